@@ -1,4 +1,4 @@
-"""Models, and files for them: two layers, a forest, a pipeline of numbers and words with gaps, a convolutional net."""
+"""Benchmark models with their data: two layers, a forest, a pipeline of numbers and words, a convolutional network."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ import tenonnx_standard as ops
 
 FEATURES, NUMBERS, WORDS, SIZE = 20, 8, 4, 96
 
-#: Files of a table, and row groups of a file.
+#: Files of a table, and row groups per file.
 FILES, GROUPS = 10, 8
 
 
 class Case(NamedTuple):
-    """Functions for the model and the input, the number of rows at full size, and options of ``tenonnx score``."""
+    """Functions that make the model and the input, the number of rows at full size, and options of ``tenonnx
+    score``."""
 
     model: Callable[[Path], None]
     rows: int
@@ -31,7 +32,7 @@ class Case(NamedTuple):
 
 
 def forest(path: Path) -> None:
-    """100 trees over 20 numbers."""
+    """100 trees on 20 numbers."""
     from sklearn.ensemble import RandomForestClassifier
 
     draw = np.random.default_rng(0)
@@ -41,7 +42,7 @@ def forest(path: Path) -> None:
 
 
 def mixed(path: Path) -> None:
-    """Scaled numbers, whose gaps are filled, and words as indicators, into 1,000 rounds of boosting."""
+    """Imputed and scaled numbers and one-hot words, followed by 1,000 rounds of boosting."""
     from sklearn.compose import make_column_transformer
     from sklearn.ensemble import HistGradientBoostingClassifier
     from sklearn.impute import SimpleImputer
@@ -59,7 +60,7 @@ def mixed(path: Path) -> None:
 
 
 def layers(path: Path) -> None:
-    """Two layers over 20 numbers, which take less time than reading and writing."""
+    """Two layers on 20 numbers, which take less time than reading and writing."""
     draw = np.random.default_rng(0)
     graph = tx.Graph(opsets={"ai.onnx": 17})
     weights = [draw.normal(size=size).astype(np.float32) for size in ((FEATURES, 32), (32, 3))]
@@ -71,7 +72,7 @@ def layers(path: Path) -> None:
 
 
 def net(path: Path) -> None:
-    """Six convolutions over images of 96 by 96, 65 million products an image, and a softmax."""
+    """Six convolutions on images of 96 by 96, 65 million multiplications per image, and a softmax."""
     draw = np.random.default_rng(0)
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x = graph.input("image", "float32", ("rows", 3, SIZE, SIZE))
@@ -145,7 +146,7 @@ CASES: Mapping[str, Case] = {
 
 
 def made(case: str, folder: Path, rows: int, seed: int = 34) -> tuple[Path, Path]:
-    """The files of a model and of its input, which are made where they are not there. Raises what writing raises."""
+    """The files of a model and its input, created on first use. Raises the errors of writing."""
     model, input = folder / f"{case}.onnx", folder / f"{case}-{rows}-{seed}"
     folder.mkdir(parents=True, exist_ok=True)
     if not model.exists():

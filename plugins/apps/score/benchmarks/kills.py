@@ -1,7 +1,7 @@
-"""kill -9 of a run or of one of its workers, at many moments; the output has to be complete after resuming.
+"""Kill a run or a worker with kill -9 at many moments; the output must be complete after resuming.
 
-``python plugins/apps/score/benchmarks/kills.py --places 20`` kills each 20 times and says what came of it. A place is
-a call of one of our functions, or its return, counted from the start of the process.
+``python plugins/apps/score/benchmarks/kills.py --places 20`` kills each 20 times and prints the outcomes. A place is
+the call or return of one of the package's functions, counted from the start of the process.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import tenonnx_standard as ops
 ROWS, PARTS = 8000, 8
 ROLES = ("driver", "worker")
 
-#: What each process of a run does first: count our calls, and end at one of them, once.
+#: Start-up code of each process of a run: counts calls, and kills the process at one of them, once.
 _HOOK = """
 import itertools, os, signal, sys, threading
 role, place, armed, counted = (os.environ["KILL_" + name] for name in ("ROLE", "PLACE", "ARMED", "COUNTED"))
@@ -48,7 +48,7 @@ if role == ("worker" if "tenonnx_score.engines.worker" in sys.orig_argv else "dr
 
 
 class Runs:
-    """Runs of one model over one table, in a folder of their own."""
+    """Runs of one model on one table, in a separate folder."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -57,21 +57,21 @@ class Runs:
         tx.export(graph, folder / "model.onnx")
         draw = np.random.default_rng(5)
         rows = {"id": np.arange(ROWS), **{name: draw.standard_normal(ROWS) for name in "abcd"}}
-        rows["a"][::1001] = 1e300  # a bad row here and there
+        rows["a"][::1001] = 1e300  # a few bad rows
         parquet.write_table(pa.table(rows), folder / "t.parquet", row_group_size=ROWS // PARTS)
         (folder / "hook").mkdir()
         (folder / "hook" / "sitecustomize.py").write_text(_HOOK)
         self.expected = self._bits(self._run("expected"))
 
     def places(self, role: str, count: int) -> list[int]:
-        """Places spread evenly over a process of a run, however the work is shared: one of them does half of it."""
+        """Places distributed evenly over a process of a run, in which either process may do most of the work."""
         self._run(f"counted-{role}", role=role, place=0)
         counts = [int(path.read_text()) for path in self.folder.glob(f"counted-{role}.count.*")]
         last = sum(counts) // len(counts)
         return [max(last * k // (count + 1), 1) for k in range(1, count + 1)]
 
     def killed(self, role: str, place: int) -> str:
-        """Kill a process of a run, let a run that was killed go on, and say what is wrong then, or nothing."""
+        """Kill a process of a run and resume the run; returns the problem, or an empty string."""
         name = f"killed-{role}-{place}"
         (self.folder / f"{name}.armed").touch()
         found = self._run(name, role=role, place=place)
@@ -109,7 +109,7 @@ class Runs:
         return {path.name: path.read_bytes() for path in files}
 
     def whole(self) -> Any:
-        """The numbers of the rows of a run that nobody killed."""
+        """The row numbers of an uninterrupted run."""
         return parquet.read_table(self.folder / "expected")["id"].to_numpy()
 
 

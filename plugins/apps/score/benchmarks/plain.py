@@ -1,6 +1,6 @@
-"""The same work by pyarrow and onnxruntime in one process, file by file.
+"""Baseline: the same work with pyarrow and onnxruntime in one process, file by file.
 
-``python plain.py CASE MODEL INPUT OUTPUT THREADS BATCH``; threads are 0 for what onnxruntime takes by itself.
+``python plain.py CASE MODEL INPUT OUTPUT THREADS BATCH``; 0 threads is onnxruntime's default.
 """
 
 from __future__ import annotations

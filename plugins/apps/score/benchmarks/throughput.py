@@ -1,8 +1,8 @@
-"""Rows a second and memory, compared with plain onnxruntime over pyarrow: processes here, Ray and Spark.
+"""Rows per second and memory of local processes, Ray and Spark, compared with plain onnxruntime and pyarrow.
 
-``python throughput.py --scale 0.05`` makes its data in ``--folder``, runs every way once a round, and prints a table by
-case, whose last column tells whether the outputs have the bits of the first way. Ray and Spark are left out where they
-are not installed.
+``python throughput.py --scale 0.05`` creates its data in ``--folder``, runs each configuration once per round, and
+prints a table for each case. Its last column tells whether outputs are bit-identical to the first configuration's. Ray
+and Spark are skipped if they are not installed.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from data import CASES, made
 from pyarrow import dataset
 from watched import Watched, watched
 
-#: How each way is run; ``plain`` with one thread, and with as many as onnxruntime takes.
+#: Configurations; ``plain`` with one thread, and with onnxruntime's default.
 WAYS = ("plain", "plain, all threads", "local", "local:2", "ray", "spark:local[2]")
 
-#: Files of the output of each case.
+#: Output files of each case.
 PARTS = 40
 
 
@@ -100,7 +100,7 @@ def _command(way: str, case: str, model: Path, input: Path, output: Path, rows: 
 
 
 def bits(folder: Path) -> dict[str, str]:
-    """A digest of the bits of each column, in the order of rows; columns p0, p1 ... are one of lists."""
+    """A digest of the bits of each column, in the order of rows; columns p0, p1 ... are elements of a list."""
     files = sorted((path for path in folder.glob("*.parquet")), key=lambda path: int(path.stem.split("-")[-1]))
     found: dict[str, Any] = {}
     for batch in dataset.dataset([str(path) for path in files]).to_batches():

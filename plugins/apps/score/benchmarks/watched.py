@@ -1,4 +1,4 @@
-"""A command with the time it takes, and the peak of the memory of its process and all below it."""
+"""Running a command with its time, and the peak memory of its process tree."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from pathlib import Path
 from time import perf_counter
 from typing import NamedTuple
 
-#: Seconds between two looks at the memory.
+#: Seconds between two measurements of memory.
 EVERY = 0.2
 
 _PSS = re.compile(rb"^Pss:\s+(\d+) kB", re.MULTILINE)
 
 
 class Watched(NamedTuple):
-    """Seconds, seconds of the processor, the peak in MiB, and what was printed."""
+    """Wall-clock seconds, CPU seconds, peak memory in MiB, and the output."""
 
     seconds: float
     processor: float
@@ -28,9 +28,9 @@ class Watched(NamedTuple):
 
 
 def watched(command: Sequence[str], environment: Mapping[str, str] | None = None) -> Watched:
-    """Run a command. Raises ``RuntimeError`` with what it printed where it fails.
+    """Run a command. Raises ``RuntimeError`` with its output if it fails.
 
-    Memory is that of the system's proportional set size, in which what several processes share counts once.
+    Memory is the proportional set size (PSS), in which shared memory counts once.
     """
     began, before = perf_counter(), _children()
     process = subprocess.Popen(
@@ -60,7 +60,7 @@ def _children() -> float:
 
 
 def below(process: int) -> Iterator[int]:
-    """A process and all that it started, and these started."""
+    """A process and its descendants."""
     yield process
     try:
         for task in Path(f"/proc/{process}/task").iterdir():

@@ -1,4 +1,4 @@
-"""Small models, and tables for them."""
+"""Small models, with tables for them."""
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +23,7 @@ def scale(tmp_path):
 
 @pytest.fixture
 def matrix(tmp_path):
-    """Rows of four numbers through a product, as probabilities and labels."""
+    """Rows of four numbers times a matrix, as probabilities and labels."""
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", ("rows", 4))
     weight = graph.variable("weight", np.random.default_rng(1).standard_normal((4, 3)).astype(np.float32))

@@ -1,4 +1,4 @@
-"""Workers and runs that are killed, and disks that are full."""
+"""Workers and runs that are killed, and full disks."""
 
 import os
 import runpy
@@ -37,7 +37,7 @@ def is_whole(folder):
 
 
 def workers_of(process):
-    """The processes that a process started."""
+    """Process IDs of the workers that a process started."""
     tasks = Path(f"/proc/{process}/task").iterdir()
     children = [child for task in tasks for child in (task / "children").read_text().split()]
     return [int(each) for each in children if b"engines.worker" in Path(f"/proc/{each}/cmdline").read_bytes()]
@@ -67,7 +67,7 @@ def runs(tmp_path_factory):
 @pytest.mark.skipif(not Path("/proc").exists(), reason="kills by a signal of Unix")
 @pytest.mark.parametrize("role", KILLS["ROLES"])
 def test_what_is_killed_anywhere_is_whole_in_the_end(role, runs):
-    """The command ``python plugins/apps/score/benchmarks/kills.py`` does so at as many places as are asked for."""
+    """The command ``python plugins/apps/score/benchmarks/kills.py`` does so at any number of places."""
     good = np.delete(np.arange(ROWS), np.arange(0, ROWS, 1001))
     assert np.array_equal(runs.whole(), good), "no row twice, in order, without the bad ones"
     for place in runs.places(role, 2):
@@ -132,7 +132,7 @@ def test_a_folder_that_cannot_be_made_is_told_of(matrix, data, tmp_path):
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="a terminal of POSIX sends Ctrl-C to a group of processes")
 def test_ctrl_c_says_how_to_go_on(matrix, tmp_path):
-    """The signal reaches the command and not its workers, which would write a traceback each."""
+    """The signal reaches only the command, not its workers, each of which would print a traceback."""
     rows = {name: np.zeros(200_000) for name in "abcd"}
     parquet.write_table(pa.table(rows), tmp_path / "t.parquet")
     command = [sys.executable, "-m", "tenonnx", "score", str(matrix), "--input", "t.parquet", "-o", "out"]
@@ -152,7 +152,7 @@ def test_ctrl_c_says_how_to_go_on(matrix, tmp_path):
 
 
 def test_a_model_that_is_replaced_during_a_run_ends_it(matrix, data, tmp_path):
-    """A worker that starts later reads the file anew: rows of two models must not be in one output."""
+    """A worker that starts later reloads the file: rows of two models must not be mixed in one output."""
     path = tmp_path / "live.onnx"
     tx.export(tx.load(matrix), path)
     killed = []

@@ -38,9 +38,9 @@ def scored(model, source, folder, **options):
 
 
 def packed(text, suffix):
-    """A text as the bytes of a file of this suffix."""
+    """A text compressed for this suffix."""
     if suffix == ".gz":
-        return gzip.compress(text[: len(text) // 2]) + gzip.compress(text[len(text) // 2 :])  # of two members
+        return gzip.compress(text[: len(text) // 2]) + gzip.compress(text[len(text) // 2 :])  # two gzip members
     if suffix == ".bz2":
         return bz2.compress(text)
     sink = pa.BufferOutputStream()
@@ -90,7 +90,7 @@ def test_only_text_is_read_compressed(tmp_path):
 
 @pytest.fixture
 def lake(tmp_path):
-    """Files in folders that tell a year and a country, each of one row."""
+    """Files of one row each, in folders of a year and a country."""
     for year in (2023, 2024):
         for country in ("de", "a%20b", "__HIVE_DEFAULT_PARTITION__"):
             folder = tmp_path / "lake" / f"year={year}" / f"country={country}"
@@ -147,7 +147,7 @@ def test_a_file_of_nothing_alone_is_named(suffix, tmp_path):
 
 # ----- columns --------------------------------------------------------------------------------------------------------
 
-BIG = 2**53 + 1  # no float has it
+BIG = 2**53 + 1  # no float can represent it
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_a_scorer_that_keeps_others_reads_others(scale):
 
 
 def test_a_scorer_calls_itself_through_nobody(scale):
-    """Ray Data overrides the call of a class that it is given: a thread of its own makes the calls, one at a time."""
+    """Ray Data overrides ``__call__`` of a class: one thread makes all calls, one at a time."""
 
     class Once(Scorer):
         def __call__(self, batch):
@@ -334,7 +334,7 @@ WRONG = ["1_000", "٣", "1e400", "0x10", "1e", "--1"]
 
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
 def test_numbers_of_csv_are_read_by_one_rule(tmp_path, dtype):
-    """Whether Arrow could read all fields of a piece must not change what they are."""
+    """The result must not depend on whether Arrow can parse all fields of a block."""
     for name, more in (("alone", []), ("others", ["word"])):
         lines = ["x,k", *(f"{field},0" for field in ["1", *WRONG, *more, "+2"])]
         (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n")

@@ -1,4 +1,4 @@
-"""``tenonnx convert --layout``: the folders that servers take."""
+"""``tenonnx convert --layout``: folder layouts of model servers."""
 
 import json
 from pathlib import Path
@@ -73,12 +73,12 @@ def test_what_a_server_cannot_describe_is_refused_by_name():
         interface_of(graph)
 
 
-# ----- what the servers' own schemas say ------------------------------------------------------------------------------
+# ----- the servers' own schemas ---------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
 def model_config():
-    """Triton's message ``ModelConfig``, made of the facts in ``data/triton.json``."""
+    """Triton's message ``ModelConfig``, built of the facts in ``data/triton.json``."""
     facts = json.loads((Path(__file__).parent / "data" / "triton.json").read_text())
     file = descriptor_pb2.FileDescriptorProto(name="model_config.proto", package="inference", syntax="proto3")
     for name, values in facts["enums"].items():
@@ -89,7 +89,7 @@ def model_config():
     for name, fields in facts["messages"].items():
         for field, (number, kind, label, *of) in fields.items():
             if of and of[0] not in facts["messages"] and of[0] not in facts["enums"]:
-                continue  # a message that we write nothing of
+                continue  # a message that the layout does not use
             added = _message(file, name).field.add(name=field, number=number)
             added.type = getattr(added, f"TYPE_{kind.upper()}")
             added.label = added.LABEL_REPEATED if label == "repeated" else added.LABEL_OPTIONAL

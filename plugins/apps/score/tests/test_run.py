@@ -1,4 +1,4 @@
-"""Files to files: every kind of input, the order of rows, bad rows, and runs that go on."""
+"""From files to files: all kinds of input, the order of rows, bad rows, and resumed runs."""
 
 import json
 import os
@@ -30,7 +30,7 @@ def lines(path):
 
 
 def write(table, path):
-    """A table as a file of the kind that the suffix tells."""
+    """Write a table in the format of the suffix."""
     if path.suffix == ".parquet":
         parquet.write_table(table, path, row_group_size=300)
     elif path.suffix == ".csv":
@@ -48,7 +48,7 @@ def write(table, path):
 @pytest.mark.parametrize("part_rows", [250, 251, 300, 400, 999, 1000, 1001])
 @pytest.mark.parametrize("suffix", [".parquet", ".csv", ".jsonl", ".arrow", ".arrows"])
 def test_a_part_has_as_many_rows_as_asked(suffix, part_rows, matrix, table, tmp_path):
-    """Whatever the pieces of the input are: row groups and batches of 300, one block of text."""
+    """This holds for any slices of the input: row groups and batches of 300, or one block of text."""
     path = write(table, tmp_path / f"t{suffix}")
     scores = tx.score(matrix, path, tmp_path / "out", keep=["id", "name"], part_rows=part_rows, **ONE)
     counts = [parquet.read_metadata(file).num_rows for file in scores.files]
@@ -76,7 +76,7 @@ def test_parts_of_text_end_with_rows_in_quotes(matrix, table, tmp_path):
 def test_every_kind_of_table(suffix, matrix, table, tmp_path):
     data = tmp_path / "data"
     data.mkdir()
-    for k in (10, 2, 1):  # by number: 1, 2, 10
+    for k in (10, 2, 1):  # in numeric order: 1, 2, 10
         write(table.slice(0 if k == 1 else 400 if k == 2 else 700, 400 if k == 1 else 300), data / f"d{k}{suffix}")
     scores = tx.score(matrix, data, tmp_path / "out", keep=["id", "name"], part_rows=250, **ONE)
     found = written(tmp_path / "out")
@@ -173,7 +173,7 @@ def test_a_text_is_cut_between_rows(scale, tmp_path, monkeypatch):
     assert pa.Table.from_batches(found)["x"].to_pylist() == [str(k) for k in range(200)]
 
 
-# ----- files that are rows --------------------------------------------------------------------------------------------
+# ----- files with one row each ----------------------------------------------------------------------------------------
 
 
 def test_a_folder_of_images(pictures, tmp_path):
@@ -208,12 +208,12 @@ def test_npy_files_are_rows_or_hold_rows(lengths, tmp_path):
         assert written(tmp_path / f"out-{name}")["mean"].to_pylist() == [1.0, 4.0, 7.0, 10.0]
 
 
-# ----- going on -------------------------------------------------------------------------------------------------------
+# ----- resuming -------------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def many(table, tmp_path):
-    """4,000 rows in two files of row groups of 500."""
+    """4,000 rows in two files with row groups of 500."""
     for k in range(2):
         part = (
             pa.concat_tables([table] * 2)
@@ -229,7 +229,7 @@ class Enough(Exception):
 
 
 def stop_after(parts):
-    """A watch that ends a run once so many parts are told of."""
+    """A watch that stops a run after this many parts."""
     seen = []
 
     def progress(each):
@@ -313,7 +313,7 @@ def test_a_folder_with_other_files_is_left_alone(scale, tmp_path):
     assert (tmp_path / "out" / "thesis.tex").read_text() == "mine"
 
 
-# ----- what is refused ------------------------------------------------------------------------------------------------
+# ----- refused input --------------------------------------------------------------------------------------------------
 
 
 def test_too_many_bad_rows_fail_and_more_may_be_allowed(scale, tmp_path):
@@ -385,7 +385,7 @@ def test_a_file_that_is_cut_is_named_and_nothing_is_lost(suffix, scale, tmp_path
 
 
 def test_a_file_that_is_damaged_inside_stops_the_run_which_goes_on_once_it_is_whole(scale, tmp_path):
-    for name, count in (("a", 20_000), ("b", 5000)):  # the first rows, which are tried, are of a
+    for name, count in (("a", 20_000), ("b", 5000)):  # the trial reads the first rows, which are from a
         rows = pa.table({"x": np.random.default_rng(0).random(count)})
         parquet.write_table(rows, tmp_path / f"{name}.parquet", write_page_checksum=True)
     path = tmp_path / "b.parquet"
@@ -458,7 +458,7 @@ def test_a_config_and_options():
 
 
 def test_rows_are_held_by_their_bytes_and_by_their_time():
-    """A slow model shows its progress, and images do not fill the memory."""
+    """A slow model reports its progress, and images do not exhaust memory."""
     trial = Trial("numpy", 64, True, row_bytes=100, row_seconds=1e-6)
     assert at_once(64, trial) == MOST
     assert at_once(64, trial._replace(row_bytes=LARGEST // 200)) == 192
@@ -493,6 +493,6 @@ def test_slices_of_rows_that_follow_each_other_are_read_as_one():
         ("a", 0, 20, 20, 10),
         ("a", 30, 40, 10, 5),
         ("b", 40, 50, 10, 5),
-        ("c", 0, 100, 7, 5),  # text, of which bytes are counted
+        ("c", 0, 100, 7, 5),  # text, in which bytes are counted
         ("c", 100, 200, 7, 5),
     ]

@@ -85,7 +85,7 @@ def test_a_scorer_of_bytes_and_of_a_graph(scale):
 
 
 def echo(dtype, dims=()):
-    """A model that gives what it is fed."""
+    """A model that returns its input."""
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x = graph.input("x", dtype, ("rows", *dims))
     graph.output("y", ops.identity(x))
@@ -93,7 +93,7 @@ def echo(dtype, dims=()):
 
 
 def scored(graph, column, **options):
-    """Results of the good rows of a column, and the bad rows with their reasons."""
+    """Results of the valid rows of a column, and the bad rows with their reasons."""
     scorer = Scorer(graph, **options)
     batch = pa.RecordBatch.from_arrays([column], names=["x"])
     found = scorer.compute(scorer.prepare(batch))

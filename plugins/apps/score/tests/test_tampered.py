@@ -1,4 +1,4 @@
-"""Manifests and output folders that somebody else has edited: our error, and no other file is written."""
+"""Manifests and output folders edited by others: a clear error, and no other file is written."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_links_are_not_followed(name: str, relu: Callable[[Path], Path], tmp_pat
     try:
         tx.score(relu(tmp_path), str(tmp_path / "rows.npy"), out)
     except tx.TenonnxError:
-        assert name != "._manifest.jsonl.tmp"  # what a killed writer left is removed
+        assert name != "._manifest.jsonl.tmp"  # a killed writer's leftovers are removed
     assert (tmp_path / "precious.txt").read_text() == "precious"
 
 
@@ -116,7 +116,7 @@ def test_pipes_are_not_waited_for(name: str, relu: Callable[[Path], Path], tmp_p
     try:
         tx.score(relu(tmp_path), str(tmp_path / "rows.npy"), out)
     except tx.TenonnxError:
-        assert name != "._manifest.jsonl.tmp"  # what a killed writer left is removed
+        assert name != "._manifest.jsonl.tmp"  # a killed writer's leftovers are removed
 
 
 def test_a_pipe_in_the_place_of_the_model_is_not_waited_for(tmp_path: Path) -> None:

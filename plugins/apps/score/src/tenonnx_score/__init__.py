@@ -1,4 +1,4 @@
-"""Scoring of folders of tables and images: on the cores of one machine, on Ray or on Spark."""
+"""Scoring of folders of tables and images on one machine, Ray or Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _MODULES = {"ScoreConfig": "options", "Scored": "scorer", "Scorer": "scorer", "O
 
 
 def __getattr__(name: str) -> Any:
-    """Import a name when it is first used: a step of a conversion declares its options without it."""
+    """Import a name lazily, so that a conversion step can declare its options without it."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_MODULES.get(name, 'run')}"), name)

@@ -33,10 +33,10 @@ if TYPE_CHECKING:
     from tenonnx_data.readers import Bad
     from tenonnx_score.run import Progress, Scores, Started
 
-#: Seconds between two lines of progress: on a terminal, where one is written over, and elsewhere.
+#: Seconds between two progress lines: on a terminal, where the line is overwritten, and elsewhere.
 _EVERY = {True: 0.5, False: 10.0}
 
-#: Rows of a check that are shown.
+#: Rows that ``--check`` prints.
 _SHOWN = 5
 
 

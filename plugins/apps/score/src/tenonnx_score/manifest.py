@@ -1,4 +1,4 @@
-"""The manifest of an output folder, by which a stopped run resumes."""
+"""The manifest of an output folder, with which a stopped run resumes."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ from tenonnx_score.writing import errors_name, part_name, synced, writing_to
 
 MANIFEST, LOCK = "_manifest.jsonl", "_lock"
 
-#: What an option that a manifest lacks is compared as.
+#: Placeholder for options that a manifest lacks.
 _ABSENT = object()
 
-#: What changes from one form of manifests to another.
+#: Version of the manifest's format.
 FORM = 1
 
 
 class Manifest:
-    """The parts of an output folder. Its first line tells of the run, each other line of a part that is whole.
+    """The parts of an output folder. The first line describes the run, each other line a completed part.
 
-    A part counts once its line is on the disk, so a part is written twice at most, into one file.
+    A part counts once its line is on disk, so a part is computed at most twice, into the same file.
     """
 
     def __init__(self, folder: Path, run: Mapping[str, Any], parts: Mapping[int, Mapping[str, Any]]) -> None:
@@ -42,7 +42,7 @@ class Manifest:
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:
-        """That of a folder, None where there is none. A last line that was cut does not count."""
+        """The manifest of a folder, None if there is none. An incomplete last line is ignored."""
         path = folder / MANIFEST
         if not os.path.lexists(path):
             return None
@@ -63,14 +63,14 @@ class Manifest:
 
     @classmethod
     def begin(cls, folder: Path, run: Mapping[str, Any]) -> Manifest:
-        """That of a folder in which nothing was written."""
+        """Create the manifest of an empty folder."""
         return cls(folder, {"form": FORM, **run}, {}).rewrite()
 
     def rewrite(self) -> Manifest:
-        """Write what holds, and remove what does not."""
+        """Write the valid entries, and remove other files."""
         temporary = self.folder / f".{MANIFEST}.tmp"
         with writing_to(self.folder):
-            temporary.unlink(missing_ok=True)  # of a writer that was killed
+            temporary.unlink(missing_ok=True)  # left by a killed writer
             with temporary.open("x", encoding="utf-8") as file:
                 for line in (self.run, *self._parts.values()):
                     file.write(json.dumps(line) + "\n")
@@ -82,7 +82,7 @@ class Manifest:
         return self
 
     def clean(self) -> None:
-        """Remove what runs that were stopped, and workers that died, left behind."""
+        """Remove leftovers of stopped runs and dead workers."""
         names = {part_name(number, self.run["options"]["format"]) for number in self._parts}
         names |= {errors_name(number) for number, line in self._parts.items() if line["bad"]}
         for path in written(self.folder):
@@ -90,7 +90,7 @@ class Manifest:
                 path.unlink(missing_ok=True)
 
     def add(self, part: Part, done: Done) -> None:
-        """Tell of a part that was written."""
+        """Record a completed part."""
         line = {
             "part": part.number,
             "rows": done.rows,
@@ -107,7 +107,7 @@ class Manifest:
         self._parts[part.number] = line
 
     def done(self, part: Part) -> Done | None:
-        """Record of a part that was written. Raises ``InvalidCall`` where it was of other input than now."""
+        """Record of a completed part. Raises ``InvalidCall`` if it was computed from other input."""
         line = self._parts.get(part.number)
         if line is None:
             return None
@@ -124,7 +124,7 @@ class Manifest:
         return set(self._parts)
 
     def check(self, run: Mapping[str, Any]) -> None:
-        """Raise ``InvalidCall`` naming what of a run is another than it was."""
+        """Raise ``InvalidCall`` naming the differences to the recorded run."""
         for key in ("model", "options"):
             before, now = self.run[key], json.loads(json.dumps(run[key]))
             if before != now:
@@ -142,7 +142,7 @@ class Manifest:
 
 
 def _opened(path: Path, flags: int) -> TextIO:
-    """A file of an output folder to write. Raises ``OSError`` at once for a link, a device or a pipe."""
+    """Open a file of an output folder for writing. Raises ``OSError`` at once for a link, a device or a pipe."""
     flags |= getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     file = os.fdopen(os.open(path, flags, 0o666), "a", encoding="utf-8")
     if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -171,7 +171,7 @@ def _broken(path: Path) -> InvalidCall:
 
 
 def _is_run(line: Any) -> bool:
-    """Whether a line tells of a run."""
+    """Whether a line describes a run."""
     if not isinstance(line, dict) or line.get("form") != FORM or not isinstance(line.get("outputs"), str):
         return False
     options = line.get("options")
@@ -184,7 +184,7 @@ def _is_run(line: Any) -> bool:
 
 
 def _is_part(line: Any) -> bool:
-    """Whether a line tells of a part."""
+    """Whether a line describes a part."""
     if not isinstance(line, dict) or not isinstance(line.get("reason"), str | None):
         return False
     numbers = [line.get(name) for name in ("part", "rows", "bad", "size")]
@@ -198,7 +198,7 @@ def _is_part(line: Any) -> bool:
 
 
 def _told(piece: Slice) -> dict[str, Any]:
-    """A piece of input with what tells its file from another of that name."""
+    """A slice with the identity of its file, as data for JSON."""
     names = piece.names or (piece.path,)
     return {
         "path": piece.path,
@@ -222,14 +222,14 @@ def _size(path: Path) -> int | None:
 
 
 def written(folder: Path) -> Iterator[Path]:
-    """Files that runs write into a folder, but for the manifest."""
+    """Files in a folder that runs wrote, except the manifest."""
     for place, names in ((folder, ("part-*", ".part-*.tmp")), (folder / "errors", ("_part-*", "._part-*.tmp"))):
         for pattern in names:
             yield from sorted(place.glob(pattern))
 
 
 def emptied(folder: Path) -> None:
-    """Remove what runs wrote into a folder; the manifest goes first."""
+    """Remove the files that runs wrote to a folder, the manifest first."""
     (folder / MANIFEST).unlink(missing_ok=True)
     for path in written(folder):
         path.unlink(missing_ok=True)
@@ -239,7 +239,7 @@ def emptied(folder: Path) -> None:
 
 @contextmanager
 def held(folder: Path) -> Iterator[None]:
-    """Let no other run write into a folder. Raises ``InvalidCall`` while one does."""
+    """Lock a folder against other runs. Raises ``InvalidCall`` if one is writing to it."""
     with writing_to(folder):
         folder.mkdir(parents=True, exist_ok=True)
         file = _opened(folder / LOCK, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
@@ -249,7 +249,7 @@ def held(folder: Path) -> Iterator[None]:
 
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except ImportError:
-            pass  # a system without such locks
+            pass  # a system without file locks
         except OSError as error:
             raise InvalidCall(
                 f'another run is writing into "{folder}"',
@@ -263,7 +263,7 @@ def encoded(schema: pa.Schema) -> str:
 
 
 def schema_of(text: str) -> pa.Schema:
-    """The schema that was ``encoded``. Raises ``InvalidCall`` for another text."""
+    """Decode a schema that was ``encoded``. Raises ``InvalidCall`` for other text."""
     try:
         return pa.ipc.read_schema(pa.py_buffer(base64.b64decode(text, validate=True)))
     except (ValueError, pa.ArrowException, OSError) as error:

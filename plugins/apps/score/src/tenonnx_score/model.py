@@ -16,12 +16,12 @@ import tenonnx as tx
 from tenonnx import Graph, InvalidCall, MapType, Program, SequenceType, TensorType, Value, extract, infer, load
 from tenonnx.extend.formats import check_readable
 
-#: Models of so many bytes are not sent to workers: these read and map the file.
+#: Larger models are not sent to workers, which read and map the file instead.
 LARGEST_SENT = 64 << 20
 
 
 class Source(NamedTuple):
-    """A model as workers get it: the path of a file, or the bytes of one; ``known`` is its identity at the start."""
+    """A model for workers: the path or the bytes of a file; ``known`` is its identity at the start."""
 
     path: str | None
     data: bytes | None
@@ -29,12 +29,12 @@ class Source(NamedTuple):
 
     @classmethod
     def of(cls, model: Any) -> Source:
-        """That of a path, the bytes of a file, or a graph. Raises ``InvalidCall`` for anything else, or too large."""
+        """The source for a path, the bytes of a file, or a graph. Raises ``InvalidCall`` for other or large models."""
         if isinstance(model, str | os.PathLike):
             return cls(str(Path(os.fspath(model)).absolute()), None)
         if isinstance(model, Graph):
             stream = io.BytesIO()
-            tx.export(model, stream)  # imported when it is needed: it brings verification, too
+            tx.export(model, stream)  # imported lazily, with verification
             model = stream.getvalue()
         if not isinstance(model, bytes):
             raise InvalidCall(
@@ -49,11 +49,11 @@ class Source(NamedTuple):
         return cls(None, model)
 
     def identified(self) -> Source:
-        """This model, for workers that refuse a file that was replaced since."""
+        """This model with its identity, for workers to refuse a file that was replaced."""
         return self._replace(known=self.identity())
 
     def load(self) -> Graph:
-        """Read the model. Raises ``InvalidCall`` where its file is no longer the one that was ``identified``."""
+        """Read the model. Raises ``InvalidCall`` if its file was replaced since it was ``identified``."""
         graph = load(self.path if self.data is None else self.data)
         if self.known is not None and self.identity() != self.known:
             raise InvalidCall(
@@ -63,7 +63,7 @@ class Source(NamedTuple):
         return graph
 
     def identity(self) -> dict[str, Any]:
-        """Identity of this model: the content of its file, and size and time of the data beside it."""
+        """Identity of this model: the hash of its file, and size and time of its data files."""
         if self.data is not None:
             return {"sha256": hashlib.sha256(self.data).hexdigest()}
         assert self.path is not None
@@ -79,12 +79,12 @@ class Source(NamedTuple):
 
 
 def _external(path: str) -> set[str]:
-    """The files of external data that a model names."""
+    """The external data files of a model."""
     if not path.lower().endswith(".onnx"):
         return set()
     try:
         tensors = onnx.load(path, load_external_data=False).graph.initializer
-    except DecodeError:  # which reading the model says
+    except DecodeError:  # reading the model reports the error
         return set()
     return {entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"}
 
@@ -95,7 +95,7 @@ def _stamp(path: Path) -> list[int]:
 
 
 class Asked(NamedTuple):
-    """An output as it is written: its name, the value that is computed for it, and the keys if it is a map of these."""
+    """A requested output: its name, the computed value, and the keys for a map."""
 
     name: str
     computed: str
@@ -103,9 +103,9 @@ class Asked(NamedTuple):
 
 
 def opened(source: Source, outputs: Collection[str] | None) -> tuple[Graph, list[Asked]]:
-    """The graph that computes the outputs that are asked for. Raises ``InvalidCall`` for names that there are not.
+    """The graph of the requested outputs. Raises ``InvalidCall`` for unknown names.
 
-    A map that is made of a row of numbers and constant keys is left to Arrow, which takes the row as it is.
+    A map from constant keys to a row of numbers is built by Arrow, which takes the row unchanged.
     """
     graph = source.load()
     known = {value.name: value for value in graph.outputs}
@@ -129,7 +129,7 @@ def opened(source: Source, outputs: Collection[str] | None) -> tuple[Graph, list
 
 
 def check_names(columns: Sequence[str]) -> None:
-    """Raise ``InvalidCall`` where two columns of the output would have one name."""
+    """Raise ``InvalidCall`` if two output columns have the same name."""
     if twice := [name for name in columns if columns.count(name) > 1]:
         raise InvalidCall(
             f'several columns of the output are called "{twice[0]}"',
@@ -147,7 +147,7 @@ def _asked(value: Value) -> Asked:
 
 
 def program_of(graph: Graph, backend: str, threads: int | None, options: Mapping[str, Any]) -> Program:
-    """The graph ready to run, with so many threads where the backend takes their number."""
+    """Compile the graph, with ``threads`` threads if the backend supports it."""
     given = dict(options)
     if backend == "onnxruntime" and threads is not None:
         given["threads"] = threads

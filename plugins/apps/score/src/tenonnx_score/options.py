@@ -1,4 +1,4 @@
-"""Options of a run, each once, with its help and its flag."""
+"""Options of a run, each defined once with its help text and flag."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 from tenonnx import InvalidCall
 from tenonnx.extend.options import option
 
-#: What outputs are written as.
+#: Formats of the output.
 FORMATS = ("parquet", "arrow")
 
-#: How an image comes to the size that the model takes.
+#: Ways to resize an image to the model's size.
 RESIZES = ("stretch", "crop")
 
-#: Rows of one part of the output, at least, where the input has as many.
+#: Minimum number of rows in a part, if the input has as many.
 PART_ROWS = 250_000
 
 
@@ -23,11 +23,11 @@ PART_ROWS = 250_000
 class ScoreConfig:
     """Settings of scoring; the fields are the options of ``tenonnx score``.
 
-    ``columns`` names by input the columns that make it, ``keep`` those that are written beside the outputs, ``outputs``
-    the outputs that are computed. ``on`` is where: ``local:N`` for N processes, ``ray:ADDRESS``, ``spark:MASTER``.
-    Each worker has ``threads`` threads of ``backend``, and scores ``batch`` rows at a time; by default the cores are
-    shared out, and batches grow until that no longer pays. ``pixels`` is the range of an image as the model takes
-    them, before ``mean`` and ``std`` of its channels.
+    ``columns`` maps inputs to their columns, ``keep`` names columns to copy to the output, ``outputs`` the outputs to
+    compute. ``on`` selects the engine: ``local:N`` for N processes, ``ray:ADDRESS``, ``spark:MASTER``. Each worker has
+    ``threads`` threads of ``backend``, and scores ``batch`` rows at a time; by default the cores are divided among
+    workers, and the batch size grows until that no longer pays off. ``pixels`` is the range of pixel values that the
+    model expects, before ``mean`` and ``std`` of channels.
     """
 
     columns: Mapping[str, Sequence[str]] = option(
@@ -136,6 +136,6 @@ class ScoreConfig:
                 raise InvalidCall(f"{name} is not a list of names", given=repr(getattr(self, name))[:80])
 
     def of_scorer(self) -> dict[str, Any]:
-        """The options that a ``Scorer`` has, too; how large its batches are is found out."""
+        """The options shared with ``Scorer``; the batch size is chosen by trial."""
         names = ("columns", "keep", "outputs", "backend", "threads", "pixels", "mean", "std", "resize")
         return {name: getattr(self, name) for name in names}

@@ -1,4 +1,4 @@
-"""Parts: the work behind one output file."""
+"""Parts: units of work for one output file each."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Item = TypeVar("Item")
 
 
 class Part(NamedTuple):
-    """A file of the output: its number, and the pieces of input that it is of."""
+    """An output file: its number, and the slices of input."""
 
     number: int
     slices: tuple[Slice, ...]
@@ -33,12 +33,12 @@ class Part(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """About how many rows it has."""
+        """Approximate number of rows."""
         return sum(piece.rows for piece in self.slices)
 
 
 def parts(slices: Iterable[Slice], rows: int) -> Iterator[Part]:
-    """Pieces in order, so many together as have ``rows``, or more where a piece of text cannot be cut."""
+    """Group slices, in order, into parts of ``rows`` rows, or more if a slice of text cannot be split."""
     number, count = 0, 0
     held: list[Slice] = []
     for whole in slices:
@@ -55,7 +55,7 @@ def parts(slices: Iterable[Slice], rows: int) -> Iterator[Part]:
 
 
 class Done(NamedTuple):
-    """A part that was written: its rows, its bad rows, the bytes of its file, and what its columns hold."""
+    """A completed part: its rows, its bad rows, the size of its file, and a summary of its columns."""
 
     number: int
     rows: int
@@ -67,7 +67,7 @@ class Done(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """Task of a worker: the scorer, the kind and columns of the input, and the folder for parts."""
+    """Task of a worker: the scorer, the format and columns of the input, and the output folder."""
 
     scorer: Scorer
     kind: str
@@ -78,9 +78,9 @@ class Task:
     rows: int
 
     def __call__(self, part: Part, news: Callable[[int], None] = lambda rows: None) -> Done:
-        """Write a part and its bad rows, whole or not at all, and tell ``news`` how many rows are done meanwhile.
+        """Compute a part and write it with its bad rows, atomically; ``news`` is called with numbers of finished rows.
 
-        Raises what reading and the model do, and ``OutputFailed``.
+        Raises the errors of reading and of the model, and ``OutputFailed``.
         """
         writer = Writer(Path(self.folder), part.number, self.format, self.output)
         summary, rows = Summary(), 0
@@ -102,7 +102,7 @@ class Task:
         return Done(part.number, rows, writer.bad, size, first, summary)
 
     def scored(self, part: Part) -> Iterator[tuple[list[Bad], pa.RecordBatch]]:
-        """The rows of a part, a batch at a time: one is read and prepared while another is computed."""
+        """The rows of a part in batches: the next one is read and prepared while one is computed."""
         for chunks, ready in ahead(self._prepared(part)):
             scored = self.scorer.compute(ready)
             bad = [each for chunk in chunks for each in chunk.bad]
@@ -118,7 +118,7 @@ class Task:
 
 
 def joined(slices: Sequence[Slice]) -> list[Slice]:
-    """Slices with those that follow each other in a file as one, so that it is opened once and batches are whole."""
+    """Slices with adjacent ones merged, so that a file is opened once and batches are full."""
     found: list[Slice] = []
     for piece in slices:
         before = found[-1] if found else None
@@ -130,7 +130,7 @@ def joined(slices: Sequence[Slice]) -> list[Slice]:
 
 
 def _where(chunks: Sequence[Chunk], row: int) -> tuple[str, int]:
-    """The file and row that a row of a batch came from."""
+    """The file and row of a batch's row."""
     for chunk in chunks:
         if row < chunk.batch.num_rows:
             return chunk.where(row)
@@ -139,7 +139,7 @@ def _where(chunks: Sequence[Chunk], row: int) -> tuple[str, int]:
 
 
 def batches(chunks: Iterable[Chunk], rows: int) -> Iterator[list[Chunk]]:
-    """Chunks cut and put together, so that all but the last have ``rows`` rows."""
+    """Chunks regrouped to ``rows`` rows each, except the last."""
     held: list[Chunk] = []
     count = 0
     for chunk in chunks:
@@ -159,7 +159,7 @@ def batches(chunks: Iterable[Chunk], rows: int) -> Iterator[list[Chunk]]:
 
 
 def ahead(items: Iterator[Item]) -> Iterator[Item]:
-    """Items that a thread makes, one of them while the one before is used."""
+    """Iterate in a thread, one item ahead of the consumer."""
     made: queue.Queue[tuple[str, Any]] = queue.Queue(maxsize=1)
     stopped = threading.Event()
 

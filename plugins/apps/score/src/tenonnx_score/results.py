@@ -1,4 +1,4 @@
-"""Outputs of a model as columns of Arrow: vectors as lists of a fixed size, maps as structs."""
+"""Outputs of a model as Arrow columns: vectors as fixed-size lists, maps as structs."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ Array = np.ndarray[Any, Any]
 
 
 def fields_of(graph: Graph, asked: Sequence[Asked], binding: Binding, outputs: Mapping[str, Any]) -> list[pa.Field]:
-    """The column of each output, by its type and by the first that was computed.
+    """The column of each output, by its type and by the first computed value.
 
-    An axis that is open is a list of a fixed size, unless the inputs have open axes behind the first, too.
+    A dynamic axis becomes a fixed-size list, unless inputs have dynamic axes after the first, too.
     """
     types = {value.name: value.type for value in graph.outputs}
     is_open = any(dim is None for bound in binding.inputs for dim in bound.dims)
@@ -55,7 +55,7 @@ def _struct(name: str, contents: Sequence[Any]) -> pa.DataType:
 
 
 def _element(name: str, dtype: Any) -> pa.DataType:
-    """The type of Arrow that holds all values of an element type."""
+    """The Arrow type that holds all values of an element type."""
     if dtype.kind in "OUST":
         return pa.string()
     if dtype.kind in "biuf" and dtype.itemsize <= 8:
@@ -68,7 +68,7 @@ def _element(name: str, dtype: Any) -> pa.DataType:
 
 
 def _wider(dtype: Any) -> Any:
-    """The type of numpy's own that holds all values of one of ``ml_dtypes``."""
+    """The numpy dtype that holds all values of a dtype of ``ml_dtypes``."""
     return (
         np.dtype(np.int8)
         if "int" in dtype.name and not dtype.name.startswith("uint")
@@ -91,7 +91,7 @@ def check_rows(asked: Sequence[Asked], outputs: Mapping[str, Any], rows: int) ->
 
 
 def column_of(asked: Asked, field: pa.Field, contents: Any) -> Any:
-    """The contents of an output as its column. Raises ``InvalidModel`` where they are not of the column's type."""
+    """The contents of an output as its column. Raises ``InvalidModel`` if they do not have the column's type."""
     if pa.types.is_struct(field.type):
         names = [inner.name for inner in field.type]
         if asked.keys is not None:
@@ -109,7 +109,7 @@ def column_of(asked: Asked, field: pa.Field, contents: Any) -> Any:
 
 
 def _nested(name: str, array: Array, field: pa.Field, kind: pa.DataType, axis: int) -> Any:
-    """Lists of the axes from ``axis`` on; all rows of one call have the same sizes."""
+    """Nested lists for the axes from ``axis`` on; all rows of one call have equal sizes."""
     if not pa.types.is_list(kind) and not pa.types.is_fixed_size_list(kind):
         if array.size != int(np.prod(array.shape[:axis])):
             raise _differs(name, f"the shape {list(array.shape[1:])}", field)

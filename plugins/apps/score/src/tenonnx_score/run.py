@@ -22,15 +22,15 @@ from tenonnx_score.scorer import Scorer
 from tenonnx_score.summary import Summary
 from tenonnx_score.trial import CHECKED, FILES, at_once, checked, tried
 
-#: Options that change what is written, so that a run goes on only with the same.
+#: Options that affect the output, which must be equal to resume a run.
 _OF_OUTPUT = ("columns", "keep", "outputs", "format", "part_rows", "pixels", "mean", "std", "resize")
 
-#: Rows above which a share of bad ones says that the whole run will fail.
+#: Rows after which an excessive share of bad rows fails the run.
 ENOUGH = 10_000
 
 
 class Started(NamedTuple):
-    """Start of a run: its engine, and the parts that were done before."""
+    """Start of a run: its engine, and the parts that are already complete."""
 
     engine: str
     backend: str
@@ -38,12 +38,12 @@ class Started(NamedTuple):
     batch: int
     files: int
     rows_before: int
-    #: Whether the size of a batch changes no bit of the outputs.
+    #: Whether outputs are bit-identical for all batch sizes.
     exact: bool
 
 
 class Progress(NamedTuple):
-    """Progress of a run: rows that are done, the share of the work, rows a second, and the seconds that are left."""
+    """Progress of a run: finished rows, share of the work, rows per second, and estimated seconds left."""
 
     rows: int
     share: float
@@ -53,7 +53,7 @@ class Progress(NamedTuple):
 
 @dataclass
 class Watch:
-    """Callbacks of a program that shows a run; each may be called often."""
+    """Callbacks for displaying a run; each may be called often."""
 
     started: Callable[[Started], None] = lambda started: None
     checked: Callable[[pa.Table, Sequence[Bad]], None] = lambda table, bad: None
@@ -62,7 +62,7 @@ class Watch:
 
 @dataclass
 class Scores:
-    """Results of a run: the files of its parts in order, rows, bad rows, and the contents of the columns."""
+    """Results of a run: output files in order, rows, bad rows, and a summary of the columns."""
 
     folder: Path
     files: list[Path] = field(default_factory=list)
@@ -70,7 +70,7 @@ class Scores:
     bad: int = 0
     reason: str = ""
     summary: Summary = field(default_factory=Summary)
-    #: Parts that an earlier run wrote, and the seconds of this one.
+    #: parts from an earlier run, and the seconds of this one
     kept: int = 0
     seconds: float = 0.0
 
@@ -95,15 +95,15 @@ def score(
     watch: Watch | None = None,
     **options: Any,
 ) -> Scores:
-    """Score files of tables, images or arrays with a model, into a folder of Parquet or Arrow files.
+    """Score files of tables, images or arrays with a model, writing Parquet or Arrow files to a folder.
 
     ``model`` is a path, the bytes of a file, or a graph; ``input`` paths, folders and patterns such as
     ``data/*.parquet``; ``options`` are those of ``tenonnx score``, the fields of ``ScoreConfig``. Rows keep their
-    order, in ``part-000000.parquet`` and so on. Bad rows are in ``errors``. A run that was stopped goes on when it is
-    called again.
+    order, in ``part-000000.parquet`` and so on. Bad rows are in ``errors``. A stopped run resumes when it is called
+    again.
 
-    Raises ``InvalidCall`` for an option, model, input or folder that does not serve, ``InvalidFeed`` for input that
-    cannot be read or of which too many rows are bad, and ``OutputFailed`` where it cannot be written.
+    Raises ``InvalidCall`` for an invalid option, model, input or folder, ``InvalidFeed`` for input that cannot be read
+    or has too many bad rows, and ``OutputFailed`` if the output cannot be written.
     """
     settings = _settings(config, options)
     watch = watch or Watch()
@@ -153,7 +153,7 @@ class _Run:
         self.start = time.monotonic()
 
     def done(self) -> Scores:
-        """Write what is left to write, and say what there is then."""
+        """Compute the remaining parts; returns the results."""
         plan = list(parts(self.sources.slices(self.settings.part_rows), self.settings.part_rows))
         with self.engine.ready(self.threads) if len(plan) > 1 else nullcontext():
             return self._done(plan)
@@ -204,7 +204,7 @@ class _Run:
         )
 
     def _manifest(self, rows: int) -> Manifest:
-        """The manifest of the folder, or a new one for ``rows`` once the first of them were tried."""
+        """The manifest of the folder, or a new one for ``rows`` after the trial of the first rows."""
         options = {name: getattr(self.settings, name) for name in _OF_OUTPUT}
         options = {**options, "columns": {k: list(v) for k, v in self.settings.columns.items()}}
         options["keep"], options["outputs"] = (
@@ -254,7 +254,7 @@ class _Run:
 
 
 class _Tolerated:
-    """Counts bad rows. Raises ``InvalidFeed`` where there are too many for the share that is allowed."""
+    """Counts bad rows. Raises ``InvalidFeed`` if their share exceeds the allowed one."""
 
     def __init__(self, share: float, plan: Sequence[Part]) -> None:
         self._share, self._expected = share, sum(part.rows for part in plan)
@@ -283,7 +283,7 @@ def _too_many(bad: int, rows: int, share: float, reason: str, when: str) -> Inva
 
 
 class _Meter:
-    """Progress of a run, by the bytes of the parts that are done and the rows that workers report."""
+    """Progress of a run, by the bytes of completed parts and the rows that workers report."""
 
     def __init__(self, plan: Sequence[Part], before: Mapping[int, Done], watch: Watch) -> None:
         self._watch, self._start = watch, time.monotonic()

@@ -19,23 +19,23 @@ from tenonnx_score.results import check_rows, column_of, fields_of
 
 
 class Scored(NamedTuple):
-    """Results of a batch: the good rows, in order, with the columns that are kept before the outputs; and the bad."""
+    """Results of a batch: the valid rows in order, with kept columns before the outputs; and the bad rows."""
 
     rows: pa.RecordBatch
     bad: Reasons
 
 
 class Scorer:
-    """A model as a function from record batches of Arrow to record batches.
+    """A model as a function from Arrow record batches to record batches.
 
-    ``model`` is a path, the bytes of a file, or a graph; pickled, a scorer is the path or these bytes and its options,
-    and each process opens the model when it first scores. ``columns`` names by input the columns that make it: one
-    column of single values or lists, or many as a matrix; by default the column of its name. ``keep`` are columns that
-    are written beside the ``outputs``. The program has ``threads`` threads of ``backend``, with ``options`` of its own;
-    a batch is fed ``batch`` rows at a time, None for all at once. ``pixels``, ``mean``, ``std`` and ``resize`` are for
-    columns of images in files, see ``ScoreConfig``.
+    ``model`` is a path, the bytes of a file, or a graph. A pickled scorer contains the path or these bytes and its
+    options; each process opens the model on first use. ``columns`` maps inputs to their columns: one column of single
+    values or lists, or many as a matrix; by default the column of the same name. ``keep`` are columns to copy to the
+    result, before the ``outputs``. The program has ``threads`` threads of ``backend``, with its ``options``; ``batch``
+    rows are fed at a time, None for all at once. ``pixels``, ``mean``, ``std`` and ``resize`` are for columns of image
+    files, see ``ScoreConfig``.
 
-    Raises ``InvalidCall`` for anything but a model, and what ``load`` raises once it is opened.
+    Raises ``InvalidCall`` for anything but a model, and the errors of ``load`` on first use.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Scorer:
         self.keep, self.outputs = tuple(keep or ()), None if outputs is None else tuple(outputs)
         self.backend, self.threads, self.batch, self.options = backend, threads, batch, dict(options or {})
         self.pixels = Pixels.of(pixels, mean, std, resize)
-        #: The columns of the outputs, known once rows were scored.
+        #: columns of the outputs, known after the first rows were scored
         self.fields: list[pa.Field] | None = None
         self._close()
 
@@ -78,31 +78,31 @@ class Scorer:
 
     @property
     def graph(self) -> Graph:
-        """The graph of the outputs that are asked for."""
+        """The graph of the requested outputs."""
         if self._graph is None:
             self._graph, self._asked = opened(self.source, self.outputs)
         return self._graph
 
     @property
     def program(self) -> Program:
-        """The graph ready to run in this process."""
+        """The compiled graph in this process."""
         if self._program is None:
             self._program = program_of(self.graph, self.backend, self.threads, self.options)
         return self._program
 
     def keeping(self, columns: Collection[str]) -> Scorer:
-        """A scorer like this one that keeps these columns."""
+        """A copy of this scorer that keeps these columns."""
         other = copy.copy(self)
         other.keep, other._bound = tuple(columns), None
         return other
 
     def use(self, backend: str, threads: int | None) -> None:
-        """Run on this backend from now on, with so many threads."""
+        """Run on this backend from now on, with this many threads."""
         if (backend, threads) != (self.backend, self.threads):
             self.backend, self.threads, self._program = backend, threads, None
 
     def binding(self, schema: pa.Schema) -> Binding:
-        """Columns of a table for each input. Raises ``InvalidCall`` where some are missing or do not fit."""
+        """Columns of a table for each input. Raises ``InvalidCall`` if some are missing or unsuitable."""
         if self._bound is None or not self._bound[0].equals(schema, check_metadata=True):
             found = bind(self.graph, columns_of(schema), self.columns, self.keep)
             check_names([*self.keep, *(each.name for each in self._asked)])
@@ -110,11 +110,11 @@ class Scorer:
         return self._bound[1]
 
     def prepare(self, batch: pa.RecordBatch) -> Prepared:
-        """A batch as feeds; a thread of its own may do that while another batch is computed."""
+        """Convert a batch to feeds; another thread may do so while a batch is computed."""
         return prepared(self.binding(batch.schema), batch, self.pixels)
 
     def compute(self, ready: Prepared) -> Scored:
-        """The outputs of a batch that was prepared, and the rows that the model refuses, too."""
+        """The outputs of a prepared batch; rows that the model rejects are added to the bad ones."""
         bad = dict(ready.bad)
         calls = [each for group in ready.groups for each in self._run(group, bad)]
         schema = pa.schema([*self._kept_fields(), *(self.fields or ())])
@@ -131,7 +131,7 @@ class Scorer:
         return Scored(pa.RecordBatch.from_arrays([*kept, *columns], schema=schema), bad)
 
     def __call__(self, batch: Any) -> Any:
-        """The outputs of a record batch or table, a row for each row. Raises ``InvalidFeed`` for a row that is bad."""
+        """The outputs of a record batch or table, one row for each. Raises ``InvalidFeed`` for a bad row."""
         if isinstance(batch, pa.Table):
             parts = [self._of_batch(each) for each in batch.combine_chunks().to_batches()]
             return pa.Table.from_batches(parts, None if parts else pa.schema(self.fields or []))
@@ -140,7 +140,7 @@ class Scorer:
         return self._of_batch(batch)
 
     def _of_batch(self, batch: pa.RecordBatch) -> pa.RecordBatch:
-        # Not by a call of itself: Ray Data has calls of a class made by one thread, which would wait for itself.
+        # not by calling itself: Ray Data runs calls of a class in one thread, which would deadlock
         found = []
         for start in range(0, batch.num_rows, self.batch or max(batch.num_rows, 1)):
             scored = self.compute(self.prepare(batch.slice(start, self.batch)))
@@ -156,7 +156,7 @@ class Scorer:
         return found[0] if len(found) == 1 else pa.concat_batches(found)
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
-        """The schema of what a table of ``schema`` gives. Raises ``InvalidCall`` before any rows were scored."""
+        """The schema of results for a table of ``schema``. Raises ``InvalidCall`` before the first rows were scored."""
         if self.fields is None:
             raise InvalidCall("the types of outputs are not known before rows are scored", do="score a batch first")
         return pa.schema([*(kept_field(schema.field(name)) for name in self.keep), *self.fields])
@@ -164,7 +164,7 @@ class Scorer:
     # ----- what a batch takes -----------------------------------------------------------------------------------------
 
     def _run(self, group: Group, bad: Reasons) -> Iterator[tuple[Any, list[Any]]]:
-        """Rows and their columns, of as many calls as it takes; rows that the model refuses are told to ``bad``."""
+        """Yield rows and their columns, call by call; rows that the model rejects are recorded in ``bad``."""
         assert self._bound is not None
         size = self._bound[1].rows
         step = size or self.batch or max(len(group.rows), 1)
@@ -179,7 +179,7 @@ class Scorer:
         self, rows: Any, feeds: dict[str, Any], size: int | None, bad: Reasons
     ) -> Iterator[tuple[Any, dict[str, Any]]]:
         given, count, program = feeds, len(rows), self.program
-        if size is not None and count < size:  # a model of a fixed number of rows: copies of the last fill it up
+        if size is not None and count < size:  # pad to the model's fixed batch size with copies of the last row
             places = np.minimum(np.arange(size), count - 1)
             given = {name: array[places] for name, array in feeds.items()}
         try:
@@ -207,7 +207,7 @@ class Scorer:
 
 
 def _together(calls: list[tuple[Any, dict[str, Any]]]) -> list[tuple[Any, dict[str, Any]]]:
-    """Calls as one, where their outputs are arrays of the same kind and sizes: columns of many rows are cheaper."""
+    """Merge the outputs of calls if their arrays have equal dtypes and row shapes: long columns are cheaper."""
     kinds = [
         [(a.dtype, a.shape[1:]) if isinstance(a, np.ndarray) else None for a in outputs.values()]
         for _, outputs in calls

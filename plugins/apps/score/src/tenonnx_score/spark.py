@@ -1,4 +1,4 @@
-"""Scorers in programs of Spark: a transformer for pipelines, and a column."""
+"""Scorers in Spark programs: a transformer for pipelines, and a column expression."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from tenonnx_score.scorer import Scorer
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-#: Rows by which the types of outputs are found out.
+#: Number of rows for inference of output types.
 FIRST = 64
 
 
 class ScoreTransformer(Transformer):  # type: ignore[misc]
-    """A stage of a pipeline that adds the outputs of a model to a frame.
+    """Pipeline stage that adds the outputs of a model to a frame.
 
-    Where the scorer says which columns are kept, these are kept, else all. Rows that are bad fail the job; the command
-    ``tenonnx score --on spark`` writes them aside.
+    If the scorer names columns to keep, only these are kept, else all. Bad rows fail the job; the command ``tenonnx
+    score --on spark`` writes them to a separate file.
     """
 
     def __init__(self, scorer: Scorer) -> None:
@@ -45,7 +45,7 @@ class ScoreTransformer(Transformer):  # type: ignore[misc]
 
 
 def scores(scorer: Scorer, frame: DataFrame) -> Column:
-    """The outputs of a model for the rows of a frame, as a column of structs: a pandas UDF of the columns it reads."""
+    """The outputs of a model for the rows of a frame, as a column of structs: a pandas UDF of the input columns."""
     scorer = scorer.keeping(())
     first = _first(scorer, frame)
     columns = scorer.binding(frame.limit(1).toArrow().schema).read
@@ -76,7 +76,7 @@ def _spark_schema(table: Any) -> Any:
 
 
 def _with_lists(rows: Any) -> Any:
-    """Record batches or tables with lists for those of a fixed size, which Spark has no type for."""
+    """Record batches or tables with fixed-size lists converted to lists, as Spark has no such type."""
     return rows.cast(pa.schema([field.with_type(_plain(field.type)) for field in rows.schema]))
 
 

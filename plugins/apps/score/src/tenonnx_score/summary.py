@@ -1,4 +1,4 @@
-"""A summary of output columns: the share of nulls and NaN, and ranges."""
+"""Summary of output columns: shares of nulls and NaN, and ranges."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-#: Of so many different texts the counts are kept.
+#: Counts are kept for at most this many different strings.
 MOST_VALUES = 20
 
 
 class Summary:
-    """Counts, nulls and ranges by column; of lists those of their elements, of structs those of each field."""
+    """Counts, nulls and ranges by column; for lists of their elements, for structs of each field."""
 
     def __init__(self, columns: Mapping[str, Mapping[str, Any]] | None = None) -> None:
         self.columns: dict[str, dict[str, Any]] = {name: dict(each) for name, each in (columns or {}).items()}
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Count the rows of a batch, too."""
+        """Add the rows of a batch."""
         for name, column in zip(batch.schema.names, batch.columns, strict=True):
             for full, values in leaves(name, column):
                 self.merge(Summary({full: _of(values)}))
 
     def merge(self, other: Summary) -> None:
-        """Count what another summary counted, too."""
+        """Add the counts of another summary."""
         for name, theirs in other.columns.items():
             ours = self.columns.setdefault(name, {"count": 0, "nulls": 0})
             for key in ("count", "nulls", "nans"):
@@ -38,12 +38,12 @@ class Summary:
             _merge_values(ours, theirs)
 
     def to_dict(self) -> dict[str, dict[str, Any]]:
-        """As JSON; infinities are texts."""
+        """As data for JSON; infinities are strings."""
         return {name: {key: _plain(value) for key, value in each.items()} for name, each in self.columns.items()}
 
     @staticmethod
     def is_json(data: Any) -> bool:
-        """Whether data are such as ``to_dict`` gives."""
+        """Whether data have the format of ``to_dict``."""
         if not isinstance(data, dict) or not all(isinstance(each, dict) for each in data.values()):
             return False
         return all(_is_column(each) for each in data.values())
@@ -89,7 +89,7 @@ def _merge_values(ours: dict[str, Any], theirs: Mapping[str, Any]) -> None:
 
 
 def leaves(name: str, column: Any) -> Iterator[tuple[str, Any]]:
-    """The columns of single values that a column is made of, with their names."""
+    """The leaf columns of a nested column, with their names."""
     kind = column.type
     if pa.types.is_struct(kind):
         for k, field in enumerate(kind):

@@ -1,4 +1,4 @@
-"""Trial on the first rows: the backend, the batch size, and whether rows are independent."""
+"""Trial on the first rows: the backend, the batch size, and independence of rows."""
 
 from __future__ import annotations
 
@@ -15,30 +15,31 @@ from tenonnx_score.parts import batches
 from tenonnx_score.scorer import Scored, Scorer
 from tenonnx_score.summary import leaves
 
-#: Rows of the smallest and of the largest batch, by how many times one is larger than the one before, and rows of one
-#: whose size changes what rows give.
+#: Smallest and largest batch size, the growth factor between them, and the size if outputs depend on it.
 LEAST, MOST, GROWTH, FIXED = 64, 1 << 14, 4, 1024
 
-#: The smallest batch is taken that no larger one beats by so much; each is timed so often, and nobody waits longer.
+#: The smallest batch size is chosen that none beats by this factor; the number of timed calls, and their time limit in
+#: seconds.
 PAYS, CALLS, LONGEST = 1.05, 3, 0.5
 
-#: Bytes of the rows that are read, prepared and written together, at most.
+#: Maximum bytes of the rows that are read, prepared and written together.
 LARGEST = 16 << 20
 
-#: Seconds of the trial, at most, without the first call.
+#: Time limit of the trial in seconds, without the first call.
 SECONDS = 3.0
 
-#: Which share of numbers, and of labels, the rows beside them may change, by more than rounding: some are at an edge.
+#: Share of numbers and labels that may change with other rows in the batch by more than rounding, at decision
+#: boundaries.
 AT_AN_EDGE = 0.05
 
 
-#: Rows of ``--check``, and from the beginnings of how many files.
+#: Rows of ``--check``, and the number of files that they are taken from.
 CHECKED, FILES = 100, 10
 
 
 class Trial(NamedTuple):
-    """Findings of a trial. ``exact`` says whether results are independent of the batch size, ``row_bytes``
-    how many bytes a row takes while it is scored, and ``row_seconds`` how long that takes."""
+    """Results of a trial. ``exact`` is whether results are independent of the batch size, ``row_bytes`` the memory of a
+    row during scoring, and ``row_seconds`` its time."""
 
     backend: str
     batch: int
@@ -48,7 +49,7 @@ class Trial(NamedTuple):
 
 
 def first_rows(sources: Sources, paths: Iterable[str], rows: int) -> Iterator[Chunk]:
-    """The first rows of each of these files, at most so many."""
+    """At most ``rows`` first rows of each of these files."""
     reader = READERS[sources.kind]
     for path in paths:
         left = rows
@@ -63,15 +64,15 @@ def first_rows(sources: Sources, paths: Iterable[str], rows: int) -> Iterator[Ch
 
 
 def sample(sources: Sources, rows: int, files: int) -> Iterator[Chunk]:
-    """So many rows from the beginnings of up to so many files."""
+    """About ``rows`` rows from the beginnings of up to ``files`` files."""
     paths = sources.paths[:: max(len(sources.paths) // files, 1)][:files]
     return first_rows(sources, paths, -(-rows // len(paths)))
 
 
 def tried(scorer: Scorer, sources: Sources, threads: int | None) -> Trial:
-    """Score first rows with a scorer, in batches that grow as long as that pays; it then knows its outputs.
+    """Score the first rows in growing batches, as long as that pays off; the scorer then knows its output columns.
 
-    Raises ``InvalidFeed`` where all are bad, and ``InvalidModel`` where rows change what other rows give.
+    Raises ``InvalidFeed`` if all are bad, and ``InvalidModel`` if results of a row depend on other rows.
     """
     rows = _Rows(sources)
     first, bad = _first(scorer, rows)
@@ -93,7 +94,7 @@ def tried(scorer: Scorer, sources: Sources, threads: int | None) -> Trial:
 
 
 class _Rows:
-    """The first rows, read as far as they are asked for."""
+    """The first rows, read on demand."""
 
     def __init__(self, sources: Sources) -> None:
         self._schema = sources.schema
@@ -103,7 +104,7 @@ class _Rows:
         self.count = 0
 
     def first(self, count: int) -> pa.RecordBatch:
-        """So many rows, or as many as there are."""
+        """At most ``count`` rows."""
         while self.count < count and (chunk := next(self._chunks, None)) is not None:
             self._held.append(chunk.batch)
             self.bad += chunk.bad
@@ -125,7 +126,7 @@ def _first(scorer: Scorer, rows: _Rows) -> tuple[Scored, Sequence[Bad]]:
 
 
 def at_once(batch: int, trial: Trial) -> int:
-    """Number of rows per step: whole batches, as reading, preparing and writing have a fixed cost each."""
+    """Number of rows per step: whole batches, since reading, preparing and writing have fixed costs."""
     most = min(MOST, LARGEST // trial.row_bytes, int(LONGEST / max(trial.row_seconds, 1e-9)))
     return batch * max(most // batch, 1)
 
@@ -155,9 +156,9 @@ def _grown(scorer: Scorer, rows: _Rows, backend: str) -> Trial:
 
 
 def _measured(scorer: Scorer, batch: pa.RecordBatch) -> tuple[float, Scored, int]:
-    """The seconds of the fastest of some calls, what they give, and the bytes that a row takes meanwhile.
+    """The seconds of the fastest of some calls, their results, and the memory of a row.
 
-    With one thread they are those of the processor, which other work on the machine does not change.
+    With one thread this is CPU time, which other load on the machine does not affect.
     """
     clock = time.process_time if scorer.threads == 1 else time.perf_counter
     found = []
@@ -173,7 +174,7 @@ def _measured(scorer: Scorer, batch: pa.RecordBatch) -> tuple[float, Scored, int
 
 
 def _same_rows(few: pa.RecordBatch, many: pa.RecordBatch) -> bool:
-    """Whether the first rows of many are the few, bit by bit. Raises ``InvalidModel`` where they are others."""
+    """Whether results of the first rows are bit-identical in both batches. Raises ``InvalidModel`` if they differ."""
     same = True
     for name, column, other in zip(few.schema.names, few.columns, many.slice(0, few.num_rows).columns, strict=True):
         for (_, one), (_, two) in zip(leaves(name, column), leaves(name, other), strict=True):

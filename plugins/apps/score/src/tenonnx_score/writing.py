@@ -1,4 +1,4 @@
-"""Writing parts: whole or not at all."""
+"""Writing parts atomically."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pyarrow import parquet
 from tenonnx import TenonnxError
 from tenonnx_data.readers import Bad
 
-#: Rows and bytes that are written at a time.
+#: Rows and bytes to write at a time.
 GROUP_ROWS, GROUP_BYTES = 1 << 16, 32 << 20
 
 
@@ -26,7 +26,7 @@ class OutputFailed(TenonnxError):
 
 @contextmanager
 def writing_to(folder: Path) -> Iterator[None]:
-    """Let an error of the system be ``OutputFailed`` for this folder."""
+    """Convert errors of the operating system to ``OutputFailed`` for this folder."""
     try:
         yield
     except OSError as error:
@@ -39,7 +39,7 @@ def writing_to(folder: Path) -> Iterator[None]:
 
 
 class Writer:
-    """A file of the output and the one of its bad rows, which get their names once they are whole and on the disk."""
+    """An output file and that of its bad rows, which are renamed once they are complete and on disk."""
 
     def __init__(self, folder: Path, number: int, format: str, schema: pa.Schema) -> None:
         self._folder, self._schema, self.bad = folder, schema, 0
@@ -82,7 +82,7 @@ class Writer:
         self.bad += len(rows)
 
     def close(self) -> int:
-        """Bring the files to the disk, then to their names; the bytes of the part."""
+        """Sync the files to disk and rename them; returns the size of the part."""
         self._flush()
         with writing_to(self._folder):
             self._file.close()
@@ -98,7 +98,7 @@ class Writer:
         return size
 
     def drop(self) -> None:
-        """Remove what was begun."""
+        """Remove unfinished files."""
         for file in (self._file, self._bad_file):
             with suppress(OSError, pa.ArrowException, ValueError):
                 if file is not None:
@@ -109,14 +109,14 @@ class Writer:
 
 
 def _repeating(schema: pa.Schema) -> list[str]:
-    """Columns whose values may repeat: floats do not, and a dictionary of them takes time and no fewer bytes."""
+    """Columns to encode with a dictionary: float values seldom repeat."""
     return [
         field.name for field in schema if not pa.types.is_nested(field.type) and not pa.types.is_floating(field.type)
     ]
 
 
 def synced(path: Path) -> None:
-    """Bring a file or folder to the disk, where the system can."""
+    """Sync a file or folder to disk, if the system supports it."""
     if path.is_dir() and os.name == "nt":
         return
     handle = os.open(path, os.O_RDONLY)
@@ -131,5 +131,5 @@ def part_name(number: int, format: str) -> str:
 
 
 def errors_name(number: int) -> str:
-    """Name of the file for bad rows of a part: readers of folders of tables ignore names that begin so."""
+    """Name of the file for a part's bad rows: readers of table folders ignore names with this prefix."""
     return f"errors/_part-{number:06}.jsonl"

@@ -1,4 +1,4 @@
-"""These tests need Ray and Spark, in an environment of their own: see requirements.txt."""
+"""Tests that need Ray and Spark in a separate environment: see requirements.txt."""
 
 from importlib.util import find_spec
 

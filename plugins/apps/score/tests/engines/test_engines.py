@@ -1,4 +1,4 @@
-"""Ray and Spark: the bits of processes, parts that are made again, and programs of theirs that carry a scorer."""
+"""Ray and Spark: results equal to those of local processes, recomputed parts, and user programs with a scorer."""
 
 import importlib
 import os
@@ -14,7 +14,7 @@ import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx_score import Scorer, Watch
 
-#: What these libraries do is not ours to mend.
+#: Warnings of these libraries are not ours to fix.
 pytestmark = [
     pytest.mark.filterwarnings(f"ignore::{kind}")
     for kind in ("DeprecationWarning", "FutureWarning", "ResourceWarning", "UserWarning")
@@ -25,7 +25,7 @@ ROWS, PARTS = 6000, 6
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    """A model of numbers and text, and a table with values that are missing and rows that are bad."""
+    """A model of numbers and text, and a table with missing values and bad rows."""
     folder = tmp_path_factory.mktemp("data")
     graph = tx.Graph(opsets={"ai.onnx": 17, "ai.onnx.ml": 3})
     x = graph.input("x", "float32", ("rows", 3))
@@ -164,7 +164,7 @@ class Killing(Scorer):
 
 
 def clean(folder):
-    """The rows that are not bad, and what a scorer makes of them."""
+    """The valid rows, and a scorer's results for them."""
     rows = parquet.read_table(folder / "t.parquet")
     rows = rows.filter(pa.compute.field("id") != ROWS // 2).slice(0, 1000)
     scorer = Scorer(str(folder / "model.onnx"), columns=OPTIONS["columns"], keep=["id"], batch=100, threads=1)

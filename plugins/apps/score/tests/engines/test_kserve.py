@@ -1,4 +1,4 @@
-"""Services of KServe against its own schema; PyYAML is installed with Ray."""
+"""KServe services are validated against KServe's schema; PyYAML is installed with Ray."""
 
 import importlib
 import json
@@ -14,7 +14,7 @@ PLAIN = {"str": str, "bool": bool, "int": int}
 
 
 def check(value, kind, where):
-    """Raise ``AssertionError`` for a value that the schema has not; of types that are not ours only the kind counts."""
+    """Raise ``AssertionError`` for a value that violates the schema; for foreign types only the kind is checked."""
     if kind in TYPES:
         assert isinstance(value, dict), where
         fields = TYPES[kind]["fields"]

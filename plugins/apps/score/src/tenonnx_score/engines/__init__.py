@@ -1,4 +1,4 @@
-"""Engines: processes of this machine, Ray or Spark."""
+"""Engines: local processes, Ray or Spark."""
 
 from tenonnx_score.engines.engine import Engine, engine_of
 

@@ -1,4 +1,4 @@
-"""Choosing an engine by the option ``--on``."""
+"""Selection of an engine by the option ``--on``."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from tenonnx_score.parts import Done, Part, Task
 ENGINES = {name: f"tenonnx_score.engines.on_{name}" for name in ("local", "ray", "spark")}
 
 
-#: Parts as they are made, in any order.
+#: Completed parts, in any order.
 Made = Generator[tuple[Part, Done], None, None]
 
 
 class Engine(Protocol):
-    """Makes parts, in any order."""
+    """Computes parts, in any order."""
 
-    #: As it is told to users, and how many threads a worker has where nobody says.
+    #: name for users, and the default number of threads of a worker
     title: str
     threads: int
 
     def ready(self, threads: int) -> AbstractContextManager[None]:
-        """Within it, workers of so many threads get ready for a run, while the first rows are tried."""
+        """Within the block workers with this many threads start, while the first rows are tried."""
         ...
 
     def expect(self, seconds: float) -> None:
-        """Choose the number of workers for what takes so many seconds of one processor, where nobody says it."""
+        """Choose the number of workers for work of ``seconds`` on one processor, unless the user set it."""
         ...
 
     def run(self, task: Task, parts: Iterable[Part], news: Callable[[int], None]) -> Made:
-        """Make parts by workers, each with a task of its own; ``news`` is told of rows that are done meanwhile."""
+        """Compute parts with workers, with copies of the task; ``news`` is called with numbers of finished rows."""
         ...
 
 
 def engine_of(on: str) -> Engine:
-    """``local:2``, ``ray`` or ``spark:local[2]`` as an engine. Raises ``InvalidCall`` for anything else."""
+    """Parse an engine: ``local:2``, ``ray`` or ``spark:local[2]``. Raises ``InvalidCall`` for anything else."""
     name, _, where = on.partition(":")
     if name not in ENGINES:
         raise InvalidCall("unknown engine", given=on, available="local[:N], ray[:ADDRESS], spark[:MASTER]")

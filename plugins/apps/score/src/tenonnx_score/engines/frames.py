@@ -1,4 +1,4 @@
-"""Messages between a run and its worker: a length, and a pickle of our own objects."""
+"""Messages between a run and its worker: a length, and a pickle of the package's own objects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def send(stream: BinaryIO, message: Any) -> None:
 
 
 def receive(stream: BinaryIO) -> Any:
-    """The next message. Raises ``EOFError`` where the other side is gone."""
+    """The next message. Raises ``EOFError`` if the other side is gone."""
     head = stream.read(_HEAD.size)
     if len(head) < _HEAD.size:
         raise EOFError

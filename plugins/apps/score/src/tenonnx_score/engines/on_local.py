@@ -1,4 +1,4 @@
-"""Processes of this machine, each with a session of its own; one that dies is replaced, and its part made again."""
+"""Local processes with a session each; one that dies is replaced, and its part is recomputed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tenonnx_score.engines.frames import receive, send
 from tenonnx_score.engines.outcomes import opened
 from tenonnx_score.parts import Done, Part, Task
 
-#: How often a part is begun before its worker's death is its own fault.
+#: Attempts per part before the death of its workers is blamed on it.
 TRIES = 3
 
-#: Seconds of work from which processes pay, each of which takes about two to start.
+#: Seconds of work above which processes pay off; each takes about two seconds to start.
 PAYS = 5.0
 
-#: What keeps libraries from taking threads of their own.
+#: Environment variables that limit the threads of libraries.
 _THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 
 
@@ -33,13 +33,13 @@ _Process = subprocess.Popen[bytes]
 
 
 class WorkerDied(TenonnxError):
-    """The process that made a part exited unexpectedly, again and again."""
+    """The worker process of a part died repeatedly."""
 
 
 class Engine:
-    """So many processes; where nobody says, as many as there are cores, or this one for less work than ``PAYS``.
+    """Local processes: the requested number, or one for each core; this process for less work than ``PAYS``.
 
-    One alone, and one part, need no process.
+    A single process, and a single part, run in this process.
     """
 
     def __init__(self, where: str) -> None:
@@ -54,9 +54,9 @@ class Engine:
 
     @contextmanager
     def ready(self, threads: int) -> Iterator[None]:
-        """Within it, processes start that a run takes, which spend about a second on imports.
+        """Within the block the processes of a run start, which takes about a second for imports.
 
-        Where their number is not settled, they start after the first rows were tried.
+        If their number is not fixed, they start after the first rows were tried.
         """
         if self.processes > 1 and self._settled:
             self._ready = [_process(threads) for _ in range(self.processes)]
@@ -67,13 +67,13 @@ class Engine:
                 _ended(self._ready.pop())
 
     def expect(self, seconds: float) -> None:
-        """Take no processes for little work, where nobody said how many."""
+        """Use no processes for little work, unless their number is given."""
         if not self._settled and seconds < PAYS:
             self.processes = 1
             self.title = "local:1"
 
     def run(self, task: Task, parts: Iterable[Part], news: Callable[[int], None]) -> Made:
-        """Make parts, here or by processes, each of which one of the threads here minds."""
+        """Compute parts, in this process or by processes, each supervised by a thread."""
         first = list(itertools.islice(parts := iter(parts), 2))
         waiting = itertools.chain(first, parts)
         if self.processes == 1 or len(first) < 2:
@@ -123,7 +123,7 @@ class Engine:
 
 
 class _Worker:
-    """A process, and the one that takes its place."""
+    """A process, and its replacement."""
 
     def __init__(self, task: Task, ready: _Process | None) -> None:
         self._task, self._ready = task, ready
@@ -141,7 +141,7 @@ class _Worker:
         return cast("BinaryIO", self._process.stdin)
 
     def make(self, part: Part, news: Callable[[int], None], stopped: threading.Event) -> Done:
-        """A part. Raises what making it raised, and ``WorkerDied``."""
+        """Compute a part. Raises the errors of computing it, and ``WorkerDied``."""
         for _ in range(TRIES):
             told = 0
             try:
@@ -153,7 +153,7 @@ class _Worker:
                         break
                     told += found
                     news(found)
-            except (EOFError, OSError, ValueError):  # it is gone, or was ended while it was asked
+            except (EOFError, OSError, ValueError):  # it died, or was ended during the request
                 how = self.end()
                 news(-told)
                 if stopped.is_set():
@@ -168,7 +168,7 @@ class _Worker:
         )
 
     def end(self) -> str:
-        """End the process; how it ended."""
+        """End the process; returns how it ended."""
         for process in (self._ready, self._process):
             how = "stopped" if process is None else _ended(process)
         self._ready = self._process = None
@@ -176,7 +176,7 @@ class _Worker:
 
 
 def _process(threads: int) -> _Process:
-    """A process that Ctrl-C does not reach, which a terminal sends to all of a group: its run ends it."""
+    """Start a process in a new group, so that Ctrl-C in a terminal does not reach it: its run ends it."""
     apart: dict[str, Any]
     if sys.platform == "win32":
         apart = {"creationflags": subprocess.CREATE_NEW_PROCESS_GROUP}
@@ -193,7 +193,7 @@ def _process(threads: int) -> _Process:
 
 def _ended(process: _Process) -> str:
     with suppress(subprocess.TimeoutExpired):
-        process.wait(0.1)  # it may be about to end by itself
+        process.wait(0.1)  # it may be about to exit
     alive = process.returncode is None
     process.kill()
     code = process.wait()

@@ -1,4 +1,4 @@
-"""Ray Data: actors that each hold a session, and take parts."""
+"""Ray engine: a pool of Ray Data actors, each with its own session."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tenonnx_score.parts import Part, Task
 
 
 class Engine:
-    """A cluster by its address; without one, that which the program is in, or one on this machine."""
+    """A cluster by its address; by default the one that the program uses, or a local one."""
 
     threads = 1
 
@@ -30,10 +30,10 @@ class Engine:
         return nullcontext()
 
     def expect(self, seconds: float) -> None:
-        """The cluster has the workers that it has."""
+        """Nothing to do: the cluster has a fixed number of workers."""
 
     def run(self, task: Task, parts: Iterable[Part], news: Callable[[int], None]) -> Made:
-        """Make parts by a pool of actors, as many as the cluster has cores for."""
+        """Compute parts with a pool of actors, one for each core of the cluster."""
         ray = _ray()
         ours = not ray.is_initialized()
         if ours:
@@ -67,7 +67,7 @@ class Engine:
 
 
 class _Maker:
-    """An actor."""
+    """Actor that computes parts."""
 
     def __init__(self, task: bytes) -> None:
         self._task = task

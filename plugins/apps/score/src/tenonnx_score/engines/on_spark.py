@@ -1,4 +1,4 @@
-"""Spark: a job for each part, so many at a time as the cluster runs tasks."""
+"""Spark engine: one job per part, as many at a time as the cluster has task slots."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from tenonnx_score.engines.engine import Made
 from tenonnx_score.engines.outcomes import opened, outcome_of
 from tenonnx_score.parts import Done, Part, Task
 
-#: How often a task is begun: Spark on one machine would do so once.
+#: Attempts per task; local Spark makes only one by default.
 TRIES = 4
 
 
 class Engine:
-    """A cluster by its master; without one, the session that the program has, or one on this machine."""
+    """A cluster by its master; by default the program's session, or a local one."""
 
     threads = 1
 
@@ -36,10 +36,10 @@ class Engine:
         return nullcontext()
 
     def expect(self, seconds: float) -> None:
-        """The cluster has the workers that it has."""
+        """Nothing to do: the cluster has a fixed number of workers."""
 
     def run(self, task: Task, parts: Iterable[Part], news: Callable[[int], None]) -> Made:
-        """Make parts by tasks."""
+        """Compute parts as Spark tasks."""
         session = _session(self.master)
         before = session[0].sparkContext.defaultParallelism
         pool = ThreadPoolExecutor(before)
@@ -68,7 +68,7 @@ def _made(spark: Any, task: bytes, part: Part) -> Done:
 
 
 def _session(master: str) -> tuple[Any, bool]:
-    """The session of a master, and whether it was made for this run."""
+    """The session of a master, and whether it was created for this run."""
     sql = import_optional("pyspark.sql", "score on Spark", install="tenonnx-score[spark]")
     if (active := sql.SparkSession.getActiveSession()) is not None:
         return active, False

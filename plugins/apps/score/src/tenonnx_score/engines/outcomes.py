@@ -1,4 +1,4 @@
-"""Outcomes of parts, in a form that crosses processes."""
+"""Outcomes of parts, in a form that can be pickled."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from typing import Any
 from tenonnx import TenonnxError
 from tenonnx_score.parts import Done, Part, Task
 
-#: Tasks that this process was given, each opened once: what brings them may come for every part.
+#: Cache of unpickled tasks in this process, as the task may come with every part.
 _TASKS: dict[bytes, Task] = {}
 
 
 def outcome(task: Task, part: Part, news: Callable[[int], None] = lambda rows: None) -> Any:
-    """Make a part, and say what came of it. Not every error can be pickled, so its kind and parts are told."""
+    """Compute a part; returns the result, or the kind and parts of an error, as not every error can be pickled."""
     try:
         return task(part, news)
     except TenonnxError as error:
@@ -25,7 +25,7 @@ def outcome(task: Task, part: Part, news: Callable[[int], None] = lambda rows: N
 
 
 def opened(found: Any) -> Done:
-    """The part that was made. Raises the error that it was."""
+    """The computed part. Raises the error if there was one."""
     if isinstance(found, Done):
         return found
     kind, what, parts = found
@@ -33,7 +33,7 @@ def opened(found: Any) -> Done:
 
 
 def outcome_of(task: bytes, part: bytes) -> bytes:
-    """``outcome`` of what was pickled, as a pickle."""
+    """``outcome`` of pickled arguments, as a pickle."""
     if task not in _TASKS:
         _TASKS.clear()
         _TASKS[task] = pickle.loads(task)  # noqa: S301  from the run that this process works for

@@ -1,4 +1,4 @@
-"""A process that makes parts: it takes a task and then parts on stdin, answers on stdout, and ends with its run."""
+"""Worker process: takes a task and then parts on stdin, answers on stdout, and ends with its run."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tenonnx_score.engines.frames import receive, send
 
 
 def main() -> None:
-    """Make parts until stdin ends."""
+    """Compute parts until stdin ends."""
     answers = os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # what others print
+    os.dup2(2, 1)  # prints of other code go to stderr
     sys.stdout = sys.stderr
     wanted: queue.SimpleQueue[Any] = queue.SimpleQueue()
     threading.Thread(target=_listen, args=(wanted,), daemon=True).start()
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def _listen(wanted: queue.SimpleQueue[Any]) -> None:
-    """Pass on what is wanted; when the run is gone, there is nobody to work for."""
+    """Enqueue requests; exit when the run is gone."""
     try:
         while True:
             wanted.put(receive(sys.stdin.buffer))

@@ -1,1 +1,1 @@
-"""Folders that model servers take: ``tenonnx convert --layout triton`` or ``kserve``."""
+"""Folder layouts of model servers: ``tenonnx convert --layout triton`` or ``kserve``."""

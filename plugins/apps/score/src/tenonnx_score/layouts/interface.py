@@ -1,4 +1,4 @@
-"""The inputs and outputs of a model as servers describe them."""
+"""Inputs and outputs of a model in the terms of servers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tenonnx import Graph, NotRepresentable, TensorType, Value
 
 
 class Tensor(NamedTuple):
-    """An input or output: its name, element type and dims, None where they are open."""
+    """An input or output: name, element type and dims, None if dynamic."""
 
     name: str
     dtype: str
@@ -17,19 +17,19 @@ class Tensor(NamedTuple):
 
 
 class Interface(NamedTuple):
-    """All inputs that must be fed, and all outputs."""
+    """All required inputs, and all outputs."""
 
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
 
     @property
     def batched(self) -> bool:
-        """Whether the first axis of all is open, so that a server may put requests together there."""
+        """Whether the first axis of all is dynamic, so that a server may batch requests."""
         return all(each.dims and each.dims[0] is None for each in (*self.inputs, *self.outputs))
 
 
 def interface_of(graph: Graph) -> Interface:
-    """That of a graph. Raises ``NotRepresentable`` for anything but a tensor of known rank."""
+    """The interface of a graph. Raises ``NotRepresentable`` for anything but a tensor of known rank."""
     return Interface(_tensors("input", graph.inputs), _tensors("output", graph.outputs))
 
 

@@ -1,4 +1,4 @@
-"""The KServe layout: a repository with the folder of the model, and the service that serves it by Triton."""
+"""The KServe layout: a repository with the model's folder, and the service that runs it on Triton."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tenonnx_score.layouts import triton
 if TYPE_CHECKING:
     from tenonnx import Graph
 
-#: Names of Kubernetes.
+#: Pattern of Kubernetes names.
 _NAME = re.compile(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
 
 
 def files(folder: Path, graph: Graph) -> tuple[Path, dict[Path, str]]:
-    """Path of the model, and the texts beside it. Raises ``InvalidCall`` for a name that is not valid in Kubernetes."""
+    """Path of the model, and texts of other files by path. Raises ``InvalidCall`` for an invalid Kubernetes name."""
     name = folder.name
     if not _NAME.fullmatch(name):
         raise InvalidCall(
@@ -32,7 +32,7 @@ def files(folder: Path, graph: Graph) -> tuple[Path, dict[Path, str]]:
 
 
 def service(name: str) -> str:
-    """An ``InferenceService``; JSON strings are YAML, too."""
+    """The text of an ``InferenceService``; JSON strings are also valid YAML."""
     uri = json.dumps(f"pvc://{name}/models")
     return f"""\
 # Copy the folder models/ to a volume whose claim is called {name}, or write another place as storageUri.

@@ -1,4 +1,4 @@
-"""The folder of a model in a repository of the Triton Inference Server: a configuration, and version 1 of the model."""
+"""The Triton layout: a model's folder in a repository of the Triton Inference Server."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tenonnx_score.layouts.interface import Interface, Tensor, interface_of
 if TYPE_CHECKING:
     from tenonnx import Graph
 
-#: Rows that the server puts together at most, where a model takes any number.
+#: Maximum batch size of the server for a model with a dynamic batch.
 LARGEST_BATCH = 64
 
-#: The server's names of element types.
+#: Triton's names of element types.
 TYPES = {
     "bool": "TYPE_BOOL",
     "uint8": "TYPE_UINT8",
@@ -35,12 +35,12 @@ TYPES = {
 
 
 def files(folder: Path, graph: Graph) -> tuple[Path, dict[Path, str]]:
-    """Path of the model, and the texts beside it."""
+    """Path of the model, and the text of the configuration by path."""
     return folder / "1" / "model.onnx", {folder / "config.pbtxt": config(folder.name, interface_of(graph))}
 
 
 def config(name: str, interface: Interface) -> str:
-    """A ``ModelConfig`` in the text format of protocol buffers. Raises ``NotRepresentable`` for other element types."""
+    """A ``ModelConfig`` in protobuf text format. Raises ``NotRepresentable`` for unsupported element types."""
     lines = [f'name: "{_escaped(name)}"', 'backend: "onnxruntime"']
     lines.append(f"max_batch_size: {LARGEST_BATCH if interface.batched else 0}")
     for field, tensors in (("input", interface.inputs), ("output", interface.outputs)):
@@ -62,11 +62,11 @@ def _tensor(tensor: Tensor, batched: bool) -> Iterator[str]:
     yield f'  name: "{_escaped(tensor.name)}"'
     yield f"  data_type: {TYPES[tensor.dtype]}"
     yield f"  dims: [ {', '.join(map(str, dims or [1]))} ]"
-    if not dims:  # the server has no tensors without dims
+    if not dims:  # the server has no scalars
         yield "  reshape: { shape: [ ] }"
 
 
 def _escaped(text: str) -> str:
-    """A text within quotes: bytes beyond ASCII, and those with a meaning, as octal numbers."""
+    """A text for a quoted string: non-ASCII and special bytes as octal escapes."""
     plain = set(range(32, 127)) - {34, 92}
     return "".join(chr(byte) if byte in plain else f"\\{byte:03o}" for byte in text.encode("utf-8"))
