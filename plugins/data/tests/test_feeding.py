@@ -1,4 +1,4 @@
-"""Feeds of a model in batches from paths, arrays, loaders and data sets."""
+"""Feeds of a model in batches, from paths, arrays, data loaders and datasets."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def graph():
 
 
 class Column(Samples):
-    """Rows that are read by their positions."""
+    """Lazily read rows."""
 
     shape = (5, 2)
 
@@ -28,7 +28,7 @@ class Column(Samples):
 
 
 class Rows:
-    """A data set that is indexed by sample."""
+    """A dataset that is indexed by sample."""
 
     def __len__(self):
         return 5

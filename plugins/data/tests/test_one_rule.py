@@ -1,4 +1,4 @@
-"""CSV files by both readers, with pyarrow and without: the same values, and the same fields refused."""
+"""CSV files with and without pyarrow: the same values, and the same rejected fields."""
 
 import itertools
 
@@ -20,7 +20,7 @@ DTYPES = (DType.float32, DType.float64, DType.float16, DType.int64, DType.int8, 
 
 
 def outcome(read, name, dtype):
-    """The values that a reader gives, or None where it refuses."""
+    """The values of a reader, or None if it rejects them."""
     try:
         return read.column(name, dtype)
     except InvalidCall:

@@ -1,4 +1,4 @@
-"""Tables of all kinds as the feeds of a model."""
+"""Tables in all formats as feeds of a model."""
 
 import gzip
 import json
@@ -41,7 +41,7 @@ def write_stream(path, table):
 
 
 def write_dataset(path, features=None):
-    """A dataset as ``save_to_disk`` of Hugging Face writes it, in two files."""
+    """A dataset as written by Hugging Face's ``save_to_disk``, in two files."""
     path.mkdir()
     table = pa.table({"a": A, "b": B, "kind": KIND})
     names = ["data-00000-of-00002.arrow", "data-00001-of-00002.arrow"]
@@ -52,7 +52,7 @@ def write_dataset(path, features=None):
 
 
 def write(path):
-    """The three rows in the format of a name."""
+    """Write the three rows in the format of the file name."""
     table = pa.table({"a": A, "b": B, "kind": KIND})
     name = path.name
     if name.endswith((".csv", ".tsv")):

@@ -1,8 +1,8 @@
-"""One reader of data: tables, arrays, text and datasets as the feeds of a model.
+"""Data readers: tables, arrays, text and datasets as feeds of a model.
 
-``read_table(path)`` reads a file whole, for training, calibration and verification; ``batches_of(graph, data)`` gives
-feeds of it, and of the loaders of other libraries; ``tenonnx_data.readers`` cut files of any size into slices, for
-scoring. ``bind`` finds the columns of every input for all.
+``read_table(path)`` reads a whole file, for training, calibration and verification. ``batches_of(graph, data)`` yields
+feeds from files and from data loaders of other libraries. ``tenonnx_data.readers`` split files of any size into slices,
+for scoring. All of them use ``bind`` to map columns to inputs.
 """
 
 from tenonnx.extend import flat_namespace

@@ -1,4 +1,4 @@
-"""Files of numpy: archives of arrays by name, and single arrays."""
+"""Files of numpy: ``.npz`` archives and ``.npy`` arrays."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from tenonnx.tools import LOOKED_AT, looks_like
 from tenonnx_data.binding import Field
 from tenonnx_data.table import Array, Opener, Table, opened_file
 
-#: Axes that an array may have, as numpy has it.
+#: Maximum number of axes, as in numpy.
 MOST_AXES = 64
 
-#: Bytes that an element of a header may have, beyond which it is as many elements.
+#: Bytes of an element in a header; a larger element counts as several.
 LARGEST_ELEMENT = 16
 
-#: Bytes that are unpacked at once.
+#: Bytes to decompress at once.
 CHUNK = 1 << 20
 
-#: The name of the array of a ``.npy`` file.
+#: Column name for the array of a ``.npy`` file.
 ARRAY = "array"
 
 _KINDS = {"U": "text", "S": "text", "b": "number", "i": "number", "u": "number", "f": "number", "c": "number"}
@@ -50,7 +50,7 @@ class ArrayTable(Table):
     def column(self, name: str, dtype: DType) -> Array:
         array: Array = self._arrays[name]
         if array.dtype.kind == "V" and array.dtype.itemsize == dtype.numpy.itemsize:
-            return array.view(dtype.numpy)  # numpy forgets types of its extensions
+            return array.view(dtype.numpy)  # numpy drops the dtypes of ml_dtypes
         return array
 
     def is_text(self, name: str) -> bool:
@@ -58,7 +58,7 @@ class ArrayTable(Table):
 
 
 def read_members(path: str, opened: Opener = opened_file) -> Any:
-    """One array, or by name functions that read one each. Nothing in the file is executed."""
+    """One array, or functions by name that read one each. Nothing in the file is executed."""
     with _refusing(path, opened):
         with opened(path) as file:
             start = file.read(8)
@@ -74,7 +74,7 @@ def read_members(path: str, opened: Opener = opened_file) -> Any:
 
 
 def _member(path: str, name: str, opened: Opener) -> Array:
-    """Read one array of an archive, after its header was checked against the limit ``elements``."""
+    """Read one array of an archive, after checking its header against the limit ``elements``."""
     with _refusing(path, opened), opened(path) as whole, zipfile.ZipFile(whole) as archive, archive.open(name) as file:
         version = np.lib.format.read_magic(file)
         if version not in ((1, 0), (2, 0), (3, 0)):
@@ -96,13 +96,13 @@ def _member(path: str, name: str, opened: Opener) -> Array:
         return array.reshape(shape, order="F" if fortran else "C")
 
 
-#: What a damaged archive, or one with a password, and a header that is no Python raise.
+#: Exceptions for a damaged or encrypted archive, and for a header that is not Python.
 _ODD = (NotImplementedError, RuntimeError, SyntaxError, tokenize.TokenError, RecursionError, KeyError)
 
 
 @contextmanager
 def _refusing(path: str, opened: Opener) -> Iterator[None]:
-    """Turn errors of numpy and zipfile into ``InvalidCall``."""
+    """Convert errors of numpy and zipfile to ``InvalidCall``."""
     try:
         yield
     except OSError as error:
@@ -126,7 +126,7 @@ def _refusing(path: str, opened: Opener) -> Iterator[None]:
 
 
 def _seen(path: str, opened: Opener) -> str:
-    """Guess the kind of a file that is not numpy's, from its first bytes."""
+    """Guess the type of a file from its first bytes; empty if it is numpy's."""
     with opened(path) as file:
         start = file.read(LOOKED_AT)
     return "" if start.startswith((b"PK", b"\x93NUMPY")) else looks_like(start)

@@ -1,4 +1,4 @@
-"""Parquet, Arrow and JSON lines, compressed text and folders of such files, read whole by pyarrow."""
+"""Parquet, Arrow and JSON lines, compressed text, and folders of such files, read as a whole with pyarrow."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from tenonnx_data.fields import field_parser
 from tenonnx_data.readers import READERS, Chunk, found, read
 from tenonnx_data.table import Array, Table
 
-#: Rows that are read at a time.
+#: Rows to read at a time.
 _ROWS = 1 << 16
 
 
 class ArrowTable(Table):
-    """The rows of files that pyarrow reads, in the order of their names."""
+    """The rows of files that pyarrow reads, in the order of file names."""
 
     def __init__(self, path: str) -> None:
         self.path, self._sources = path, found(path)
@@ -73,7 +73,7 @@ class ArrowTable(Table):
         return f"row {row} of {self.path}"
 
     def _read(self) -> pa.Table:
-        """The selected columns, read once. Raises ``InvalidCall`` for a row that is none."""
+        """The selected columns, read once. Raises ``InvalidCall`` for an invalid row."""
         if self._rows is None:
             chunks = list(self._chunks())
             self._places = [(chunk.file, chunk.rows) for chunk in chunks]

@@ -15,10 +15,10 @@ Array = np.ndarray[Any, Any]
 
 
 class Field(NamedTuple):
-    """A column of a source: what it holds, in how many nested lists, and its type in words.
+    """A column of a source: its kind of elements, nesting depth of lists, and its type for messages.
 
-    ``kind`` is "number", "text", "binary", "parsed" for text of a file that is read as the type of the input, "tensor",
-    or empty for what no input takes. Columns that folders define, ``folder``, are read only by name.
+    ``kind`` is "number", "text", "binary", "parsed" for text of a file that is parsed to the type of the input,
+    "tensor", or empty for unsupported types. Columns defined by ``folder`` names are read only on request.
     """
 
     name: str
@@ -29,18 +29,18 @@ class Field(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """An input, the columns that make it, and its dims behind the first: ints, and None where they are open."""
+    """An input, its columns, and its dims after the first: ints, None if dynamic."""
 
     name: str
     dtype: DType
     columns: tuple[str, ...]
     dims: tuple[int | None, ...]
-    #: Whether columns stand side by side along the second axis.
+    #: Whether the columns are concatenated along the second axis.
     together: bool
 
 
 class Binding(NamedTuple):
-    """Sources of the feeds. ``rows`` is the number of rows that the model takes at once, None where it is open."""
+    """Sources of the feeds. ``rows`` is the fixed batch size of the model, None if it is dynamic."""
 
     inputs: tuple[Bound, ...]
     keep: tuple[str, ...]
@@ -48,7 +48,7 @@ class Binding(NamedTuple):
 
     @property
     def read(self) -> list[str]:
-        """The columns that are read, each once."""
+        """The columns to read, without duplicates."""
         return list(dict.fromkeys([*(c for bound in self.inputs for c in bound.columns), *self.keep]))
 
 
@@ -60,9 +60,9 @@ def bind(
     source: str = "the input",
     noun: str = "column",
 ) -> Binding:
-    """Find the columns of every input in ``fields`` of a source; messages call these ``source`` and ``noun``.
+    """Find the columns of every input among the ``fields`` of a source; messages call these ``source`` and ``noun``.
 
-    Raises ``InvalidCall`` naming what is missing, or does not fit by its type.
+    Raises ``InvalidCall`` naming missing columns and those of unsuitable types.
     """
     names = [field.name for field in fields]
     _check_names(graph, names, columns, keep, f"{source} has no {noun}")
@@ -162,10 +162,10 @@ def _count(dims: tuple[int | None, ...]) -> str:
 
 
 def _check_type(field: Field, of: str, kind: TensorType, depth: int) -> None:
-    """Raise ``InvalidFeed`` where no row of a column could be fed."""
+    """Raise ``InvalidFeed`` if no row of a column could be fed."""
     fitting = {"text", "binary"} if kind.dtype is DType.string else {"number"}
     if field.kind == "binary" and not field.lists and depth:
-        fitting.add("binary")  # an image or an array in a file
+        fitting.add("binary")  # the contents of an image or array file
     if field.kind not in (*fitting, "parsed", "tensor", "missing"):
         raise InvalidFeed(
             f'column "{field.name}" does not fit the input "{of}"',
@@ -176,7 +176,7 @@ def _check_type(field: Field, of: str, kind: TensorType, depth: int) -> None:
 
 
 def in_dims(array: Array, bound: Bound) -> Array:
-    """An array of all rows in the dims of the input: single values as vectors of one, flat lists in static dims."""
+    """Reshape rows to the dims of the input: single values to vectors of one, flat lists to static dims."""
     if array.ndim == 1 and bound.dims and all(dim in (None, 1) for dim in bound.dims):
         return array.reshape(-1, *[1] * len(bound.dims))
     sizes = [dim for dim in bound.dims if dim is not None]

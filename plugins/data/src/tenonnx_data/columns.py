@@ -15,13 +15,13 @@ from tenonnx_data.fields import MISSING, NUMBER, field_parser
 
 Array = np.ndarray[Any, Any]
 
-#: By row, why it cannot be fed.
+#: Errors by row.
 Reasons = dict[int, str]
 
-#: Metadata of a column that holds text of a file, and the type that it is read as where it is kept.
+#: Metadata key of a text-file column; the value is the type for writing it if it is kept.
 TEXT = b"tenonnx.text"
 
-#: Metadata of a column that the folders of files define, which is read where it is named.
+#: Metadata key of a column that is defined by folder names and read only on request.
 FOLDER = b"tenonnx.folder"
 
 
@@ -34,7 +34,7 @@ def is_folder(field: pa.Field) -> bool:
 
 
 def columns_of(schema: pa.Schema) -> list[Field]:
-    """The columns of a schema, for their binding to inputs."""
+    """The columns of a schema, for binding to inputs."""
     return [_field(field) for field in schema]
 
 
@@ -61,10 +61,10 @@ def _field(field: pa.Field) -> Field:
 
 
 def elements(column: Any, dtype: DType, text: bool, reasons: Reasons) -> Array:
-    """A column of single values as an array; rows that do not fit are told to ``reasons``, and hold anything.
+    """A column of single values as an array; invalid rows are recorded in ``reasons`` and have arbitrary elements.
 
-    A number that is missing is NaN among floats; text that is missing is empty. Numbers are rounded to floats of fewer
-    bits, and to integers only where they are whole.
+    A missing number is NaN among floats; missing text is empty. Numbers are rounded to narrower floats; to integers
+    only if they are whole.
     """
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()
@@ -106,7 +106,7 @@ def number_column(array: Array) -> Any:
 
 
 def _whole(column: Any, dtype: DType, reasons: Reasons) -> Any:
-    """Decimals as whole numbers, of which no digit is lost."""
+    """Decimals as integers, without loss of digits."""
     kind = pa.uint64() if dtype is DType.uint64 else pa.int64()
     try:
         return column.cast(kind)
@@ -134,7 +134,7 @@ def _texts(column: Any) -> Array:
 
 
 def fitting(array: Array, dtype: DType, reasons: Reasons) -> Array:
-    """Numbers as numbers of another type, where they fit."""
+    """Cast numbers to another type; those that do not fit are recorded in ``reasons``."""
     wanted = dtype.numpy
     if array.dtype == wanted:
         return array
@@ -157,7 +157,7 @@ def fitting(array: Array, dtype: DType, reasons: Reasons) -> Array:
 
 
 def _parsed(column: Any, dtype: DType, reasons: Reasons) -> Array:
-    """Fields of a text file as numbers."""
+    """Fields of a text file, parsed as numbers."""
     trimmed = pc.utf8_trim_whitespace(column)
     absent = pc.is_in(trimmed, value_set=pa.array(MISSING, trimmed.type))
     if dtype is not DType.bool:
@@ -165,7 +165,7 @@ def _parsed(column: Any, dtype: DType, reasons: Reasons) -> Array:
         try:
             numbers = filled.cast(pa.float64() if dtype.is_float else pa.int64())
         except pa.ArrowInvalid:
-            pass  # some field is no such number
+            pass  # some field is not such a number
         else:
             if not pc.any(_differently_read(filled, numbers)).as_py():
                 return elements(numbers, dtype, False, reasons)
@@ -189,27 +189,27 @@ def _parsed(column: Any, dtype: DType, reasons: Reasons) -> Array:
 
 
 def _differently_read(texts: Any, numbers: Any) -> Any:
-    """Fields that Arrow takes for numbers and ``field_parser`` does not: 0x10, and 1e400 for infinity."""
+    """Mask of fields that Arrow parses but ``field_parser`` does not: 0x10, and 1e400 as infinity."""
     if pa.types.is_integer(numbers.type):
         return pc.match_substring(texts, "x", ignore_case=True)
     return pc.and_(pc.is_inf(numbers), pc.match_substring_regex(texts, NUMBER))
 
 
-#: What numbers lose of text: zeros before whole numbers, and digits beyond those of floats.
+#: Text that numbers do not preserve: leading zeros, and digits beyond float precision.
 _LOST = {"int": r"^\s*[+-]?0[0-9]", "float": r"^\s*[+-]?(0[0-9]|[0-9]{16})"}
 
 
 def loses(column: Any, kind: pa.DataType) -> Any:
-    """Fields of text that a number would change: 0123, such as a postcode is."""
+    """Mask of text fields that change if parsed as numbers: 0123, for example postal codes."""
     if not pa.types.is_integer(kind) and not pa.types.is_floating(kind):
         return pa.array(np.zeros(len(column), bool))
     return pc.fill_null(pc.match_substring_regex(column, _LOST["int" if pa.types.is_integer(kind) else "float"]), False)
 
 
 def tensors(column: Any, dtype: DType, reasons: Reasons) -> Array | list[Array | None]:
-    """A column of lists as one array with a row for each, or as a list of arrays where their lengths differ.
+    """A column of lists as one array with a row for each, or as a list of arrays if their lengths differ.
 
-    A row that is missing, or holds an element that does not fit, is told to ``reasons``.
+    Rows that are missing or have an invalid element are recorded in ``reasons``.
     """
     if isinstance(column, pa.ChunkedArray):
         column = column.combine_chunks()

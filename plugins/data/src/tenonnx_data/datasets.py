@@ -1,4 +1,4 @@
-"""Hugging Face datasets on disk, as ``Dataset.save_to_disk`` writes them: Arrow files and JSON that describes them."""
+"""Hugging Face datasets on disk, as written by ``Dataset.save_to_disk``: Arrow files with JSON metadata."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _STATE, _SPLITS, _INFO = "state.json", "dataset_dict.json", "dataset_info.json"
 
 
 def is_dataset(path: str | Path) -> bool:
-    """Whether a folder is a dataset, or holds the splits of one."""
+    """Whether a folder is a dataset or contains its splits."""
     return any((Path(path) / name).is_file() for name in (_STATE, _SPLITS))
 
 
 def files_of(path: str | Path) -> list[Path]:
-    """The Arrow files of a dataset in their order. Raises ``InvalidCall`` for several splits."""
+    """The Arrow files of a dataset in order. Raises ``InvalidCall`` for several splits."""
     folder = Path(path)
     if not (folder / _STATE).is_file():
         splits = _json(folder / _SPLITS).get("splits", ())
@@ -33,7 +33,7 @@ def files_of(path: str | Path) -> list[Path]:
 
 
 def class_names(path: str | Path, column: str) -> list[str] | None:
-    """The names of the classes that a column of a dataset counts, None where it says nothing about them."""
+    """The class names of a dataset's column of class numbers, None if it has none."""
     if not (Path(path) / _INFO).is_file():
         return None
     feature = (_json(Path(path) / _INFO).get("features") or {}).get(column)

@@ -17,18 +17,18 @@ from tenonnx_data.columns import Array, Reasons, fitting
 
 _NPY = b"\x93NUMPY"
 
-#: Modes of pillow by the number of channels, and those whose pixels have 8 bits.
+#: Modes of pillow by the number of channels, and those with 8 bits per channel.
 _MODES = {1: "L", 3: "RGB", 4: "RGBA"}
 _OF_8_BITS = frozenset({"1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV", "La", "RGBa"})
 
 
 class Unreadable(ValueError):
-    """A file that is no tensor of the input, with the reason."""
+    """A file that cannot be converted to a tensor of the input, with the reason."""
 
 
 @dataclass(frozen=True)
 class Pixels:
-    """Conversion of pixels to numbers: the range of their values, the mean and the divisor of channels."""
+    """Conversion of pixels to numbers: range of values, and mean and divisor of each channel."""
 
     range: tuple[float, float] | None
     mean: Sequence[float] | None
@@ -39,7 +39,7 @@ class Pixels:
     def of(
         cls, text: str | None, mean: Sequence[float] | None, std: Sequence[float] | None, resize: str | None
     ) -> Pixels:
-        """``0:1`` as a range. Raises ``InvalidCall``."""
+        """Parse a range such as ``0:1``. Raises ``InvalidCall``."""
         numbers = np.asarray([*(mean or ()), *(std or ())], np.float64)
         if not np.isfinite(numbers).all() or not all(std or ()):
             raise InvalidCall("mean or std is not finite, or std is 0", given=f"mean {mean}, std {std}")
@@ -57,7 +57,7 @@ class Pixels:
 
 @dataclass(frozen=True)
 class Layout:
-    """Position of the channels of an image in an input, and its size; None where that is open."""
+    """Position of the channels of an image in an input, and its size; None if dynamic."""
 
     channels: int
     first: bool
@@ -67,7 +67,7 @@ class Layout:
 
     @classmethod
     def of(cls, bound: Bound) -> Layout:
-        """That of an input's dims. Raises ``InvalidCall`` where these tell none."""
+        """The layout implied by an input's dims. Raises ``InvalidCall`` if they imply none."""
         dims = bound.dims
         if len(dims) == 2:
             return cls(1, True, True, *dims)
@@ -86,7 +86,7 @@ class Layout:
 
 
 def decoded(contents: Sequence[bytes | None], bound: Bound, pixels: Pixels, reasons: Reasons) -> list[Array | None]:
-    """A tensor for each file; those that are none are told to ``reasons``."""
+    """A tensor for each file; invalid ones are recorded in ``reasons``."""
     found: list[Array | None] = []
     for row, data in enumerate(contents):
         try:
@@ -108,7 +108,7 @@ def _checked(array: Array, bound: Bound) -> Array:
     return array
 
 
-#: What numpy raises for the header of an array that is no Python, or asks for more memory than there is.
+#: Exceptions of numpy for an array header that is not Python or requests too much memory.
 ODD_HEADERS = (TypeError, SyntaxError, tokenize.TokenError, MemoryError, OverflowError, RecursionError)
 
 
@@ -139,7 +139,7 @@ def _image(data: bytes, bound: Bound, pixels: Pixels) -> Array:
 
 
 def _scaled(array: Array, bound: Bound, layout: Layout, pixels: Pixels) -> Array:
-    """Pixels as the numbers that the model takes, computed in float32 as frameworks do."""
+    """Pixels scaled for the model, computed in float32 as frameworks do."""
     if pixels.range is None:
         raise InvalidCall(
             f'cannot convert pixels to the {bound.dtype} of input "{bound.name}": their range is unknown',
@@ -167,7 +167,7 @@ def _scaled(array: Array, bound: Bound, layout: Layout, pixels: Pixels) -> Array
 
 
 def _opened(data: bytes, layout: Layout, resize: str | None) -> Any:
-    """An image of the channels and the size that the input takes."""
+    """Decode an image with the channels and size of the input."""
     Image = import_optional("PIL.Image", "read images", install="tenonnx-data[images]")  # noqa: N806
     from PIL import ImageOps, UnidentifiedImageError
 

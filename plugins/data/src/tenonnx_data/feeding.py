@@ -1,4 +1,4 @@
-"""Feeds of a model in batches, from a path, arrays, or the loaders and data sets of other libraries."""
+"""Feeds of a model in batches, from a path, arrays, or data loaders and datasets of other libraries."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from tenonnx.extend import Graph, InvalidFeed
 from tenonnx_data.loaders import Samples, as_array, as_data, is_tensor
 from tenonnx_data.reading import read_table
 
-#: Arrays by name, a tuple of arrays, a path, an iterable of batches, or a data set.
+#: Arrays by name, a tuple of arrays, a path, an iterable of batches, or a dataset.
 Data = Any
 
 
 def batches_of(
     graph: Graph, data: Data, *, columns: Mapping[str, Sequence[str]] | None = None, batch_size: int = 32
 ) -> Iterator[dict[str, Any]]:
-    """The inputs of ``graph`` in batches; labels and other names are dropped.
+    """Batches of the inputs of ``graph``; labels and other columns are dropped.
 
-    ``data`` is the path of a table, of which ``columns`` names those of an input, or what training takes: arrays by
-    name, a tuple of them, an iterable of batches in either form, a data set that is indexed by sample, or a function
+    ``data`` is the path of a table, whose ``columns`` for each input may be given, or data as for training: arrays by
+    name, a tuple of them, an iterable of batches in either form, a dataset that is indexed by sample, or a function
     that returns an iterable. Raises ``InvalidCall`` for a path that cannot be read, ``InvalidFeed`` for other data.
     """
     inputs = [value.name for value in graph.inputs]
@@ -41,7 +41,7 @@ def batches_of(
 
 
 def cut(graph: Graph, feeds: Mapping[str, Any], size: int) -> Iterator[dict[str, Any]]:
-    """Feeds in parts of so many rows, where the first dim of every input is free; else whole."""
+    """Feeds split into ``size`` rows if the first dim of every input is dynamic; else unsplit."""
     if not feeds:
         return
     shapes = [value.tensor.shape for value in graph.inputs if value.name in feeds]
@@ -58,7 +58,7 @@ def cut(graph: Graph, feeds: Mapping[str, Any], size: int) -> Iterator[dict[str,
 
 
 def _inputs(graph: Graph, inputs: Sequence[str], batch: Any) -> dict[str, Any]:
-    """The inputs of a batch by name; those of a tuple come first, or as a tuple or mapping of their own."""
+    """The inputs of a batch by name; in a tuple they come first, or are nested as a tuple or mapping."""
     if isinstance(batch, tuple | list) and batch:
         first = batch[0]
         nested = isinstance(first, Mapping | tuple | list)

@@ -1,4 +1,4 @@
-"""Batches of Arrow as feeds of a model: arrays for the rows that fit, and reasons for those that do not."""
+"""Arrow batches as feeds of a model: arrays for valid rows, and reasons for the others."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tenonnx_data.fields import MISSING
 
 
 class Group(NamedTuple):
-    """Rows of a batch that are fed together, as their tensors have the same dims: which they are, and the feeds."""
+    """Rows of a batch that are fed together, as their tensors have equal dims: their indices, and the feeds."""
 
     rows: Array
     feeds: dict[str, Array]
 
 
 class Prepared(NamedTuple):
-    """A batch that is ready to be fed: its number of rows, the columns that are kept, and all but the bad rows."""
+    """A batch that is ready to be fed: its number of rows, its kept columns, and the feeds of valid rows."""
 
     rows: int
     kept: list[Any]
@@ -33,7 +33,7 @@ class Prepared(NamedTuple):
 
 
 def prepared(binding: Binding, batch: pa.RecordBatch, pixels: Pixels) -> Prepared:
-    """The rows of a batch as feeds."""
+    """Convert the rows of a batch to feeds."""
     bad: Reasons = {}
     kept = [_kept(batch.schema.field(name), _of_name(batch, name), bad) for name in binding.keep]
     parts: dict[str, Array | list[Array | None]] = {}
@@ -49,7 +49,7 @@ def prepared(binding: Binding, batch: pa.RecordBatch, pixels: Pixels) -> Prepare
 
 
 def kept_field(field: pa.Field) -> pa.Field:
-    """The field of a column that is kept: of text in a file, with the type that it was seen to have."""
+    """The output field of a kept column; a column of a text file gets its inferred type."""
     said = (field.metadata or {}).get(TEXT)
     return pa.field(field.name, field.type if said is None else pa.type_for_alias(said.decode()))
 
@@ -59,7 +59,7 @@ def _of_name(batch: pa.RecordBatch, name: str) -> Any:
 
 
 def _kept(field: pa.Field, column: Any, bad: Reasons) -> Any:
-    """A column that is written as it is; a field of a text file that is none of the column's type makes its row bad."""
+    """A kept column; a field of a text file that does not have the column's type invalidates its row."""
     kind = kept_field(field).type
     if kind == field.type:
         return column
@@ -112,7 +112,7 @@ def _column(
 
 
 def _shaped(array: Array, bound: Bound, reasons: Reasons) -> Array:
-    """An array of all rows in the dims of the input."""
+    """An array of all rows with the dims of the input."""
     array = in_dims(array, bound)
     if len(array) and (problem := _problem(array.shape[1:], bound)):
         for row in range(len(array)):
@@ -132,7 +132,7 @@ def _problem(shape: tuple[int, ...], bound: Bound) -> str:
 
 
 def _grouped(parts: Mapping[str, Any], good: Array) -> list[Group]:
-    """The good rows, those together whose tensors have the same dims."""
+    """The valid rows, grouped by the dims of their tensors."""
     if not len(good):
         return []
     lists = {name: part for name, part in parts.items() if isinstance(part, list)}

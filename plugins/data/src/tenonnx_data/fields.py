@@ -1,4 +1,4 @@
-"""Fields of text files as values of an element type: the rule of all readers of text."""
+"""Parsing fields of text files; the same rules for all readers of text."""
 
 from __future__ import annotations
 
@@ -10,22 +10,22 @@ from typing import Any
 
 from tenonnx import DType
 
-#: What a field of truth values may be.
+#: Fields for booleans.
 BOOLS = {"true": True, "1": True, "false": False, "0": False}
 
-#: What text of a file says for a number that is missing.
+#: Fields for missing numbers.
 MISSING = ("", "NA", "N/A", "#N/A", "n/a", "NULL", "null", "None", "NaN", "nan", "<NA>")
 
 #: Possible delimiters of columns.
 _DELIMITERS = ",;\t"
 
-#: What a field of numbers may be, in the syntax of Python and of RE2.
+#: Pattern of numbers, in the syntax of both Python and RE2.
 NUMBER = r"^[+-]?([0-9]+([.][0-9]*)?|[.][0-9]+)([eE][+-]?[0-9]+)?$"
 
-#: What a field of floats may be besides, in lower case.
+#: Pattern of further fields for floats, in lower case.
 _NOT_FINITE = r"[+-]?(inf|infinity|nan)"
 
-#: No element type has whole numbers of more digits.
+#: No integer type has more digits.
 _DIGITS = 20
 
 
@@ -35,9 +35,9 @@ def delimiter_of(first_row: str) -> str:
 
 
 def field_parser(dtype: DType) -> Callable[[str], Any]:
-    """Parser of a field that is trimmed and not empty.
+    """Parser of a trimmed, non-empty field.
 
-    It raises ``ValueError``, ``KeyError`` or ``OverflowError`` for a field that is no such value.
+    It raises ``ValueError``, ``KeyError`` or ``OverflowError`` for an invalid field.
     """
     if dtype is DType.bool:
         return lambda field: BOOLS[field.lower()]
@@ -45,7 +45,7 @@ def field_parser(dtype: DType) -> Callable[[str], Any]:
 
 
 def _real(field: str) -> float:
-    """A number, or an infinity or NaN by name; digits are ASCII, and what is too large is no infinity."""
+    """Parse a number, or infinity or NaN by name; digits are ASCII, and overflow is an error."""
     if re.fullmatch(_NOT_FINITE, field.lower()):
         return float(field)
     if not re.fullmatch(NUMBER, field):
@@ -57,11 +57,11 @@ def _real(field: str) -> float:
 
 
 def _whole(field: str) -> int:
-    """A whole number, which other programs may have written as a float: 3.0 or 1e3."""
+    """Parse an integer, perhaps written as a float: 3.0 or 1e3."""
     if not re.fullmatch(NUMBER, field):
         raise ValueError(field)
     try:
-        number = Decimal(field)  # a float would round what is above 2**53
+        number = Decimal(field)  # a float would round integers above 2**53
     except InvalidOperation:
         raise ValueError(field) from None
     if not number.is_finite() or number.adjusted() >= _DIGITS or number != number.to_integral_value():

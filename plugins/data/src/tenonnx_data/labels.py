@@ -1,4 +1,4 @@
-"""String labels as class numbers, by the class names in the metadata of the model."""
+"""String labels as class numbers, by the class names in the model's metadata."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from tenonnx.extend import DType, Graph, InvalidFeed
 from tenonnx.tools import listing
 from tenonnx_data.table import Array, Table
 
-#: The metadata entry of a model with the names of classes, a JSON object of lists by the column of the labels.
+#: Metadata key of a model for class names: a JSON object from label columns to lists.
 KEY = "tenonnx.classes"
 
 
 class ClassNames:
-    """The names of classes, in the order of their numbers, that a graph keeps for each column of labels."""
+    """The class names that a graph stores for each column of labels, in the order of class numbers."""
 
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
 
     def held(self) -> Mapping[str, Sequence[str]]:
-        """All names by column. Raises ``InvalidFeed`` where the metadata is damaged."""
+        """All names by column. Raises ``InvalidFeed`` for invalid metadata."""
         text = self._graph.metadata.get(KEY, "{}")
         try:
             found = json.loads(text)
@@ -33,7 +33,7 @@ class ClassNames:
         return found  # type: ignore[no-any-return]
 
     def of(self, column: str) -> Sequence[str] | None:
-        """The names for a column; those of the only other one where its name is new."""
+        """The names for a column; for an unknown column those of the only known one."""
         held = self.held()
         return held.get(column, next(iter(held.values())) if len(held) == 1 else None)
 
@@ -41,17 +41,17 @@ class ClassNames:
         self._graph.metadata[KEY] = json.dumps({**self.held(), column: list(names)}, ensure_ascii=False)
 
     def keep_all(self, other: Graph) -> None:
-        """Take over the names that another graph keeps."""
+        """Copy the names that another graph stores."""
         for column, names in ClassNames(other).held().items():
             self.keep(column, names)
 
 
 def read_labels(table: Table, name: str, graph: Graph, count: int | None = None) -> Array:
-    """A column of classes as numbers.
+    """A column of labels as class numbers.
 
-    Text is numbered as in the metadata of ``graph``, or else in the order of the names, which the metadata keeps then.
-    Raises ``InvalidFeed`` for a class that the model does not know, with its row, and where the model has another
-    ``count`` of classes and no names for them.
+    Strings are numbered by the metadata of ``graph``, or else in alphabetical order, which is then stored there. Raises
+    ``InvalidFeed`` for a class that the model does not know, with its row, and if the model has another ``count`` of
+    classes without names.
     """
     classes = ClassNames(graph)
     known = classes.of(name)

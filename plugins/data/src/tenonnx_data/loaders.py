@@ -1,4 +1,4 @@
-"""Loaders and data sets of PyTorch, Keras and Hugging Face, and generators, as batches."""
+"""Batches of data loaders and datasets of PyTorch, Keras and Hugging Face, and of generators."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ Array = np.ndarray[Any, Any]
 
 
 class Samples:
-    """Samples that are read when a batch wants them, for classes of one's own to begin with.
+    """Base class of lazily read samples.
 
-    Indexed by an array of positions, they give an array; ``shape`` begins with how many there are.
+    Indexing with an array of positions returns an array; ``shape[0]`` is the number of samples.
     """
 
     shape: tuple[int, ...]
@@ -32,7 +32,7 @@ class Samples:
 
 
 class _Generated:
-    """The batches of a function that returns them anew for each epoch."""
+    """Batches of a function that is called for each epoch."""
 
     def __init__(self, make: Callable[[], Iterable[Any]]) -> None:
         self._make = make
@@ -42,7 +42,7 @@ class _Generated:
 
 
 class _Indexed:
-    """The batches of a ``PyDataset`` of Keras, which are indexed and shuffled at the end of an epoch."""
+    """Batches of a Keras ``PyDataset``, which is indexed, and shuffled at the end of an epoch."""
 
     def __init__(self, source: Any) -> None:
         self._source = source
@@ -57,7 +57,7 @@ class _Indexed:
 
 
 class _MapDataset:
-    """Batches of a data set that is indexed by sample, in an order that the seed and the epoch decide."""
+    """Batches of a dataset that is indexed by sample, in an order determined by seed and epoch."""
 
     def __init__(self, source: Any, *, batch_size: int, shuffle: bool, seed: int) -> None:
         self._source, self._size, self._shuffle, self._seed, self._epoch = source, batch_size, shuffle, seed, 0
@@ -77,7 +77,7 @@ class _MapDataset:
 
 
 class _Column(Samples):
-    """A column of a ``datasets.Dataset`` of Hugging Face."""
+    """A column of a Hugging Face ``datasets.Dataset``."""
 
     def __init__(self, source: Any, name: str) -> None:
         self._rows, self._name = source.select_columns([name]).with_format("numpy"), name
@@ -88,15 +88,15 @@ class _Column(Samples):
 
 
 def as_data(source: Any, names: Sequence[str], labels: str | None, **cutting: Any) -> Any:
-    """``source`` as arrays by name or as an iterable of batches.
+    """Convert ``source`` to arrays by name or an iterable of batches.
 
-    A function is called for the batches of each epoch; a data set that is indexed by sample is cut as ``cutting`` says.
-    Of a ``tf.data.Dataset`` whose elements are samples, batches are made.
+    A function is called for the batches of each epoch; a dataset that is indexed by sample is split as ``cutting``
+    says. A ``tf.data.Dataset`` of samples is batched.
     """
     if hasattr(source, "element_spec") and hasattr(source, "batch") and _has_scalar(source.element_spec):
         return source.batch(cutting["batch_size"])
     if hasattr(source, "on_epoch_end") and hasattr(source, "__getitem__"):
-        return _Indexed(source)  # its iterator, where it has one, does not end its epochs
+        return _Indexed(source)  # the iterator of a PyDataset may be infinite
     if isinstance(source, Mapping | Iterable) and not hasattr(source, "column_names"):
         return source
     if hasattr(source, "select_columns") and len(source):
@@ -111,28 +111,28 @@ def as_data(source: Any, names: Sequence[str], labels: str | None, **cutting: An
 
 
 def _has_scalar(spec: Any) -> bool:
-    """Whether a tensor in the structure of an element has no axes: no batch has such."""
+    """Whether an element has a tensor without axes, so that it is a sample rather than a batch."""
     if isinstance(spec, Mapping | tuple | list):
         return any(map(_has_scalar, spec.values() if isinstance(spec, Mapping) else spec))
     return bool(getattr(getattr(spec, "shape", None), "rank", None) == 0)
 
 
 def is_tensor(value: Any) -> bool:
-    """Whether a value is an array of numpy, or a tensor that can become one."""
+    """Whether a value is a numpy array, or a tensor that can be converted to one."""
     return isinstance(value, np.ndarray | Samples) or (hasattr(value, "__array__") and hasattr(value, "shape"))
 
 
 def as_array(value: Any) -> Any:
-    """An array, from a tensor of PyTorch also on a device or with a gradient."""
+    """Convert to an array, also a PyTorch tensor on a device or with a gradient."""
     if isinstance(value, Samples):
         return value
     return np.asarray(value.detach().cpu() if hasattr(value, "detach") else value)
 
 
 def flat_batch(batch: Sequence[Any], names: Sequence[str]) -> dict[str, Any] | None:
-    """A tuple of the values of ``names`` by name, or None.
+    """The values of a tuple by ``names``, or None if it does not fit.
 
-    The inputs may be a tuple or a mapping of their own, as in Keras.
+    The inputs may be a nested tuple or mapping, as in Keras.
     """
     first, *rest = batch
     if isinstance(first, Mapping):

@@ -1,4 +1,4 @@
-"""Tables by the kind of their files."""
+"""Tables by file format."""
 
 from __future__ import annotations
 
@@ -10,28 +10,28 @@ from tenonnx_data.datasets import is_dataset
 from tenonnx_data.table import Opener, Table, opened_file
 from tenonnx_data.text_files import CsvTable
 
-#: Files that pyarrow reads.
+#: Suffixes of files that pyarrow reads.
 ARROW_SUFFIXES = (".parquet", ".pq", ".arrow", ".arrows", ".feather", ".ipc", ".jsonl", ".ndjson", ".json", ".tsv")
 
-#: Suffixes of text that is compressed as a whole.
+#: Suffixes of compressed text files.
 _COMPRESSED = (".gz", ".bz2", ".zst", ".lz4", ".br")
 
-#: Tables as they are named in messages and help.
+#: Table formats, for messages and help.
 FORMATS = ".npz, .npy, .csv, .parquet, .arrow, .jsonl, a folder of one kind of these, a Hugging Face dataset on disk"
 
 
 def is_table(path: str) -> bool:
-    """Whether a path names a table, as opposed to arrays of numpy: by its suffix, or as a folder of tables."""
+    """Whether a path is a table instead of numpy arrays: by its suffix, or a folder of tables."""
     name = path.lower()
     return name.endswith((".csv", *ARROW_SUFFIXES, *_COMPRESSED)) or (Path(path).is_dir() and _is_folder(Path(path)))
 
 
 def read_table(path: str, opened: Opener = opened_file) -> Table:
-    """The columns of a file or folder, read when they are needed.
+    """The columns of a file or folder, read on demand.
 
-    Files of numpy and CSV need no other package; for the others, and for compressed text, pyarrow is imported. A file
-    of another suffix is read as numpy's, or as CSV where ``opened`` is given and its first bytes are not numpy's.
-    Raises ``InvalidCall`` for unreadable files.
+    Files of numpy and CSV need no other package; other formats and compressed text need pyarrow. A file with another
+    suffix is read as numpy's, or as CSV if ``opened`` is given and its first bytes are not numpy's. Raises
+    ``InvalidCall`` for unreadable files.
     """
     name = path.lower()
     if name.endswith(".csv") or (path == "-" and not opened(path).read(8).startswith((b"PK", b"\x93NUMPY"))):
@@ -52,7 +52,7 @@ def _arrow(path: str) -> Table:
 
 
 def _is_folder(path: Path) -> bool:
-    """Whether a folder is a dataset, or has tables in it or below."""
+    """Whether a folder is a dataset, or contains tables at any depth."""
     return is_dataset(path) or any(
         each.name.lower().endswith((".csv", ".npz", *ARROW_SUFFIXES)) for each in path.rglob("*") if each.is_file()
     )

@@ -1,4 +1,4 @@
-"""Tables: columns of a file that is read whole, as the feeds of a model."""
+"""Tables: columns of a file that is read as a whole, as feeds of a model."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ Opener = Callable[[str], BinaryIO]
 
 
 def opened_file(path: str) -> BinaryIO:
-    """A file for reading. Raises ``InvalidCall`` for a folder, a pipe or a device, which would block."""
+    """Open a file for reading. Raises ``InvalidCall`` for a folder, a pipe or a device, which would block."""
     if Path(path).exists() and not Path(path).is_file():
         raise InvalidCall(f'cannot read "{path}": a folder, a pipe or a device')
     return Path(path).open("rb")
 
 
 class Table:
-    """Named columns of as many rows. ``path`` names the source in messages."""
+    """Named columns with equal numbers of rows. ``path`` names the source in messages."""
 
     path: str
     fields: Sequence[Field]
@@ -36,26 +36,26 @@ class Table:
         return [field.name for field in self.fields]
 
     def select(self, binding: Binding) -> None:
-        """Restrict what is read to the columns of a binding."""
+        """Restrict reading to the columns of a binding."""
 
     def column(self, name: str, dtype: DType) -> Array:
         """A column as an array of ``dtype``. Raises ``InvalidCall`` naming the row that does not fit."""
         raise NotImplementedError
 
     def is_text(self, name: str) -> bool:
-        """Whether a column holds text that is no number."""
+        """Whether a column has non-numeric text."""
         raise NotImplementedError
 
     def classes(self, name: str) -> Sequence[str] | None:
-        """The names of the classes that a column of numbers stands for, where the source has them."""
+        """The class names for a column of class numbers, if the source has them."""
         return None
 
     def place(self, row: int) -> str:
-        """The place of a row, counted from 0, for messages."""
+        """The location of a row, counted from 0, for messages."""
         return f"row {row} of {self.path}"
 
     def feeds(self, graph: Graph, columns: Mapping[str, Sequence[str]], others: Collection[str]) -> dict[str, Array]:
-        """The inputs of ``graph`` by name, from ``columns`` or as ``bind`` finds them beside ``others``."""
+        """The inputs of ``graph`` by name, from ``columns`` or matched by ``bind``, which ignores ``others``."""
         binding = bind(graph, self.fields, columns, others, self.path, self.noun)
         self.select(binding)
         return {bound.name: self._input(bound) for bound in binding.inputs}

@@ -1,4 +1,4 @@
-"""CSV files read whole, without pyarrow: the fields of each column by line."""
+"""CSV files read as a whole, without pyarrow: the fields of each column by line."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenonnx_data.table import Array, Opener, Table, opened_file
 
 
 class CsvTable(Table):
-    """A CSV file whose first row names the columns. An empty field, NA and the like are NaN among floats."""
+    """A CSV file with column names in the first row. An empty field, NA and the like are NaN among floats."""
 
     def __init__(self, path: str, opened: Opener = opened_file) -> None:
         self.path, self._columns = path, _fields(path, opened)
@@ -41,7 +41,7 @@ class CsvTable(Table):
 
 
 def _fields(path: str, opened: Opener) -> dict[str, dict[int, str]]:
-    """The fields of each column by the line of the file that they are in."""
+    """The fields of each column by line number."""
     try:
         with io.TextIOWrapper(opened(path), "utf-8-sig", newline="") as file:
             first = file.readline()
@@ -49,7 +49,7 @@ def _fields(path: str, opened: Opener) -> dict[str, dict[int, str]]:
             reader = csv.reader(file, strict=True, delimiter=delimiter_of(first))
             lines = [(reader.line_num, row) for row in reader]
             (_, header), *rows = lines if lines and len(lines[0][1]) == 1 else [each for each in lines if each[1]]
-            rows = [(line, row or [""]) for line, row in rows]  # of one column, an empty line is an empty field
+            rows = [(line, row or [""]) for line, row in rows]  # with a single column, an empty line is an empty field
     except OSError as error:
         what = f'cannot read "{path}": {error.strerror or error}'
         raise InvalidCall(what, do=did_you_mean_file(path)) from error
@@ -68,7 +68,7 @@ def _fields(path: str, opened: Opener) -> dict[str, dict[int, str]]:
 
 
 def parsed(fields: Mapping[int, str], dtype: DType, place: str) -> Array:
-    """The fields of a column by line as an array of ``dtype``; ``place`` is a format of the line for messages."""
+    """The fields of a column as an array of ``dtype``; ``place`` is a format string with the line, for messages."""
     if dtype is DType.string:
         return np.array(list(fields.values()), dtype=object)
     parse = field_parser(dtype)

@@ -1,4 +1,4 @@
-"""Files of text that are compressed as a whole, by the suffix behind their own: ``rows.csv.gz``."""
+"""Compressed text files, by the last suffix: ``rows.csv.gz``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 import pyarrow as pa
 
-#: What Arrow reads, by suffix.
+#: Codecs of Arrow by suffix.
 CODECS = {".gz": "gzip", ".bz2": "bz2", ".zst": "zstd", ".lz4": "lz4", ".br": "brotli"}
 
-#: Pieces of a compressed file at most: each is read from the beginning of the file.
+#: Maximum number of pieces of a compressed file, each of which is decompressed from the start.
 COMPRESSED_PIECES = 8
 
-#: Bytes that are passed over at a time.
+#: Bytes to skip at a time.
 _STEP = 4 << 20
 
 
@@ -24,23 +24,23 @@ def is_compressed(path: str) -> bool:
 
 
 def suffix_of(path: str | Path) -> str:
-    """The suffix that tells the kind of a file, in small letters: ``.csv`` of ``rows.csv.gz``."""
+    """The suffix of a file's format in lower case: ``.csv`` for ``rows.csv.gz``."""
     name = Path(path).name.lower()
     return Path(Path(name).stem if is_compressed(name) else name).suffix
 
 
 def is_empty(path: str) -> bool:
-    """Whether a text has nothing in it, as engines write where they had no rows."""
+    """Whether a text file is empty, as engines write for a partition without rows."""
     try:
         with opened_text(path) as stream:
             return not stream.read(1)
     except (OSError, pa.ArrowException):
-        return False  # its reader tells what is wrong
+        return False  # the reader reports the error
 
 
 @contextmanager
 def opened_text(path: str, start: int = 0) -> Iterator[Any]:
-    """The bytes of a text from a place on. Raises ``OSError`` and ``ArrowException``."""
+    """The bytes of a text file from an offset. Raises ``OSError`` and ``ArrowException``."""
     if not is_compressed(path):
         with Path(path).open("rb") as file:
             file.seek(start)

@@ -1,4 +1,4 @@
-"""Folders of images and of ``.npy`` files, each a row; and ``.npy`` files that hold rows."""
+"""Folders of images or ``.npy`` files with one row each, and ``.npy`` files of many rows."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from tenonnx_data.columns import Array
 from tenonnx_data.encoded import ODD_HEADERS
 from tenonnx_data.readers.slices import Bad, Chunk, Slice, unreadable
 
-#: Files of one slice.
+#: Files in one slice.
 TOGETHER = 64
 
-#: The columns of files that are a row each, which Spark's reader of binary files calls so, too.
+#: Columns of files with one row each, named as in Spark's binaryFile data source.
 PATH, CONTENT = "path", "content"
 
 FILES = pa.schema([(PATH, pa.string()), (CONTENT, pa.binary())])
 
 
 class Files:
-    """Files that are a row each; a slice has their names."""
+    """Files with one row each; a slice has their names."""
 
     def schema(self, path: str) -> pa.Schema:
         return FILES
@@ -47,7 +47,7 @@ class Files:
 
 
 def together(paths: Sequence[str]) -> Iterator[Slice]:
-    """Files that are a row each, as slices."""
+    """Group files with one row each into slices."""
     for first in range(0, len(paths), TOGETHER):
         names = tuple(paths[first : first + TOGETHER])
         size = sum(Path(name).stat().st_size for name in names if Path(name).exists())
@@ -55,7 +55,7 @@ def together(paths: Sequence[str]) -> Iterator[Slice]:
 
 
 class Rows:
-    """``.npy`` files whose first axis is rows; a slice counts these. They are mapped."""
+    """``.npy`` files whose first axis is rows, which slices count. They are memory-mapped."""
 
     def arrays(self, path: str) -> Mapping[str, Array]:
         """The arrays of a file by column."""
@@ -81,7 +81,7 @@ class Rows:
 
 
 class Archive(Rows):
-    """``.npz`` files whose arrays are columns of as many rows."""
+    """``.npz`` files whose arrays are columns with equal numbers of rows."""
 
     def arrays(self, path: str) -> Mapping[str, Array]:
         state = Path(path).stat()
@@ -90,7 +90,7 @@ class Archive(Rows):
 
 @functools.lru_cache(maxsize=1)
 def _members(path: str, *state: int) -> Mapping[str, Array]:
-    """The arrays of an archive, which slices of it share. Raises ``InvalidFeed`` for arrays without rows."""
+    """The arrays of an archive, cached for its slices. Raises ``InvalidFeed`` for arrays without rows."""
     found = read_members(path)
     if not isinstance(found, dict):
         raise unreadable(path, "a .npz file", ValueError("it holds a single array without a name"))
@@ -120,7 +120,7 @@ def _column(array: Array) -> pa.Array:
 
 
 def mapped(path: str) -> Array:
-    """The array of a file. Raises ``InvalidFeed`` for an array that is not numeric."""
+    """The memory-mapped array of a file. Raises ``InvalidFeed`` if it is not numeric."""
     try:
         array: Array = np.load(path, mmap_mode="r", allow_pickle=False)
         if not isinstance(array, np.ndarray) or array.dtype.kind not in "biuf" or not array.ndim:

@@ -1,4 +1,4 @@
-"""Partition columns in the names of folders, as Hive and Spark write them: ``year=2024/country=de/rows.parquet``."""
+"""Partition columns in folder names, as in Hive and Spark: ``year=2024/country=de/rows.parquet``."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import pyarrow as pa
 from tenonnx_data.columns import FOLDER, is_folder
 from tenonnx_data.readers.slices import Chunk, Reader, Slice
 
-#: What stands for a value that is missing.
+#: Folder name for a missing value.
 _NONE = "__HIVE_DEFAULT_PARTITION__"
 
 _WHOLE = re.compile("-?(0|[1-9][0-9]{0,17})")
 
 
 def columns_of_folders(paths: Sequence[str], taken: Collection[str]) -> list[pa.Field]:
-    """The columns that the folders of all files tell, without those that are taken: whole numbers, or text."""
+    """The partition columns common to all files, except those in ``taken``: integers, or text."""
     told = [_told(path) for path in paths]
     fields = []
     for name in told[0]:
@@ -36,12 +36,12 @@ def _told(path: str) -> dict[str, str | None]:
 
 
 def read(reader: Reader, piece: Slice, schema: pa.Schema, rows: int) -> Iterator[Chunk]:
-    """Batches of a reader, with the columns that folders define."""
+    """Batches of a reader, with partition columns added."""
     own = pa.schema([field for field in schema if not is_folder(field)])
     if len(own) == len(schema):
         yield from reader.read(piece, schema, rows)
         return
-    own = own if len(own) else pa.schema([reader.schema(piece.path).field(0)])  # it tells the number of rows
+    own = own if len(own) else pa.schema([reader.schema(piece.path).field(0)])  # any column, for the number of rows
     for chunk in reader.read(piece, own, rows):
         told = [_told(path) for path in chunk.files or [chunk.file]]
         columns = [

@@ -1,4 +1,4 @@
-"""Slices of input files, and the rows and errors of reading one."""
+"""Slices of input files, with the rows and errors of reading one."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Slice(NamedTuple):
-    """A piece of a file, or files of a folder: from ``start`` to ``stop``, in rows or bytes as its reader counts.
+    """A part of a file, or files of a folder: from ``start`` to ``stop``, in rows or bytes depending on the reader.
 
-    ``row`` is the number of its first row within the file, ``rows`` how many there are as far as is known before they
-    are read, ``weight`` its share of the work, in bytes.
+    ``row`` is the number of its first row within the file, ``rows`` the number of rows as far as it is known in
+    advance, ``weight`` its share of the work, in bytes.
     """
 
     path: str
@@ -28,7 +28,7 @@ class Slice(NamedTuple):
     names: tuple[str, ...] = ()
 
     def cut(self, rows: int) -> tuple[Slice, Slice | None]:
-        """The first rows and the others, None where there are none, or where the slice does not count rows."""
+        """The first rows, and the rest; None if there is none, or if the slice does not count rows."""
         if self.rows <= rows or not self._counts_rows:
             return self, None
         at, weight = self.start + rows, self.weight * rows // self.rows
@@ -40,14 +40,14 @@ class Slice(NamedTuple):
         return self.stop - self.start == self.rows and not self.names
 
     def with_next(self, other: Slice) -> Slice | None:
-        """Both slices as one, None where the other does not follow, or either does not count rows."""
+        """Merge with the following slice; None if ``other`` does not follow, or either does not count rows."""
         if other.path != self.path or other.start != self.stop or not (self._counts_rows and other._counts_rows):
             return None
         return self._replace(stop=other.stop, rows=self.rows + other.rows, weight=self.weight + other.weight)
 
 
 class Bad(NamedTuple):
-    """A row that cannot be scored: where it is, why, and its text where it is one of a text file."""
+    """A row that cannot be scored: its location, the reason, and its text if it is from a text file."""
 
     file: str
     row: int
@@ -56,9 +56,9 @@ class Bad(NamedTuple):
 
 
 class Chunk(NamedTuple):
-    """Rows of a file, their numbers in it, and the rows between them that could not be read.
+    """Rows of a file, their numbers in it, and unreadable rows between them.
 
-    Of files that are a row each, ``files`` are their names.
+    For files with one row each, ``files`` are their names.
     """
 
     file: str
@@ -76,23 +76,23 @@ class Chunk(NamedTuple):
 
 
 class Reader(Protocol):
-    """Files of one kind."""
+    """Reader of one file format."""
 
     def schema(self, path: str) -> pa.Schema:
-        """The columns of a file. Raises ``InvalidFeed`` where it cannot be read."""
+        """The columns of a file. Raises ``InvalidFeed`` if it cannot be read."""
         ...
 
     def slices(self, path: str, rows: int) -> Iterator[Slice]:
-        """The pieces of a file, in order, each of about so many rows at most."""
+        """The slices of a file, in order, each of at most about ``rows`` rows."""
         ...
 
     def read(self, piece: Slice, schema: pa.Schema, rows: int) -> Iterator[Chunk]:
-        """The columns of ``schema``, in chunks of about so many rows."""
+        """The columns of ``schema``, in chunks of about ``rows`` rows."""
         ...
 
 
 def unreadable(path: str, kind: str, error: BaseException) -> InvalidFeed:
-    """The error for a file that is none of its kind."""
+    """The error for a file that is not of the expected format."""
     given = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return InvalidFeed(
         f'cannot read "{path}" as {kind}',

@@ -1,4 +1,4 @@
-"""The files that patterns name, all of one kind, and their columns."""
+"""Input files matched by patterns, all of one format, and their columns."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tenonnx_data.readers.slices import Reader, Slice
 from tenonnx_data.readers.tables import Ipc, Parquet
 from tenonnx_data.readers.text import Csv, JsonLines
 
-#: Readers by the kind of file.
+#: Readers by file format.
 READERS: Mapping[str, Reader] = {
     "parquet": Parquet(),
     "csv": Csv(),
@@ -36,7 +36,7 @@ READERS: Mapping[str, Reader] = {
 
 _IMAGES = (".jpg", ".jpeg", ".png", ".bmp", ".gif", ".webp", ".tif", ".tiff", ".ppm", ".pgm")
 
-#: Kinds by suffix.
+#: File formats by suffix.
 SUFFIXES: Mapping[str, str] = {
     ".parquet": "parquet",
     ".pq": "parquet",
@@ -54,19 +54,19 @@ SUFFIXES: Mapping[str, str] = {
     **dict.fromkeys(_IMAGES, "files"),
 }
 
-#: Kinds that may be compressed.
+#: Formats that may be compressed.
 _TEXT = ("csv", "jsonl")
 
 
 class Sources(NamedTuple):
-    """Files of one kind, in order, and the columns that all of them have."""
+    """Files of one format, in order, and their common columns."""
 
     kind: str
     paths: tuple[str, ...]
     schema: pa.Schema
 
     def slices(self, rows: int) -> Iterator[Slice]:
-        """The pieces of all files, in order."""
+        """The slices of all files, in order."""
         if self.kind == "files":
             yield from together(self.paths)
             return
@@ -74,7 +74,7 @@ class Sources(NamedTuple):
             yield from READERS[self.kind].slices(path, rows)
 
     def checked(self, binding: Binding) -> Sources:
-        """The columns that are read. Raises ``InvalidFeed`` for a file where one is missing, or of another type."""
+        """The columns to read. Raises ``InvalidFeed`` for a file in which one is missing or has another type."""
         schema = pa.schema([self.schema.field(name) for name in binding.read])
         if self.kind == "files":
             return self._replace(schema=schema)
@@ -98,7 +98,7 @@ class Sources(NamedTuple):
 
 
 def _widened(schema: pa.Schema, binding: Binding) -> pa.Schema:
-    """The columns of JSON with floats for numbers where the model takes floats: not every file shows a fraction."""
+    """The columns of JSON, as floats where the model takes floats, since a file may contain only integers."""
     floats = {name for bound in binding.inputs if bound.dtype.is_float for name in bound.columns}
     texts = {name for bound in binding.inputs for name in bound.columns} - floats
     fields = []
@@ -117,12 +117,12 @@ def _with_floats(kind: pa.DataType) -> pa.DataType:
 
 
 def found(patterns: str | Sequence[str], graph: Graph | None = None) -> Sources:
-    """The files that paths, folders and patterns such as ``data/*.parquet`` name.
+    """Find the files for paths, folders and patterns such as ``data/*.parquet``.
 
-    Files of images and arrays are rows of ``graph``.
+    Image and array files are rows of the inputs of ``graph``.
 
-    Raises ``InvalidCall`` where there is none, or where they are of several kinds, and ``InvalidFeed`` for one that
-    cannot be read.
+    Raises ``InvalidCall`` if there is none, or if they are of several formats, and ``InvalidFeed`` for one that cannot
+    be read.
     """
     paths: dict[str, None] = {}
     for pattern in [patterns] if isinstance(patterns, str | os.PathLike) else patterns:
@@ -143,7 +143,7 @@ def found(patterns: str | Sequence[str], graph: Graph | None = None) -> Sources:
 
 
 def _npy_kind(path: str, graph: Graph) -> str:
-    """Whether ``.npy`` files are a row each, or hold rows: by the rank of the only input."""
+    """Whether ``.npy`` files have one row or many: by the rank of the only input."""
     ranks = {value.type.rank for value in graph.inputs if isinstance(value.type, TensorType)}
     rank = ranks.pop() if len(ranks) == 1 else None
     if rank is None:
@@ -159,7 +159,7 @@ def _npy_kind(path: str, graph: Graph) -> str:
 
 
 def _named(pattern: str) -> list[str]:
-    """The files of a pattern, in the order of their names, numbers in these by their value."""
+    """The files of a pattern, in natural sort order."""
     path = Path(pattern)
     if path.is_file():
         files = [path]
@@ -185,7 +185,7 @@ def _named(pattern: str) -> list[str]:
 
 
 def _known(path: Path) -> bool:
-    """Whether a file is of a kind that is read; only text is read compressed."""
+    """Whether a file has a supported format; only text may be compressed."""
     kind = SUFFIXES.get(suffix_of(path))
     return kind is not None and (kind in _TEXT or not is_compressed(path.name))
 

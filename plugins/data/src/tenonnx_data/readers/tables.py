@@ -1,4 +1,4 @@
-"""Parquet and Arrow files: rows whose columns have types."""
+"""Parquet and Arrow files: rows with typed columns."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from pyarrow import parquet
 
 from tenonnx_data.readers.slices import Chunk, Slice, unreadable
 
-#: Bytes of a column that are read at a time.
+#: Bytes of a column to read at a time.
 _BUFFER = 1 << 20
 
 
 class Parquet:
-    """Files of Parquet; a slice counts rows."""
+    """Parquet files; a slice counts rows."""
 
     def schema(self, path: str) -> pa.Schema:
         with _opened(path) as file:
@@ -70,7 +70,7 @@ def _opened(path: str) -> Iterator[Any]:
 
 
 class Ipc:
-    """Files and streams of Arrow; a slice counts rows. A stream is read from its beginning."""
+    """Arrow files and streams; a slice counts rows. A stream is read from its start."""
 
     def schema(self, path: str) -> pa.Schema:
         with _mapped(path) as (schema, _):

@@ -1,4 +1,4 @@
-"""CSV files and JSON lines: text is split between rows, and invalid lines are reported."""
+"""CSV files and JSON lines: text is split at rows, and invalid lines are reported."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from tenonnx_data.fields import delimiter_of
 from tenonnx_data.readers.compressed import COMPRESSED_PIECES, is_compressed, opened_text
 from tenonnx_data.readers.slices import Bad, Chunk, Slice, unreadable
 
-#: Bytes of a piece of text, and of a row at most.
+#: Size of a block of text, and maximum size of a row, in bytes.
 BLOCK, LARGEST_ROW = 4 << 20, 64 << 20
 
-#: Bytes from which the columns of a file are found out.
+#: Bytes from the start of a file for inference of its columns.
 HEAD = 1 << 20
 
 _QUOTE, _NEWLINE = ord('"'), ord("\n")
 
 
 def _blocks(path: str, start: int, quoted: bool, stop: int | None = None) -> Iterator[tuple[int, int, bytes]]:
-    """Pieces of a text, each the bytes of whole rows: where it starts, how many line breaks end rows, and the bytes.
+    """Blocks of whole rows of a text: the offset of each, its number of row ends, and its bytes.
 
-    Raises what reading raises, and ``ValueError`` for a row that does not end.
+    Raises the errors of reading, and ``ValueError`` for a row without an end.
     """
     with opened_text(path, start) as file:
         held = b""
@@ -50,7 +50,7 @@ def _blocks(path: str, start: int, quoted: bool, stop: int | None = None) -> Ite
 
 
 def _whole_rows(text: bytes, quoted: bool) -> tuple[int, int]:
-    """End of the last whole row of a text, and the number of rows before."""
+    """The end of the last complete row of a text, and the number of complete rows."""
     if not quoted or b'"' not in text:
         return text.rfind(b"\n") + 1, text.count(b"\n")
     ends = _row_ends(text, quoted)
@@ -65,7 +65,7 @@ def _row_ends(text: bytes, quoted: bool) -> np.ndarray[Any, Any]:
 
 
 def _pieces(path: str, start: int, quoted: bool, kind: str, rows: int) -> Iterator[Slice]:
-    """Pieces of a block; of a compressed file a few large ones, as each is read from the beginning of the file."""
+    """Slices of a text; a few large ones for a compressed file, as each is decompressed from the start."""
     try:
         blocks = _blocks(path, start, quoted)
         if is_compressed(path):
@@ -77,7 +77,7 @@ def _pieces(path: str, start: int, quoted: bool, kind: str, rows: int) -> Iterat
 
 
 def _cut(blocks: Iterable[tuple[int, int, bytes]], quoted: bool, rows: int) -> Iterator[tuple[int, int, int]]:
-    """Blocks cut where ``rows`` rows are full: where each piece starts, its rows and its bytes."""
+    """Blocks split after every ``rows`` rows: offset, rows and bytes of each piece."""
     left = rows
     for start, count, text in blocks:
         ends = _row_ends(text, quoted) if count > left else np.empty(0, np.int64)
@@ -116,7 +116,7 @@ def _one(pieces: Sequence[Slice]) -> Slice:
 
 
 def _texts(piece: Slice, quoted: bool, kind: str) -> Iterator[tuple[int, bytes]]:
-    """The text of a piece, some rows at a time, with the number of the first row of each."""
+    """The text of a slice, some rows at a time, with the number of the first row of each."""
     row = piece.row
     try:
         for _, count, text in _blocks(piece.path, piece.start, quoted, piece.stop):
@@ -127,7 +127,7 @@ def _texts(piece: Slice, quoted: bool, kind: str) -> Iterator[tuple[int, bytes]]
 
 
 def _chunks(path: str, table: pa.Table, numbers: Any, bad: list[Bad], rows: int) -> Iterator[Chunk]:
-    """Rows that were read, in chunks; the bad rows come with the first."""
+    """Parsed rows in chunks; the bad rows are attached to the first."""
     batches = table.combine_chunks().to_batches() or [
         pa.RecordBatch.from_arrays([pa.array([], field.type) for field in table.schema], schema=table.schema)
     ]
@@ -138,9 +138,9 @@ def _chunks(path: str, table: pa.Table, numbers: Any, bad: list[Bad], rows: int)
 
 
 class Csv:
-    """Files of values between commas, semicolons or tabs, whose first row names the columns; a slice counts bytes.
+    """Files with values between commas, semicolons or tabs, and column names in the first row; a slice counts bytes.
 
-    All columns are text, with what they are read as where they are kept in the metadata of their fields.
+    All columns are text; the metadata of a field has the type with which it is kept.
     """
 
     kind = "a CSV file in UTF-8 whose first row names the columns"
@@ -172,7 +172,7 @@ class Csv:
             yield from _chunks(piece.path, table.cast(schema), first + numbers, bad, rows)
 
     def _header(self, path: str) -> tuple[list[str], str, int]:
-        """The names of the columns, what stands between fields, and where the second row begins."""
+        """The column names, the delimiter, and the offset of the second row."""
         try:
             with opened_text(path) as file:
                 head = file.read(HEAD)
@@ -192,7 +192,7 @@ class Csv:
     def _parsed(
         self, text: bytes, names: list[str], delimiter: str, schema: pa.Schema, infer: bool = False
     ) -> tuple[pa.Table, dict[int, tuple[str, str]]]:
-        """The columns of rows, and by row why it is none, with its text."""
+        """The columns of rows, and for each invalid row the reason and its text."""
         bad: dict[int, tuple[str, str]] = {}
 
         def note(row: Any) -> str:
@@ -206,7 +206,7 @@ class Csv:
             delimiter=delimiter,
             newlines_in_values=True,
             invalid_row_handler=note,
-            ignore_empty_lines=len(names) > 1,  # of one column, an empty line is an empty field
+            ignore_empty_lines=len(names) > 1,  # with a single column, an empty line is an empty field
         )
         types = None if infer else {name: pa.string() for name in schema.names}
         convert = pa.csv.ConvertOptions(include_columns=schema.names, column_types=types, strings_can_be_null=False)
@@ -226,7 +226,7 @@ class Csv:
 
 
 def _in_utf8(table: pa.Table, bad: dict[int, tuple[str, str]]) -> tuple[pa.Table, dict[int, tuple[str, str]]]:
-    """The rows of bytes that are text."""
+    """The rows that are valid UTF-8."""
     numbers = np.delete(np.arange(table.num_rows + len(bad)), list(bad))
     good = []
     for row, fields in enumerate(zip(*(column.to_pylist() for column in table.columns), strict=True)):
@@ -242,13 +242,13 @@ def _in_utf8(table: pa.Table, bad: dict[int, tuple[str, str]]) -> tuple[pa.Table
 
 
 def _alias(column: Any, kind: pa.DataType) -> str:
-    """The type that a column of text is read as where it is kept; what numbers and truth values lose stays text."""
+    """The type with which a text column is kept; text that changes as numbers or booleans stays text."""
     plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)
     return str(kind) if plain and not pc.any(loses(column, kind)).as_py() else "string"
 
 
 class JsonLines:
-    """Files with an object of JSON on each line; a slice counts bytes."""
+    """Files with a JSON object on each line; a slice counts bytes."""
 
     kind = "a file with an object of JSON on each line"
 
@@ -274,7 +274,7 @@ class JsonLines:
             yield from _chunks(piece.path, table, first + numbers, [b._replace(row=first + b.row) for b in bad], rows)
 
     def _parsed(self, text: bytes, schema: pa.Schema) -> tuple[pa.Table, Any, list[Bad]] | None:
-        """The rows of a text, their numbers and no bad ones; None where some line is no such object."""
+        """The rows of a text, their numbers and no bad ones; None if some line is not a JSON object."""
         lines = text.count(b"\n") + (not text.endswith(b"\n"))
         parse = pa.json.ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore")
         read = pa.json.ReadOptions(use_threads=False, block_size=len(text) + 1)
@@ -302,7 +302,7 @@ class JsonLines:
 
 
 def _object(line: bytes) -> dict[str, Any] | str:
-    """The object of a line, or why it is none."""
+    """The object of a line, or the reason why it is invalid."""
     try:
         found = json.loads(line)
     except (ValueError, RecursionError) as error:
@@ -323,7 +323,7 @@ def _misfit(found: dict[str, Any], schema: pa.Schema) -> str:
 
 
 def _type(values: list[Any]) -> pa.DataType:
-    """The type that most of the first values fit, so that one which is wrong does not decide it."""
+    """The type of most of the first values, so that a single wrong value does not determine it."""
     kinds: dict[pa.DataType, int] = {}
     try:
         return pa.infer_type([value for value in values if value is not None])
