@@ -21,40 +21,38 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from further_architectures import further
+from further_architectures import PATCHES, SIZES, WAVES, further
 
-#: Seconds for one conversion.
-LIMIT = 120
-
-SMALL = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+#: Seconds for one conversion, most of which a busy machine spends on imports.
+LIMIT = 300
 
 #: Configurations of transformers: the class of the model, of its configuration, and what makes it small.
 TEXT = {
-    "bert": ("BertModel", "BertConfig", {**SMALL, "vocab_size": 50}),
+    "bert": ("BertModel", "BertConfig", {**SIZES, "vocab_size": 50}),
     "distilbert": (
         "DistilBertModel",
         "DistilBertConfig",
         {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64, "vocab_size": 50},
     ),
-    "roberta": ("RobertaModel", "RobertaConfig", {**SMALL, "vocab_size": 50}),
-    "albert": ("AlbertModel", "AlbertConfig", {**SMALL, "vocab_size": 50, "embedding_size": 16}),
-    "electra": ("ElectraModel", "ElectraConfig", {**SMALL, "vocab_size": 50, "embedding_size": 16}),
-    "mpnet": ("MPNetModel", "MPNetConfig", {**SMALL, "vocab_size": 50}),
+    "roberta": ("RobertaModel", "RobertaConfig", {**SIZES, "vocab_size": 50}),
+    "albert": ("AlbertModel", "AlbertConfig", {**SIZES, "vocab_size": 50, "embedding_size": 16}),
+    "electra": ("ElectraModel", "ElectraConfig", {**SIZES, "vocab_size": 50, "embedding_size": 16}),
+    "mpnet": ("MPNetModel", "MPNetConfig", {**SIZES, "vocab_size": 50}),
     "t5": (
         "T5EncoderModel",
         "T5Config",
         {"d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "vocab_size": 50},
     ),
     "gpt2": ("GPT2LMHeadModel", "GPT2Config", {"n_embd": 32, "n_layer": 2, "n_head": 4, "vocab_size": 50}),
-    "opt": ("OPTForCausalLM", "OPTConfig", {**SMALL, "ffn_dim": 64, "word_embed_proj_dim": 32, "vocab_size": 50}),
-    "llama": ("LlamaForCausalLM", "LlamaConfig", {**SMALL, "num_key_value_heads": 2, "vocab_size": 50}),
-    "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", {**SMALL, "num_key_value_heads": 2, "vocab_size": 50}),
-    "gpt_neox": ("GPTNeoXForCausalLM", "GPTNeoXConfig", {**SMALL, "vocab_size": 50}),
+    "opt": ("OPTForCausalLM", "OPTConfig", {**SIZES, "ffn_dim": 64, "word_embed_proj_dim": 32, "vocab_size": 50}),
+    "llama": ("LlamaForCausalLM", "LlamaConfig", {**SIZES, "num_key_value_heads": 2, "vocab_size": 50}),
+    "qwen2": ("Qwen2ForCausalLM", "Qwen2Config", {**SIZES, "num_key_value_heads": 2, "vocab_size": 50}),
+    "gpt_neox": ("GPTNeoXForCausalLM", "GPTNeoXConfig", {**SIZES, "vocab_size": 50}),
 }
 IMAGES = {
-    "vit": ("ViTModel", "ViTConfig", {**SMALL, "image_size": 32, "patch_size": 8}),
-    "deit": ("DeiTModel", "DeiTConfig", {**SMALL, "image_size": 32, "patch_size": 8}),
-    "dinov2": ("Dinov2Model", "Dinov2Config", {**SMALL, "image_size": 32, "patch_size": 8}),
+    "vit": ("ViTModel", "ViTConfig", PATCHES),
+    "deit": ("DeiTModel", "DeiTConfig", PATCHES),
+    "dinov2": ("Dinov2Model", "Dinov2Config", PATCHES),
     "swin": (
         "SwinModel",
         "SwinConfig",
@@ -83,30 +81,14 @@ SOUND = {
     "wav2vec2": (
         "Wav2Vec2Model",
         "Wav2Vec2Config",
-        {
-            **SMALL,
-            "conv_dim": [16, 16],
-            "conv_kernel": [10, 3],
-            "conv_stride": [5, 2],
-            "num_conv_pos_embeddings": 8,
-            "num_conv_pos_embedding_groups": 4,
-            "num_feat_extract_layers": 2,
-        },
+        {**SIZES, **WAVES},
     ),
     "hubert": (
         "HubertModel",
         "HubertConfig",
-        {
-            **SMALL,
-            "conv_dim": [16, 16],
-            "conv_kernel": [10, 3],
-            "conv_stride": [5, 2],
-            "num_conv_pos_embeddings": 8,
-            "num_conv_pos_embedding_groups": 4,
-            "num_feat_extract_layers": 2,
-        },
+        {**SIZES, **WAVES},
     ),
-    "ast": ("ASTModel", "ASTConfig", {**SMALL, "num_mel_bins": 16, "max_length": 64}),
+    "ast": ("ASTModel", "ASTConfig", {**SIZES, "num_mel_bins": 16, "max_length": 64}),
 }
 
 

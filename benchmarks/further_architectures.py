@@ -1,14 +1,13 @@
-"""Further small architectures for ``exits.py``: a second set, drawn after the writers were made."""
+"""Small architectures for ``exits.py``: a second set, and the sizes that both sets share."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-_SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
-_WORDS = {**_SIZES, "vocab_size": 50, "pad_token_id": 0}
-_CACHED = {**_WORDS, "num_key_value_heads": 2}
-_PATCHES = {**_SIZES, "image_size": 32, "patch_size": 8}
-_WAVES = {
+SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+
+#: A feature encoder of sound.
+WAVES = {
     "conv_dim": [16, 16],
     "conv_kernel": [10, 3],
     "conv_stride": [5, 2],
@@ -16,6 +15,12 @@ _WAVES = {
     "num_conv_pos_embedding_groups": 4,
     "num_feat_extract_layers": 2,
 }
+
+#: The encoder's sizes for images of 32 pixels, in patches of 8.
+PATCHES = {**SIZES, "image_size": 32, "patch_size": 8}
+
+_WORDS = {**SIZES, "vocab_size": 50, "pad_token_id": 0}
+_CACHED = {**_WORDS, "num_key_value_heads": 2}
 
 TEXT = {
     "deberta": ("DebertaV2Model", "DebertaV2Config", {**_WORDS, "relative_attention": True, "pos_att_type": ["p2c"]}),
@@ -56,7 +61,7 @@ TEXT = {
     ),
 }
 IMAGES = {
-    "beit": ("BeitModel", "BeitConfig", _PATCHES),
+    "beit": ("BeitModel", "BeitConfig", PATCHES),
     "poolformer": (
         "PoolFormerModel",
         "PoolFormerConfig",
@@ -94,11 +99,11 @@ IMAGES = {
         },
     ),
     "cvt": ("CvtModel", "CvtConfig", {"embed_dim": [16, 16, 32], "num_heads": [1, 2, 2], "depth": [1, 1, 1]}),
-    "siglip": ("SiglipVisionModel", "SiglipVisionConfig", _PATCHES),
+    "siglip": ("SiglipVisionModel", "SiglipVisionConfig", PATCHES),
     "yolos": (
         "YolosForObjectDetection",
         "YolosConfig",
-        {**_PATCHES, "image_size": [32, 32], "num_detection_tokens": 5},
+        {**PATCHES, "image_size": [32, 32], "num_detection_tokens": 5},
     ),
     "mobilevit": (
         "MobileViTModel",
@@ -112,9 +117,9 @@ IMAGES = {
     ),
 }
 SOUND = {
-    "wavlm": ("WavLMModel", "WavLMConfig", {**_SIZES, **_WAVES}),
-    "unispeech": ("UniSpeechModel", "UniSpeechConfig", {**_SIZES, **_WAVES}),
-    "sew": ("SEWModel", "SEWConfig", {**_SIZES, **_WAVES, "squeeze_factor": 2}),
+    "wavlm": ("WavLMModel", "WavLMConfig", {**SIZES, **WAVES}),
+    "unispeech": ("UniSpeechModel", "UniSpeechConfig", {**SIZES, **WAVES}),
+    "sew": ("SEWModel", "SEWConfig", {**SIZES, **WAVES, "squeeze_factor": 2}),
 }
 
 

@@ -12,6 +12,7 @@ import tenonnx as tx
 import tenonnx_standard as ops
 import tenonnx_torch
 from tenonnx.errors import NotRepresentable
+from tenonnx.extend import constant
 from tenonnx_cli import main
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
@@ -169,3 +170,16 @@ def test_images_of_any_batch_are_resized_by_factors(factors, how, tmp_path):
     x = np.random.default_rng(0).random((3, 2, 6, 4), np.float32)
     expected = made.run({"x": x}, backend="numpy")["y"]
     np.testing.assert_allclose(program.module()(torch.from_numpy(x)), expected, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("lengths", [[9, 7], [3, 8], [6, 4]])
+def test_images_of_any_batch_are_resized_to_sizes_behind_that_of_the_batch(lengths, tmp_path):
+    made = tx.Graph(opsets={"ai.onnx": 19})
+    x = made.input("x", "float32", ("n", 2, 6, 4))
+    with made.building():
+        sizes = ops.concat(ops.shape(x, start=0, end=2), constant(np.asarray(lengths)), axis=0)
+        made.output("y", ops.resize(x, None, None, sizes, mode="linear"))
+    assert tx.convert(made, tmp_path / "m.pt2").verification.equal
+    given = np.random.default_rng(0).random((3, 2, 6, 4), np.float32)
+    found = torch.export.load(tmp_path / "m.pt2").module()(torch.from_numpy(given))
+    np.testing.assert_allclose(found, made.run({"x": given}, backend="numpy")["y"], rtol=1e-5, atol=1e-5)

@@ -24,10 +24,14 @@ _NEAREST = {("asymmetric", "floor"), ("half_pixel", "round_prefer_floor")}
 
 @rule(ops.resize, numbers=[2, 3])
 def resize_rule(x: Any, roi: Any, scales: Any, sizes: Any, **given: Any) -> Any:
-    """Linear interpolation with half-pixel centers, and repetition of elements, for known scales."""
+    """Linear interpolation with half-pixel centers, and repetition of elements, for known scales or sizes."""
     spatial = x.ndim - 2
-    is_plain = not given["antialias"] and not given["exclude_outside"] and given["axes"] is None and sizes is None
-    if not is_plain or spatial not in _LINEAR or not x.is_floating_point() or not isinstance(scales, Numbers):
+    is_plain = not given["antialias"] and not given["exclude_outside"] and given["axes"] is None
+    if not is_plain or spatial not in _LINEAR or not x.is_floating_point():
+        return NotImplemented
+    if isinstance(sizes, Numbers) and given["keep_aspect_ratio_policy"] == "stretch":
+        return _to_sizes(x, sizes.ints, given)
+    if not isinstance(scales, Numbers):
         return NotImplemented
     factors = [float(factor) for factor in scales.array.reshape(-1)]
     if factors[:2] != [1.0, 1.0] or min(factors) <= 0:
@@ -47,3 +51,11 @@ def resize_rule(x: Any, roi: Any, scales: Any, sizes: Any, **given: Any) -> Any:
             x = x if factor == 1 else torch.repeat_interleave(x, int(factor), dim=axis)
         return x
     return NotImplemented
+
+
+def _to_sizes(x: Any, sizes: list[Any], given: dict[str, Any]) -> Any:
+    """Linear interpolation to sizes whose batch and channels, symbolic or not, equal those of ``x``."""
+    is_linear = given["mode"] == "linear" and given["coordinate_transformation_mode"] == "half_pixel"
+    if not is_linear or [str(n) for n in sizes[:2]] != [str(n) for n in x.shape[:2]]:
+        return NotImplemented
+    return _LINEAR[x.ndim - 2](x, sizes[2:], False)
