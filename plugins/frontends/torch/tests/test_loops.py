@@ -76,6 +76,16 @@ def two_ago(x):
     return torch.stack(rows, 1)
 
 
+def uneven(x):
+    """Two loops by the same lines, of which the second has an iteration less."""
+    for first in (0, 1):
+        state = torch.zeros(x.shape[0], x.shape[2])
+        for t in range(first, x.shape[1]):
+            state = torch.tanh(state + x[:, t])
+        x = x + state[:, None]
+    return x
+
+
 def while_positive(x):
     """Loop without iterations at length 1."""
     t = x.shape[1] - 1
@@ -109,7 +119,7 @@ MODULES = {
     "layers with a loop each": nn.Sequential(Cell(), Cell()),
     **{
         function.__name__: Apply(function)
-        for function in (backward, written, chunked, nested, two_ago, while_positive, weighted, split)
+        for function in (backward, written, chunked, nested, two_ago, uneven, while_positive, weighted, split)
     },
 }
 

@@ -1,18 +1,22 @@
 """Export all configurations of the tests, or those that are named, and print a table of how near they are to the model.
 
-    python plugins/frontends/transformers/benchmarks/configurations.py [--layout genai] [NAME ...]
+    python plugins/frontends/transformers/benchmarks/configurations.py [--layout genai] [--json FILE] [NAME ...]
 
-Each is exported in this process, compared on logits and on 64 greedy tokens of each of three prompts, and a row is
-printed as soon as it is known.
+Each is exported in a process of its own, with a time limit, compared on logits and on 64 greedy tokens of each of three
+prompts, and a row is printed as soon as it is known. ``--json`` appends each row to a file, and ``--resume`` skips the
+configurations that are equal there.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
+import multiprocessing
 import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
@@ -21,24 +25,76 @@ from configurations import CONFIGURATIONS, make
 import tenonnx as tx
 import tenonnx_transformers
 
-parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("names", nargs="*", default=list(CONFIGURATIONS))
-parser.add_argument("--layout", default="onnxruntime")
-given = parser.parse_args()
 
-print("| configuration | task | largest difference | greedy tokens | seconds |\n| --- | --- | --- | --- | --- |")
-right = 0
-for name in given.names:
+def measure(name: str, layout: str, sender: Any) -> None:
+    """Export one configuration and send its row."""
     begin = time.perf_counter()
+    row: dict[str, Any] = {"name": name, "layout": layout}
     with tempfile.TemporaryDirectory() as folder:
         try:
-            report = tenonnx_transformers.export(make(name), Path(folder) / "out", layout=given.layout)
+            report = tenonnx_transformers.export(make(name), Path(folder) / "out", layout=layout)
         except Exception as error:  # a row of the table, too
-            said = " ".join(str(error).split())[:400] if isinstance(error, tx.TenonnxError) else repr(error)[:400]
-            print(f"| {name} | {type(error).__name__}: {said} | | | |", flush=True)
+            said = " ".join(str(error).split()) if isinstance(error, tx.TenonnxError) else repr(error)
+            row["error"] = f"{type(error).__name__}: {said}"[:900]
+        else:
+            row |= {
+                "task": report.task,
+                "graphs": list(report.graphs),
+                "difference": report.max_difference,
+                "tokens": [each.to_dict() for each in report.generated],
+            }
+    sender.send({**row, "seconds": round(time.perf_counter() - begin, 1)})
+
+
+def row_of(name: str, layout: str, limit: float) -> dict[str, Any]:
+    """The row of a configuration, measured in a child process of at most ``limit`` seconds."""
+    context = multiprocessing.get_context("fork")
+    receiver, sender = context.Pipe(duplex=False)
+    child = context.Process(target=measure, args=(name, layout, sender))
+    child.start()
+    sender.close()
+    row: dict[str, Any] = {"name": name, "layout": layout, "seconds": limit}
+    try:
+        row = receiver.recv() if receiver.poll(limit) else {**row, "error": "over the time limit"}
+    except EOFError:
+        row["error"] = "the process ended"
+    child.kill()
+    child.join()
+    return row
+
+
+def line_of(row: dict[str, Any]) -> str:
+    """A row as a line of the table."""
+    if "error" in row:
+        return f"| {row['name']} | {row['error'][:400]} | | | {row['seconds']:.0f} |"
+    tokens = ", ".join(f"{each['equal']} of {each['tokens']} ({each['runtime']})" for each in row["tokens"])
+    return f"| {row['name']} | {row['task']} | {row['difference']:.2g} | {tokens} | {row['seconds']:.0f} |"
+
+
+def main() -> None:
+    """Measure what the command line names."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", default=list(CONFIGURATIONS))
+    parser.add_argument("--layout", default="onnxruntime")
+    parser.add_argument("--json", type=Path)
+    parser.add_argument("--resume", action="store_true")
+    parser.add_argument("--limit", type=float, default=600.0, help="seconds for each configuration")
+    given = parser.parse_args()
+    known = given.json.read_text("utf-8").splitlines() if given.resume and given.json.is_file() else []
+    done = {row["name"] for row in map(json.loads, known) if "error" not in row}
+    print("| configuration | task | largest difference | greedy tokens | seconds |\n| --- | --- | --- | --- | --- |")
+    right = len(done.intersection(given.names))
+    for name in given.names:
+        if name in done:
             continue
-    tokens = ", ".join(f"{each.equal} of {each.tokens} ({each.runtime})" for each in report.generated)
-    seconds = time.perf_counter() - begin
-    print(f"| {name} | {report.task} | {report.max_difference:.2g} | {tokens} | {seconds:.0f} |", flush=True)
-    right += 1
-print(f"\n{right} of {len(given.names)} were exported and equal")
+        row = row_of(name, given.layout, given.limit)
+        print(line_of(row), flush=True)
+        if given.json:
+            with given.json.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")
+        right += "error" not in row
+    print(f"\n{right} of {len(given.names)} were exported and equal")
+
+
+if __name__ == "__main__":
+    main()

@@ -41,7 +41,8 @@ def test_a_folder_becomes_that_of_genai(llama):
     assert (config["model"]["eos_token_id"], config["search"]["max_length"]) == (2, 256)
     assert (llama / "out" / "tokenizer_config.json").is_file()
     graph = tx.load(llama / "out" / "model.onnx")
-    assert graph.opsets == {"ai.onnx": 18}
+    assert graph.opsets == {"ai.onnx": 18, "com.microsoft": 1}
+    assert [node.op_type for node in graph.nodes].count("GroupQueryAttention") == 2
     names = [f"past_key_values.{layer}.{kind}" for layer in (0, 1) for kind in ("key", "value")]
     assert [v.name for v in graph.inputs] == ["input_ids", "attention_mask", "position_ids", *names]
     assert str(graph["past_key_values.1.value"].type) == "float32[batch_size, 2, past_sequence_length, 8]"

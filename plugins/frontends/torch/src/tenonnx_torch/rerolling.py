@@ -103,17 +103,18 @@ def _roll_smallest(first: Graph, second: Graph) -> Loop | None:
         groups = next(_matched(nodes, tokens, regions), None)  # one at a time: replacing it may remove nodes of others
         if groups is None:
             continue
-        loops = []
-        for held, group, graph in zip(nodes, groups, (first, second), strict=True):
+        loops: list[list[Loop]] = [[], []]
+        for held, group, graph, made in zip(nodes, groups, (first, second), loops, strict=True):
             for region in reversed(group):  # later ones read earlier ones
                 plan = _plan(held, region)
                 plan.apply(graph)
-                loops.append(plan.loop)
-        if len({loop.key for loop in loops}) > 1:
-            raise NotRerolled("its iterations do other things at another length", line=loops[0].line)
+                made.append(plan.loop)
+        keys = [[loop.key for loop in each] for each in loops]
+        if keys[0] != keys[1] and len({*keys[0], *keys[1]}) > 1:
+            raise NotRerolled("its iterations do other things at another length", line=loops[0][0].line)
         remove_unread(first)
         remove_unread(second)
-        return loops[0]
+        return loops[0][0]
     return None
 
 
@@ -160,11 +161,17 @@ def _matched(
             groups.setdefault(body, []).append(region)
     for body, group in grouped[0].items():
         other = grouped[1].get(body, [])
-        counts = [{region.times for region in each} for each in (group, other)]
         inside = nodes[0][group[0].start : group[0].start + group[0].period]
-        differ = [len(each) for each in counts] == [1, 1] and counts[0] != counts[1]
-        if differ and not all(node.target in _VIEWS for node in inside):
+        if _differ(group, other) and not all(node.target in _VIEWS for node in inside):
             yield group, other
+
+
+def _differ(group: Sequence[Region], other: Sequence[Region]) -> bool:
+    """Whether numbers of iterations differ: of each region, one of which may lack an iteration, or of all as one."""
+    if len(group) == len(other):
+        return all(one.times != two.times for one, two in zip(group, other, strict=True))
+    counts = [{region.times for region in each} for each in (group, other)]
+    return [len(each) for each in counts] == [1, 1] and counts[0] != counts[1]
 
 
 _VIEWS = {aten.select.int, aten.slice.Tensor}

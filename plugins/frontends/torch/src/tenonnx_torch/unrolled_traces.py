@@ -113,12 +113,29 @@ def _clean(graph: Graph) -> None:
             graph.erase_node(node)
         elif node.target in _PARTS:
             _take_apart(graph, node)
+        elif (whole := _whole_of(node)) is not None:
+            node.replace_all_uses_with(whole)
+            graph.erase_node(node)
         elif node.target is aten.copy.default:
             onto, source = (each.meta["val"] for each in node.args[:2])
             if onto.dtype == source.dtype and list(map(int_of, onto.shape)) == list(map(int_of, source.shape)):
                 node.replace_all_uses_with(node.args[1])
                 graph.erase_node(node)
     remove_unread(graph)
+
+
+def _whole_of(node: Node) -> Any:
+    """What a slice over a whole axis takes, or what is written to a whole axis; None for another operation."""
+    if node.target not in (aten.slice.Tensor, aten.slice_scatter.default):
+        return None
+    writes = node.target is aten.slice_scatter.default
+    given: list[Any] = list(node.args)[2 + writes :]
+    usual: list[Any] = [None, None, 1]
+    start, end, step = given + usual[len(given) :]
+    if start not in (0, None) or end not in (None, 2**63 - 1) or step != 1:
+        return None
+    found: Any = node.args[writes]
+    return found if found.meta["val"].dtype == node.meta["val"].dtype else None
 
 
 #: Operations that return a list of parts of a tensor.

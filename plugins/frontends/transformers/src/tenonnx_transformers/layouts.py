@@ -38,13 +38,14 @@ FILES = (
 
 @dataclass(frozen=True)
 class Layout:
-    """Files of a runtime. ``subfolder`` has the graphs; ``external`` is the suffix of data files behind ``.onnx``.
+    """Files of a runtime. ``subfolder`` has the graphs; ``fuses`` is whether the runtime is onnxruntime alone.
 
     ``check`` refuses states of a decoder that the runtime cannot keep. ``write`` adds what it reads beside the graphs.
     """
 
     name: str
     subfolder: str = ""
+    fuses: bool = False
     check: Callable[[str, Sequence[State]], None] = lambda model_type, states: None
     write: Callable[[Source, Path, Mapping[str, Sequence[str]], Sequence[State]], None] = lambda *_: None
 
@@ -86,7 +87,7 @@ LAYOUTS: Mapping[str, Layout] = {
     layout.name: layout
     for layout in (
         Layout("onnxruntime"),
-        Layout("genai", check=genai.check_states, write=_write_genai),
+        Layout("genai", fuses=True, check=genai.check_states, write=_write_genai),
         Layout("transformers.js", subfolder="onnx", check=_check_transformers_js),
     )
 }

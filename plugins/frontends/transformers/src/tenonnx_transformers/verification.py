@@ -63,7 +63,7 @@ class Session:
     @classmethod
     def of(cls, path: Path) -> Session:
         options = onnxruntime.SessionOptions()
-        options.log_severity_level = 3
+        options.log_severity_level = 4  # exceptions report errors
         return cls(onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]))
 
     @property
@@ -85,9 +85,13 @@ class Session:
 
 @dataclass(frozen=True)
 class Decoder:
-    """The graphs of a decoder: one for every call, or one for the first text and one for each token after it."""
+    """The graphs of a decoder: one for every call, or one for the first text and one for each token after it.
+
+    ``one_by_one`` is for fused attention, which takes a batch behind a past token by token, without padding before it.
+    """
 
     runs: Sequence[Session]
+    one_by_one: bool = False
 
     @property
     def inputs(self) -> list[str]:
@@ -97,9 +101,10 @@ class Decoder:
         past = feeds["attention_mask"].shape[1] > feeds["input_ids"].shape[1]
         return self.runs[-1 if past else 0](feeds)
 
-    def lengths(self, news: Sequence[int]) -> Sequence[int]:
-        """The new tokens of calls that the graphs can take, for the same text."""
-        return news if len(self.runs) == 1 else (news[0], *[1] * sum(news[1:]))
+    def lengths(self, news: Sequence[int], batch: int) -> Sequence[int]:
+        """The new tokens of calls that the graphs can take, for the same texts."""
+        any_length = len(self.runs) == 1 and (batch == 1 or not self.one_by_one)
+        return news if any_length else (news[0], *[1] * sum(news[1:]))
 
 
 def near(graph: Graph, atol: float | None = None, rtol: float | None = None) -> Tolerance:
@@ -132,13 +137,15 @@ def compare_logits(
     """
     found = []
     for rows, news in CALLS:
+        if run.one_by_one and any(row.startswith("0") for row in rows):
+            continue
         mask = torch.tensor([[int(each) for each in row] for row in rows])
         tokens = prompts_for(model.config, [mask.shape[1]] * len(mask), seed).tokens
         with torch.no_grad():
             whole = model(**token_inputs(model, tokens, mask), use_cache=False).logits.float().numpy()
         held = {state.past: state.empty(len(tokens)).numpy() for state in states}
         begin = 0
-        for new in run.lengths(news):
+        for new in run.lengths(news, len(tokens)):
             end = begin + new
             inputs = token_inputs(model, tokens[:, begin:end], mask[:, :end], positions_of(mask)[:, begin:end])
             feeds = {name: tensor.numpy() for name, tensor in inputs.items()} | {
@@ -160,7 +167,7 @@ def compare_generation(
     """Compare greedy tokens of a decoder, called in a loop, with those of ``generate``. Raises where they differ."""
     prompts = prompts_for(model.config)
     count = steps_for(model.config) if steps is None else steps
-    padded = takes_padding(model, prompts)
+    padded = not run.one_by_one and takes_padding(model, prompts)
     batches = [prompts] if padded else [prompts.alone(row) for row in range(len(prompts.tokens))]
     expected = np.concatenate([generated_by_model(model, each, count) for each in batches])
     ends = ends_of(model.generation_config)

@@ -16,12 +16,13 @@ from tenonnx_transformers import genai
 from tenonnx_transformers.calls import call_part
 from tenonnx_transformers.decoders import decoder_parts, decoder_states
 from tenonnx_transformers.encoder_decoders import encoder_decoder_parts
+from tenonnx_transformers.fused import fused
 from tenonnx_transformers.generation import Generated, compare_tokens, generated_by_model, prompts_for, steps_for
 from tenonnx_transformers.layouts import Layout, write_configs
 from tenonnx_transformers.parts import Part
 from tenonnx_transformers.precisions import Loss, file_name, in_precision, loss_of
 from tenonnx_transformers.sources import Source, quiet
-from tenonnx_transformers.states import PAST, State, has_window
+from tenonnx_transformers.states import BATCH, PAST, State, has_window
 from tenonnx_transformers.step_verification import compare_steps, compare_texts
 from tenonnx_transformers.tasks import DECODER, ENCODER_DECODER
 from tenonnx_transformers.verification import (
@@ -50,6 +51,12 @@ class Settings:
     rtol: float | None
     progress: Callable[[str], object]
     precision: str = "fp32"
+
+    @property
+    def fuses(self) -> bool:
+        """Whether graphs are for onnxruntime alone, with its fused operators: by the target, or by the layout."""
+        target = self.fields.get("target")
+        return self.layout.fuses if target is None else str(target).startswith("onnxruntime")
 
 
 @dataclass
@@ -83,16 +90,24 @@ def _lower(written: Written, folder: Path, settings: Settings) -> None:
     graphs, written.graphs = written.graphs, {}
     for part, path, graph in written.lossy:
         settings.progress(f"writing {part.name} in {settings.precision}")
-        feeds = {name: tensor.numpy() for name, tensor in part.examples.items()}
+        feeds = {name: tensor.numpy() for name, tensor in _one_text(part).items()}
         before = Session.of(path)(feeds) if settings.verify else []
         inputs = graphs[str(path.relative_to(folder))]
         for old in path.parent.glob(f"{path.name}*"):
             old.unlink()
         path = file_name(path, settings.precision, settings.layout.name)
-        _write_graph(in_precision(graph, settings.precision, settings.fields.get("target")), path, settings)
+        with quiet():
+            lowered = in_precision(graph, settings.precision, settings.fields.get("target"))
+        _write_graph(lowered, path, settings)
         written.graphs[str(path.relative_to(folder))] = inputs
         if settings.verify:
             written.losses.append(loss_of(part, settings.precision, before, Session.of(path)(feeds)))
+
+
+def _one_text(part: Part) -> dict[str, Any]:
+    """The examples of a part with the first text of their batch, as fused attention continues one text at a time."""
+    axes = {name: axis for name, dims in part.dims.items() for axis, dim in dims.items() if dim == BATCH}
+    return {name: x.narrow(axes[name], 0, 1) if name in axes else x for name, x in part.examples.items()}
 
 
 @contextlib.contextmanager
@@ -122,7 +137,9 @@ def write_part(part: Part, folder: Path, settings: Settings) -> tuple[Path, Grap
 
 def _write_graph(graph: Graph, path: Path, settings: Settings) -> None:
     size = sum(value.data.nbytes for value in graph.variables if value.data is not None)
-    tx.export(graph, path, **{"external_data_threshold": 1024 if size > LARGE else None, **settings.fields})
+    domains = {"domains": ["ai.onnx", "com.microsoft"]} if settings.fuses and "target" not in settings.fields else {}
+    external = {"external_data_threshold": 1024 if size > LARGE else None}
+    tx.export(graph, path, **{**domains, **external, **settings.fields})
 
 
 def _write_decoder(source: Source, folder: Path, settings: Settings) -> Written:
@@ -144,17 +161,34 @@ def _write_decoder(source: Source, folder: Path, settings: Settings) -> Written:
         runs.append(path)
     write_configs(source, folder)
     settings.layout.write(source, folder, written.graphs, states)
-    if settings.verify:
-        settings.progress("comparing the decoder with the model")
-        allowed = near(graph, settings.atol, settings.rtol)
-        run = Decoder([Session.of(path) for path in runs])
-        written.compared += compare_logits(model, states, run, parts[0].name, allowed)
-        written.generated.append(compare_generation(model, states, run, allowed))
-        if settings.layout.name == "genai" and genai.is_installed():
-            settings.progress("generating by onnxruntime-genai")
-            padded = not has_window(model.config) and all(PAST in state.axes.values() for state in states)
-            written.generated.append(_compare_genai(model, folder, allowed, padded))
+    if settings.fuses and len(parts) == 1:
+        settings.progress("fusing attention")
+        faster = fused(graph, genai.context_length(model.config.get_text_config(decoder=True)))
+        if faster is not None:
+            _write_graph(faster, path, settings)
+            with contextlib.suppress(tx.VerificationFailed):  # the graph without fused operators is right, or told
+                _verify_decoder(written, source, folder, Decoder([Session.of(path)], one_by_one=True), settings)
+                written.lossy = [(parts[0], path, faster)]
+                return written
+            written.compared, written.generated = [], []
+            _write_graph(graph, path, settings)
+    _verify_decoder(written, source, folder, Decoder([Session.of(path) for path in runs]), settings)
     return written
+
+
+def _verify_decoder(written: Written, source: Source, folder: Path, run: Decoder, settings: Settings) -> None:
+    """Compare a decoder with the model on logits and tokens. Raises ``VerificationFailed``."""
+    if not settings.verify:
+        return
+    model, states, (part, _, graph) = source.model, written.states, written.lossy[0]
+    settings.progress("comparing the decoder with the model")
+    allowed = near(graph, settings.atol, settings.rtol)
+    written.compared += compare_logits(model, states, run, part.name, allowed)
+    written.generated.append(compare_generation(model, states, run, allowed))
+    if settings.layout.name == "genai" and genai.is_installed():
+        settings.progress("generating by onnxruntime-genai")
+        padded = not has_window(source.config) and all(PAST in state.axes.values() for state in states)
+        written.generated.append(_compare_genai(model, folder, allowed, padded))
 
 
 def _write_encoder_decoder(source: Source, folder: Path, settings: Settings) -> Written:

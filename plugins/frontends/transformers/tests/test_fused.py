@@ -1,0 +1,101 @@
+"""Fused operators of onnxruntime: attention with its cache and rotation, and norms of sums."""
+
+import numpy as np
+import onnxruntime
+import pytest
+import torch
+import transformers
+
+import tenonnx as tx
+import tenonnx_standard as ops
+from tenonnx.extend import DType
+from tenonnx_transformers.decoders import decoder_part, decoder_states
+from tenonnx_transformers.fused import _tables, fused
+from tenonnx_transformers.sources import quiet
+
+POSITIONS = 32
+
+
+def traced(**fields):
+    """The graph of a decoder of one layer, with four heads of 16 numbers on two keys."""
+    usual = {"vocab_size": 40, "hidden_size": 64, "intermediate_size": 32, "num_hidden_layers": 1}
+    heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": POSITIONS}
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(**{**usual, **heads, **fields}, attn_implementation="eager")
+    model = transformers.LlamaForCausalLM(config).eval()
+    with quiet():
+        return decoder_part(model, decoder_states(model)).graph()
+
+
+@pytest.fixture(scope="module")
+def llama():
+    return traced()
+
+
+def feeds_of(new, past, batch=2, size=16):
+    generator = np.random.default_rng(0)
+    held = generator.standard_normal((2, batch, 2, past, size), np.float32)
+    mask = np.ones((batch, past + new), np.int64)
+    mask[-1, -1 if past == 0 else 1] = 0
+    return {
+        "input_ids": generator.integers(0, 40, (batch, new)),
+        "attention_mask": mask,
+        "position_ids": np.arange(past, past + new)[None].repeat(batch, 0),
+        "past_key_values.0.key": held[0],
+        "past_key_values.0.value": held[1],
+    }
+
+
+def nodes_of(graph):
+    return {node.op_type: node for node in graph.nodes}
+
+
+def test_attention_holds_cache_and_rotation(llama, tmp_path):
+    found = fused(llama, POSITIONS)
+    nodes = nodes_of(found)
+    attention = nodes["GroupQueryAttention"]
+    assert (attention.attributes["num_heads"], attention.attributes["kv_num_heads"]) == (4, 2)
+    assert attention.attributes["do_rotary"] == 1
+    assert [attention.inputs[place].shape for place in (7, 8)] == [(POSITIONS, 8)] * 2
+    assert "SkipSimplifiedLayerNormalization" in nodes
+    assert not {"Softmax", "Cos", "Attention"} & nodes.keys()
+    assert [value.name for value in found.outputs] == [value.name for value in llama.outputs]
+
+    path = tmp_path / "model.onnx"
+    tx.export(found, path, opset_version=17, domains=["ai.onnx", "com.microsoft"])
+    session = onnxruntime.InferenceSession(str(path))
+    for new, past in ((5, 0), (1, 6)):
+        given = feeds_of(new, past)
+        wanted = llama.run(given, backend="numpy")
+        actual = dict(zip(wanted, session.run(list(wanted), given), strict=True))
+        seen = given["attention_mask"][:, past:] == 1
+        assert np.allclose(actual["logits"][seen], wanted["logits"][seen], atol=1e-4)
+        assert np.allclose(actual["present.0.value"], wanted["present.0.value"], atol=1e-5)
+
+
+def test_small_heads_are_rotated_outside():
+    """onnxruntime rotates heads of which the size is a multiple of 16."""
+    nodes = nodes_of(fused(traced(head_dim=8), POSITIONS))
+    assert nodes["GroupQueryAttention"].attributes.get("do_rotary", 0) == 0
+    assert "RotaryEmbedding" in nodes
+
+
+@pytest.mark.parametrize(("other", "found"), [(None, True), ("past", False), ("input_ids", False)])
+def test_tables_depend_on_the_position_alone(other, found):
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    names = ["position_ids"] if other is None else ["position_ids", other]
+    angles, *factors = (ops.cast(graph.input(n, "int64", ("batch", "length")), to=DType.float32) for n in names)
+    angles = ops.unsqueeze(angles, [2])
+    for factor in factors:
+        angles = angles * ops.reduce_sum(factor)
+    graph.output("cos", ops.cos(angles))
+    graph.output("sin", ops.sin(angles))
+    tables = _tables(graph, ("cos", "sin"), 20)
+    assert (tables is not None) == found
+    if tables is not None:
+        assert np.allclose(tables.cosines[:, 0], np.cos(np.arange(20)), atol=1e-6)
+
+
+def test_other_graphs_have_nothing_to_fuse():
+    graph = tx.load(torch.nn.Linear(4, 4), torch.randn(1, 4), verify=False)
+    assert fused(graph, POSITIONS) is None
