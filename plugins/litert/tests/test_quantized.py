@@ -151,6 +151,7 @@ KERNELS = {
     "elu": (ROWS, lambda q, x: q(ops.elu(x), 0.02), "ELU"),
     "gelu": (ROWS, lambda q, x: q(ops.gelu(x), 0.02), "GELU"),
     "prelu": (IMAGE, lambda q, x: q(ops.prelu(x, weights(6, 1, 1))), "PRELU"),
+    "abs": (ROWS, lambda q, x: q(ops.absolute(x), 0.02, -128), "ABS"),
     "exp": (ROWS, lambda q, x: q(ops.exp(x), 0.1, -128), "EXP"),
     "resize-linear": (
         IMAGE,

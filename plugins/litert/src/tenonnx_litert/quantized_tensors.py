@@ -94,7 +94,7 @@ _KERNELS = frozenset(
         *(elementwise.relu, elementwise.relu6, elementwise.relu_n1_to_1, elementwise.elu, elementwise.gelu),
         *(elementwise.hard_swish, elementwise.exp, elementwise.softmax, elementwise.logistic, elementwise.tanh),
         *(neural.average_pool_2d, neural.resize_bilinear, neural.batch_matmul),
-        reductions.mean,
+        *(reductions.mean, elementwise.absolute),
     }
 )
 
@@ -112,7 +112,7 @@ _KERNELS_16 = frozenset(
         ),
         *(elementwise.exp, elementwise.softmax, elementwise.logistic, elementwise.tanh),
         *(neural.average_pool_2d, neural.resize_bilinear, neural.batch_matmul),
-        reductions.mean,
+        *(reductions.mean, elementwise.absolute),
     }
 )
 
