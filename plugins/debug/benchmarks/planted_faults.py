@@ -51,17 +51,23 @@ def reduced(options):
 
 
 def anonymized(options):
-    kept = clean = 0
+    kept = clean = failing = 0
     for seed, fault in chosen(options):
         model = planted(fault, seed)
         with tempfile.TemporaryDirectory() as folder, contextlib.closing(check_of(fault, Path(folder))) as check:
             made = anonymize(model)
-            kept += check(model) and check(made)
+            fails = check(model)
+            failing += fails
+            if fails and check(made):
+                kept += 1
+            else:
+                said = "the copy does not fail" if fails else "the model does not fail"
+                print(f"{seed:3} {fault[0]}: {fault[1]}: {said}", flush=True)
         found = left_over(model, made)
         clean += not found
         if found:
             print(f"{seed:3} {fault[0]}: {fault[1]}: {found}", flush=True)
-    print(f"{kept} of {options.count} anonymized models fail as before, nothing of the original is in {clean}")
+    print(f"{kept} of {failing} copies fail as before, and nothing of the original is in {clean} of {options.count}")
 
 
 def left_over(model, made):

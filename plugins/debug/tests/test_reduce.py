@@ -281,3 +281,19 @@ def test_errors_are_told_apart_by_their_words():
     one = plain('onnxruntime: node "/a/b" (Add) has 3 inputs, {2, 4} by {4, 2}')
     assert one == plain('onnxruntime: node "other" (Mul) has 7 inputs, {1, 4} by {4, 9}')
     assert one != plain("onnxruntime: no kernel of Add")
+
+
+def test_a_value_between_nodes_that_is_declared_wrongly():
+    model = chain(60, square_root, 31)
+    model.graph.value_info.append(helper.make_tensor_value_info("minus", TensorProto.FLOAT, ["n", 17]))
+
+    def failing(message):
+        try:
+            onnx.shape_inference.infer_shapes(message, strict_mode=True)
+        except onnx.shape_inference.InferenceError:
+            return True
+        return False
+
+    reducer = Reducer(model, failing)
+    assert [node.op_type for node in reducer.run().graph.node] == ["Neg"]
+    assert reducer.tried < 40

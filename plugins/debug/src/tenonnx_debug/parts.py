@@ -64,10 +64,12 @@ class Parts:
         graph.node.extend(kept)
         inside = {name for number in nodes for name in self._reads[number]}
         outputs = {each.name: each for each in source.output}
-        for node in kept:
-            for name in node.output:
-                if name and (name in outputs or name not in inside):
-                    graph.output.append(outputs.get(name) or ValueInfoProto(name=name, type=self._types.get(name)))
+        declared = {each.name: each for each in source.value_info} | outputs
+        for name in (name for node in kept for name in node.output if name):
+            if name in outputs or name not in inside:
+                graph.output.append(declared.get(name) or ValueInfoProto(name=name, type=self._types.get(name)))
+            elif name in declared:  # a wrong declaration may be the failure
+                graph.value_info.append(declared[name])
         return _with_graph(self._model, graph)
 
 
