@@ -390,7 +390,8 @@ def _row_gradients(
     centered: bool = True,
 ) -> tuple[Value, Value | None]:
     """The gradients of ``X`` and of the scale, by those of the result and perhaps of the mean and of the inverse."""
-    gy, gmean, ginverse = (*g, None, None)[:3]
+    gy, *others = (*g, None, None)[:3]
+    gmean, ginverse = (None if each is None else to_dtype(each, standard.dtype) for each in others)  # of stash_type
     parts: list[Value] = []
     gscale = None
     if gy is not None:
