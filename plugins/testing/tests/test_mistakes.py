@@ -38,6 +38,15 @@ SAMPLE = {
     "integer: shift_bits: by exactly the width": "integers of the whole range",
     "gradient: cosine: small rows cut off": "where one input is small",
     "claim: halfway: elementwise by the first alone": "has integers that no input has",
+    "numpy: glu: sigmoid by tanh": "loses digits that its body keeps",
+    "numpy: fill_masked: elements that are equal stay": "zeros alone",
+    "numpy: pick_rows: places in 8 bits": "places beyond 255",
+    "versions: gain: a sum with itself for the factor two": "what its rule rewrite says",
+    "gradient: rms_norm: the root in float32": "in float64",
+    "body: requantize: float32 in between": "integers that float32 rounds to exact halves",
+    "cases: huber: operands never broadcast": "by broadcastable(...)",
+    "cases: swish: positive numbers alone": "the op computes negative numbers",
+    "cases: fill_masked: all are masked": "has mask of True alone",
 }
 
 

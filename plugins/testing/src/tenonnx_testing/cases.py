@@ -122,7 +122,8 @@ class Case:
     the comparisons that took place, ``drawn`` names the inputs that were present and the attributes other than their
     default, ``left_out`` the inputs that were absent, ``undrawn`` says of what is never drawn why no call can have it,
     ``unusable`` names the check that first met a call which cannot be computed, ``reached`` are the versions that calls
-    were compared at, and ``refusals`` holds what oracles answered instead.
+    were compared at, ``refusals`` holds what oracles answered instead, and ``combinations`` are those of drawn values
+    of attributes that no drawn call has.
     """
 
     op: Op
@@ -142,6 +143,7 @@ class Case:
     left_out: set[str] = field(default_factory=set)
     reached: set[int] = field(default_factory=set)
     refusals: dict[str, str] = field(default_factory=dict)
+    combinations: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def module(self) -> str:

@@ -252,7 +252,12 @@ CHECKS: dict[str, Check] = {
         Check("data movement", claims.moves_alone, applies=_moves, missing="nothing could be wider"),
         Check("symbolic", claims.symbolic_alike, applies=_has("symbolic"), missing="nothing was of integers"),
         Check(
-            "rewrite", claims.rewritten_alike, applies=_has("rewrite", "rewrite.if_fewer"), missing="each call stays"
+            "rewrite",
+            claims.rewritten_alike,
+            applies=_has("rewrite", "rewrite.if_fewer"),
+            examples=16,
+            covering=True,
+            missing="each call stays",
         ),
         Check(
             "expected",

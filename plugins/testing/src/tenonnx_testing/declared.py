@@ -21,6 +21,9 @@ from tenonnx_testing.kit import drawable, draws, given_names, optional
 from tenonnx_testing.mutations import is_admitted, with_input
 from tenonnx_testing.run import Failure, completed, evaluate, is_random
 
+#: So many calls tell that an input is always alike.
+ENOUGH = 8
+
 #: Of longer lists of choices, a case may draw some.
 FEW = 3
 
@@ -83,6 +86,79 @@ def draws_all_choices(op: Op, held: Sequence[Case]) -> Iterator[str]:
 
 def _listed(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else (value,)
+
+
+def draws_broadcasting(op: Op, held: Sequence[Case]) -> Iterator[str]:
+    """Some call of an op that broadcasts has operands of several shapes."""
+    if not op.broadcasts or schemas.history(op.domain, op.name):
+        return
+    drawn = [[v.shape for v in call.inputs if isinstance(v, np.ndarray)] for case in held for call in draws(case)]
+    several = [shapes for shapes in drawn if len(shapes) > 1]
+    if several and all(len({*shapes}) == 1 for shapes in several):
+        yield "it broadcasts, and the operands of each call have one shape: draw some of others, by broadcastable(...)"
+
+
+def draws_different_contents(op: Op, held: Sequence[Case]) -> Iterator[str]:
+    """No input holds the same number in all elements of all calls, if the op takes others."""
+    if schemas.history(op.domain, op.name):
+        return
+    undrawn = {name for case in held for name in case.undrawn}
+    drawn = [completed(op, call) for case in held for call in draws(case)]
+    for place, parameter in enumerate(op.signature.inputs):
+        had = [call for call in drawn if place < len(call.inputs) and _is_filled(call.inputs[place])]
+        contents = {number for call in had for number in np.unique(call.inputs[place]).tolist()}
+        if len(had) < ENOUGH or len(contents) != 1 or parameter.index or parameter.variadic:
+            continue
+        if parameter.name not in undrawn and any(_other_contents(op, call, place) for call in had):
+            yield f"each call of its cases has {parameter.name} of {contents.pop()!r} alone: draw others"
+
+
+def _is_filled(contents: Any) -> bool:
+    return isinstance(contents, np.ndarray) and contents.size > 0 and contents.dtype.kind in "iufb"
+
+
+def _other_contents(op: Op, call: Call, place: int) -> bool:
+    """Whether the op computes a call with other contents of an input."""
+    contents = call.inputs[place]
+    other = ~contents if contents.dtype == bool else contents + contents.dtype.type(1)
+    return is_admitted(op, with_input(call, place, other)) and _computed(op, with_input(call, place, other)) is not None
+
+
+def _computed(op: Op, call: Call) -> tuple[Any, ...] | None:
+    try:
+        with np.errstate(all="ignore"):
+            return evaluate(op, call)
+    except TenonnxError:
+        return None
+
+
+def draws_negative_numbers(op: Op, held: Sequence[Case]) -> Iterator[str]:
+    """The first input of floats is negative somewhere, if the op computes numbers of such."""
+    if schemas.history(op.domain, op.name):
+        return
+    drawn = [completed(op, call) for case in held for call in draws(case)]
+    had = [call for call in drawn if call.inputs and _is_filled(call.inputs[0]) and is_float(call.inputs[0])]
+    if len(had) < ENOUGH or len(had) < len(drawn) / 2 or any((call.inputs[0] <= 0).any() for call in had):
+        return
+    name = op.signature.inputs[0].name
+    found = [_computed(op, with_input(call, 0, -call.inputs[0])) for call in had]
+    floats = [v for outputs in found if outputs is not None for v in outputs if is_float(v)]
+    if floats and None not in found and all(np.isfinite(v).all() for v in floats):
+        yield f"each call of its cases has {name} > 0, and the op computes negative numbers: draw some, or refuse them"
+
+
+def draws_several_ranks(op: Op, held: Sequence[Case]) -> Iterator[str]:
+    """The first input has several ranks, if the op takes and computes one axis more of each call."""
+    if schemas.history(op.domain, op.name):
+        return
+    drawn = [completed(op, call) for case in held for call in draws(case)]
+    had = [call for call in drawn if call.inputs and _is_filled(call.inputs[0])]
+    if len(had) < ENOUGH or len({call.inputs[0].ndim for call in had}) != 1 or had[0].inputs[0].ndim != 1:
+        return
+    wider = [with_input(call, 0, np.stack([call.inputs[0]] * 2)) for call in had]
+    if all(is_admitted(op, call) and _computed(op, call) is not None for call in wider):
+        name = op.signature.inputs[0].name
+        yield f"{name} is a vector in each call of its cases, and the op takes further axes: draw some, or refuse them"
 
 
 def takes_known_words_alone(op: Op, held: Sequence[Case]) -> Iterator[str]:
@@ -238,4 +314,8 @@ DECLARED: tuple[Callable[[Op, Sequence[Case]], Iterator[str]], ...] = (
     draws_where_said,
     draws_all,
     draws_all_choices,
+    draws_broadcasting,
+    draws_different_contents,
+    draws_negative_numbers,
+    draws_several_ranks,
 )

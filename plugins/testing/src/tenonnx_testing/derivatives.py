@@ -26,8 +26,8 @@ EPSILONS = 300
 #: Of the size of what is derived, the share that counts where a gradient is small because its terms cancel.
 CANCELLED = 0.05
 
-#: So far, relative to the inputs, the body is asked on either side, where the two differ.
-ASIDE, SIDES = 2e-3, 64
+#: So far, relative to the inputs, the body is asked on either side, where the two differ; in double floats, so far.
+ASIDE, ASIDE_DOUBLE, SIDES = 2e-3, 1e-10, 64
 
 Products = Callable[[Sequence[Any]], list[Any]]
 
@@ -37,16 +37,16 @@ def applies(case: Case) -> bool:
 
 
 def equals_that_of_the_body(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """The rule vjp gives the gradient of the body where that is finite, in the drawn types and in half floats.
+    """The rule vjp gives the gradient of the body where that is finite, in the drawn floats, half and double ones.
 
     So it does at ties, zeros, large numbers and infinities, and for many elements, where it takes no longer.
     """
     if is_random(case.op, drawn):
         return False
-    half = _as_half(case.op, drawn) if drawn.turn % 2 else None
+    other = _as_floats(case.op, drawn, "float16" if drawn.turn % 2 else "float64")
     compared = _agrees(case, drawn)
-    if half is not None:
-        compared |= _agrees(case, half)
+    if other is not None:
+        compared |= _agrees(case, other)
     larger = enlarged(case, drawn) if not drawn.turn % 2 else None
     if larger is not None:
         compared |= _agrees(case, larger, many=True)
@@ -118,13 +118,13 @@ def is_float(contents: Any) -> bool:
     return dtype.is_float and dtype in LARGE
 
 
-def _as_half(op: Op, drawn: Call) -> Call | None:
-    """The call in half floats; None where the op does not take it."""
-    wide = ("float32", "float64")
-    inputs = tuple(as_dtype(v, "float16") if is_float(v) and v.dtype.name in wide else v for v in drawn.inputs)
-    half = replace(drawn, inputs=inputs)
+def _as_floats(op: Op, drawn: Call, name: str) -> Call | None:
+    """The call in floats of another width; None where the op does not take it, or it has no others."""
+    others = {"float32", "float64"} - {name}
+    inputs = tuple(as_dtype(v, name) if is_float(v) and v.dtype.name in others else v for v in drawn.inputs)
+    changed = replace(drawn, inputs=inputs)
     same = all(a is b for a, b in zip(inputs, drawn.inputs, strict=True))
-    return half if not same and is_admitted(op, half) else None
+    return changed if not same and is_admitted(op, changed) else None
 
 
 def _points(random: np.random.Generator, drawn: Call, wrt: Sequence[int]) -> Iterator[tuple[str, list[Any]]]:
@@ -171,7 +171,7 @@ def _differing(
             shape = v.shape if side % 2 else ()  # each element aside, or the whole input
             aside = random.choice([-1, 1], shape) * random.uniform(0.5, 1, shape)
             finite = np.where(np.isfinite(v), v, np.finfo(np.float16).max * np.sign(v))
-            step = ASIDE * (1 + np.abs(finite)).astype(np.float64) * aside
+            step = (ASIDE_DOUBLE if v.dtype == np.float64 else ASIDE) * (1 + np.abs(finite)).astype(np.float64) * aside
             moved[k] = np.where(np.isfinite(v), finite + step, v).astype(v.dtype)
         for place, near in enumerate(by_body(moved)):
             low[place], high[place] = np.fmin(low[place], near), np.fmax(high[place], near)

@@ -11,8 +11,9 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from tenonnx.extend import DType, TenonnxError, find_rule, limits
+from tenonnx_testing import precision
 from tenonnx_testing.cases import Call, Case
-from tenonnx_testing.extremes import EQUAL, HALVES, SMALL, extremes
+from tenonnx_testing.extremes import BEYOND_HALVES, EQUAL, HALVES, SMALL, ZEROS, extremes
 from tenonnx_testing.mutations import refuse_or_agree, with_input
 from tenonnx_testing.repro import one_line
 from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, expect, expect_new, is_index, is_random, present
@@ -42,13 +43,13 @@ SPECIAL: dict[str, Mapping[DType, float]] = {
 }
 
 #: What is planted and must be computed by all that take the call at all.
-COMMON = ("a large number", "a large integer", "white space", HALVES, EQUAL, SMALL)
+COMMON = ("a large number", "a large integer", "white space", "unusual text", HALVES, BEYOND_HALVES, EQUAL, SMALL)
 
 #: What a rule gives as zero is less than that where it takes denormal numbers for zero, and not where it rounds.
 HARDLY = 1e-30
 
-#: Text whose white space is part of it.
-SPACED = (" a", "b\t", "\n", "x  y ")
+#: Text whose white space and zeros are part of it, and of which letters are special.
+TEXTS = (" a", "b\t", "\n", "x  y ", "007", "", "Straße")
 
 #: Elements of the largest tensor that planted numbers may ask for.
 LARGE_TENSOR = 1 << 16
@@ -114,7 +115,8 @@ def has_rule_and_body(case: Case) -> bool:
 def special_values_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
     """The numpy rule and the body give the same where an input holds a NaN, a large number, white space or the like.
 
-    What is zero, or a negative zero, is so in both where an input holds a zero or a denormal number.
+    What is zero, or a negative zero, is so in both where an input holds a zero or a denormal number, and the rule keeps
+    the digits that the body keeps.
     """
     if is_random(case.op, drawn):
         return False
@@ -127,13 +129,15 @@ def special_values_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
             continue
         try:
             expect(case, there, f"its body where an input holds {name}", present(by_body), present(by_rule))
-            if name in (ZERO, NEGATIVE_ZERO, A_DENORMAL):
+            if name in (ZERO, NEGATIVE_ZERO, ZEROS, A_DENORMAL):
                 _same_zeros(case, name, present(by_body), present(by_rule))
         except Failure as failure:
             failure.add_note(f"planted: {one_line(case.op, there)}")
             failure.call = there
             raise
         compared = True
+    if not drawn.turn % 2:
+        compared |= precision.keeps_digits(case, drawn)
     return compared
 
 
@@ -173,8 +177,14 @@ def planted(case: Case, drawn: Call) -> Iterator[tuple[str, Call]]:
     if texts:
         place = texts[random.integers(len(texts))]
         array = drawn.inputs[place].copy()
-        array.reshape(-1)[random.integers(array.size)] = SPACED[random.integers(len(SPACED))]
+        array.reshape(-1)[random.integers(array.size)] = TEXTS[random.integers(len(TEXTS) - 1)]
         yield "white space", with_input(drawn, place, array)
+        several = {k: _texts(random, contents[k]) for k in texts}
+        yield "unusual text", _with_inputs(drawn, several)
+
+
+def _texts(random: np.random.Generator, array: Array) -> Array:
+    return np.asarray(random.choice(np.array(TEXTS, object), array.shape), object)
 
 
 def floats_first(drawn: Call) -> int:

@@ -29,7 +29,7 @@ from tenonnx_testing.checks import CHECKS, Check
 from tenonnx_testing.repro import one_line, replay_line
 from tenonnx_testing.run import Failure, Outputs, blaming, completed, evaluate
 from tenonnx_testing.schemas import versions
-from tenonnx_testing.selection import by_coverage
+from tenonnx_testing.selection import by_coverage, undrawn_combinations
 
 #: How many times more calls are drawn before a gap is called stale.
 STUBBORN = 10
@@ -177,6 +177,7 @@ def _calls(draw: Callable[[st.SearchStrategy[Any]], Any], case: Case) -> Call:
 def _draws(case: Case, count: int) -> list[_Drawn]:
     found: list[_Drawn] = []
     _draw(case, count, found.append)
+    case.combinations = undrawn_combinations([drawn.call for drawn in found])
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Sequence
 from itertools import combinations, product
 from typing import Any, TypeVar
@@ -9,6 +10,9 @@ from typing import Any, TypeVar
 import numpy as np
 
 from tenonnx_testing.cases import Call
+
+#: Of more combinations of the values of attributes than these, none are listed.
+COMBINATIONS = 64
 
 #: Lengths from this on count as one.
 MANY = 3
@@ -39,6 +43,19 @@ def _hashable(value: Any) -> Hashable:
     if isinstance(value, list | tuple):
         return len(value)
     return value if isinstance(value, int | float | str) or value is None else type(value).__name__
+
+
+def undrawn_combinations(drawn: Sequence[Call]) -> list[dict[str, Any]]:
+    """Combinations of the drawn values of attributes that no call has."""
+    plain = [{n: v for n, v in call.attributes.items() if isinstance(v, int | float | str)} for call in drawn]
+    values: dict[str, dict[Any, None]] = {}
+    for attributes in plain:
+        for name, value in attributes.items():
+            values.setdefault(name, {})[value] = None
+    if len(values) < 2 or math.prod(map(len, values.values())) > COMBINATIONS:
+        return []
+    combined = (dict(zip(values, chosen, strict=True)) for chosen in product(*values.values()))
+    return [attributes for attributes in combined if attributes not in plain]
 
 
 def by_coverage(drawn: Sequence[Item], count: int, call_of: Callable[[Item], Call]) -> list[Item]:

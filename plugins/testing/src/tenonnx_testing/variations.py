@@ -49,8 +49,8 @@ def varied_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
     """
     given = {k: v for k, v in enumerate(drawn.inputs) if isinstance(v, np.ndarray) and not is_index(case.op, k)}
     narrow = list(_changed(drawn, [_narrowed(given, drawn.turn)]))
-    larger = [_larger(given, drawn.turn + k) for k in range(SIZES)]  # not each is taken where operands broadcast
-    larger.append(_larger(given, 0, _named_sizes(case, drawn)))
+    larger = [larger_inputs(given, drawn.turn + k) for k in range(SIZES)]  # not each is taken where operands broadcast
+    larger.append(larger_inputs(given, 0, _named_sizes(case, drawn)))
     distinct = {tuple((k, v.shape) for k, v in each.items()): each for each in larger}
     others = [*distinct.values(), _with_an_axis(given, drawn.turn)]
     if drawn.turn % 4 == 2:  # once in four calls
@@ -121,7 +121,7 @@ def _with_an_axis(given: dict[int, Any], turn: int) -> dict[int, Any]:
     return {k: np.stack([given[k], given[k]]) for k in places[turn % max(1, len(places)) :][:1]}
 
 
-def _larger(given: dict[int, Any], turn: int, sizes: Sequence[int] | None = None) -> dict[int, Any]:
+def larger_inputs(given: dict[int, Any], turn: int, sizes: Sequence[int] | None = None) -> dict[int, Any]:
     """All axes of one size longer, so that the largest tensor has many elements."""
     largest = max(given.values(), key=lambda v: v.size, default=np.zeros(0))
     sizes = sizes if sizes is not None else sorted(set(largest.shape)) if largest.size else []
@@ -221,7 +221,7 @@ def _taken(case: Case, drawn: Call) -> Outputs | None:
 
 
 def _with_another(case: Case, drawn: Call) -> Iterator[Call]:
-    """The call with one attribute changed to what meets the requirements, for each attribute in turn."""
+    """The call with one attribute changed to what meets the requirements, or with a combination that no call has."""
     known = {name: items for each in case.op.requirements.declared for name, items in each.choices.items()}
     for name, value in drawn.attributes.items():
         if not isinstance(value, int | float | str | list):
@@ -230,6 +230,12 @@ def _with_another(case: Case, drawn: Call) -> Iterator[Call]:
         tried = [v for v in tried if _is_taken(case, replace(drawn, attributes={**drawn.attributes, name: v}))]
         for turn in sorted({drawn.turn % len(tried), (drawn.turn + len(tried) // 2) % len(tried)} if tried else ()):
             yield replace(drawn, attributes={**drawn.attributes, name: tried[turn]})
+    for place in range(2 * drawn.turn, 2 * drawn.turn + 2) if case.combinations else ():
+        chosen = case.combinations[place % len(case.combinations)]
+        combined = {name: float(np.float32(v)) if isinstance(v, float) else v for name, v in chosen.items()}
+        there = replace(drawn, attributes={**drawn.attributes, **combined})
+        if _is_taken(case, there):
+            yield there
 
 
 def _is_taken(case: Case, drawn: Call) -> bool:

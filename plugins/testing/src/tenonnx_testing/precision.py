@@ -1,0 +1,76 @@
+"""Relative errors of the numpy rule in float32, where the body has small ones."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from tenonnx.extend import TenonnxError, limits
+from tenonnx_testing.cases import Call, Case
+from tenonnx_testing.mutations import as_dtype, is_admitted
+from tenonnx_testing.repro import one_line
+from tenonnx_testing.run import Failure, evaluate, is_index, present
+
+Array: TypeAlias = np.ndarray[Any, Any]
+
+#: Factors of the drawn floats: functions saturate at some, squares and products overflow or underflow at others.
+FACTORS = (8.0, 1e10, 1e-10)
+
+#: Relative error of the body up to which it is exact, and that of the rule from which on it is wrong.
+EXACT, WRONG = 1e-3, 0.1
+
+#: Range of results in which float32 has all of its digits.
+LEAST, GREATEST = 1e-30, 1e30
+
+
+def keeps_digits(case: Case, drawn: Call) -> bool:
+    """Raise ``Failure`` where the numpy rule is off by a tenth, and the body in float32 has three right digits.
+
+    The body in float64 is what both are compared with.
+    """
+    places = [k for k, v in enumerate(drawn.inputs) if _is_single(v) and not is_index(case.op, k)]
+    compared = False
+    for factor in FACTORS if places else ():
+        scaled = (_times(v, factor) if k in places else v for k, v in enumerate(drawn.inputs))
+        there = replace(drawn, inputs=tuple(scaled))
+        wide = replace(there, inputs=tuple(as_dtype(v, "float64") if _is_single(v) else v for v in there.inputs))
+        if not is_admitted(case.op, wide):
+            return compared
+        try:
+            with limits.override(elements=1 << 16), np.errstate(all="ignore"):
+                right = present(evaluate(case.op, wide, body_of=case.op))
+                by_body, by_rule = (present(evaluate(case.op, there, body_of=op)) for op in (case.op, None))
+        except TenonnxError:
+            continue
+        for position, (exact, body, rule) in enumerate(zip(right, by_body, by_rule, strict=False)):
+            if not _is_single(rule) or exact.shape != rule.shape or body.shape != rule.shape:
+                continue
+            compared = True
+            if (wrong := _lost(exact, body, rule)).any():
+                place = tuple(map(int, np.argwhere(wrong)[0]))
+                failure = Failure(
+                    f"the numpy rule of {case.op.title} loses digits that its body keeps: output {position} at "
+                    f"{list(place)} is {rule[place]}, and {body[place]} by the body"
+                )
+                failure.add_note(f"of: {one_line(case.op, there)}")
+                failure.call = there
+                raise failure
+    return compared
+
+
+def _lost(exact: Array, body: Array, rule: Array) -> Any:
+    """Mask of the elements of the rule that are wrong, of those that the body computes well."""
+    size = np.abs(exact)
+    with np.errstate(all="ignore"):
+        known = (size > LEAST) & (size < GREATEST) & (np.abs(body - exact) <= EXACT * size)
+        return known & ~(np.abs(rule - exact) <= WRONG * size)
+
+
+def _is_single(contents: Any) -> bool:
+    return isinstance(contents, np.ndarray) and contents.dtype == np.float32
+
+
+def _times(contents: Array, factor: float) -> Array:
+    return np.asarray(contents * np.float32(factor))
