@@ -105,3 +105,11 @@ def test_a_branch_gives_each_value_in_a_slot_of_its_own():
     """onnxruntime 1.32 gives None for the second output of such a branch, and uninitialized memory for a Scan's."""
     branch = tx.load(model_of("if")[0]).nodes[1].subgraphs[0]
     assert len(set(branch.outputs)) == 2
+
+
+def test_half_precision_outside_gives_each_of_them(tmp_path):
+    path = tmp_path / "m.onnx"
+    onnx.save(model_of("graph")[0], path)
+    tx.convert(path, tmp_path / "h.onnx", float16=True, half_interface=True)
+    found = onnxruntime.InferenceSession(tmp_path / "h.onnx").run(None, {"x": X.astype(np.float16)})
+    assert [each.tolist() for each in found] == [RELU.tolist()] * 2

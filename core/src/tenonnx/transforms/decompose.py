@@ -8,7 +8,7 @@ from tenonnx.errors import UnsupportedOp, counted, listing
 from tenonnx.graph.graph import Graph, Node, Value
 from tenonnx.op.op import Op
 from tenonnx.transforms.default_inputs import leaving_defaults
-from tenonnx.transforms.rewrite import Call, Rewriter
+from tenonnx.transforms.rewrite import Call, Rewriter, body_nodes
 
 #: Whether a consumer supports a call directly.
 Keep = Callable[[Call], bool]
@@ -42,14 +42,20 @@ def refuse_primitive(call: Call) -> None:
 
 @leaving_defaults
 def inline_functions(graph: Graph) -> Graph:
-    """``graph`` with calls of its model-local functions replaced by their bodies."""
+    """``graph`` with calls of its model-local functions replaced by their bodies.
+
+    Calls of a function whose body contains an op that no package provides are kept.
+    """
     own = set(graph.functions.values())
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
-        return rewriter.expand(call) if call.op in own else None
+        if call.op not in own or any(not isinstance(n.op, Op) and n.op not in own for n in body_nodes(call.op)):
+            return None
+        return rewriter.expand(call)
 
     inlined = Rewriter(graph, decide).run()
-    inlined.functions = {}
+    called = {node.op for node in inlined.walk()}
+    inlined.functions = graph.functions if called & own else {}
     return inlined
 
 

@@ -184,3 +184,11 @@ def test_nothing_of_the_package_runs_in_this_process(files: dict[str, Path], mon
     monkeypatch.setattr(xgboost, "DMatrix", refuse)
     for kind in ("txt", "json", "ubj"):
         assert tx.load(files[kind]).nodes
+
+
+def test_a_booster_without_trees_is_refused(files: dict[str, Path], tmp_path: Path) -> None:
+    text = files["txt"].read_text("utf-8")
+    path = tmp_path / "m.txt"
+    path.write_text(text[: text.index("tree_sizes")] + text[text.index("end of trees") :], "utf-8")
+    with pytest.raises(tx.NotRepresentable, match="no trees"):
+        tx.load(path)

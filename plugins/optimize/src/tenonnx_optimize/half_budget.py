@@ -159,5 +159,10 @@ def with_float_interface(graph: Graph, original: Graph) -> Graph:
             given.append(fed if wanted.type == value.type else casts.cast(fed, value.dtype))
         results = graph(*given)
         for wanted, result in zip(original.outputs, results if len(graph.outputs) > 1 else [results], strict=True):
+            if again := [
+                value for value in outer.outputs if value.name == wanted.name
+            ]:  # an output that is listed twice
+                outer.outputs.append(again[0])
+                continue
             outer.output(wanted.name, result if wanted.type == result.type else casts.cast(result, wanted.dtype))
     return outer

@@ -203,7 +203,9 @@ def is_measured(graph: Graph, batches: Sequence[Batch], budget: float | str | No
 
     One with an op that no installed package provides is not run.
     """
-    if any(not isinstance(node.op, Op) and not hasattr(node.op, "body") for node in graph.walk()):
+    bodies = [each.body for each in graph.functions.values() if hasattr(each, "body")]
+    nodes = [node for each in (graph, *bodies) for node in each.walk()]
+    if any(not isinstance(node.op, Op) and not hasattr(node.op, "body") for node in nodes):
         return False
     return bool(batches) or budget is not None or weight_bytes(graph) <= LARGEST_MEASURED
 

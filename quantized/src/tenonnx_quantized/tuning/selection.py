@@ -73,6 +73,8 @@ def candidates(graph: Graph, chosen: QuantizeConfig) -> list[Node]:
         if not wanted or any(fnmatch.fnmatchcase(node.name or "", pattern) for pattern in chosen.leave_out):
             continue
         weighted = weight_place(node) is not None
+        if chosen.mode == "dynamic" and any(value is not None and value.type is None for value in node.inputs):
+            continue  # an op that no package provides computes it
         if chosen.mode == "weights":
             weights = node.inputs[1] if weighted else None
             chosen_node = weights is not None and (is_meaning(node.op, ops.conv) or weights.ndim == 2)

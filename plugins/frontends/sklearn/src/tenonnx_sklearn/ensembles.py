@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import ArrayConstant, DType, Value
+from tenonnx.extend import ArrayConstant, DType, NotRepresentable, Value
 from tenonnx_onnx_ml.tree_ensemble import tree_ensemble, tree_ensemble_regressor
 from tenonnx_sklearn.algebra import beside, cast, columns
 from tenonnx_sklearn.scaling import before_scaling, thresholds_before
@@ -47,6 +47,8 @@ class Ensemble:
 
     def scores(self, X: Value) -> Value:
         """The sums ``float[rows, targets]`` in the dtype of ``X``; of scaled rows, those before are asked."""
+        if not self.trees:
+            raise NotRepresentable("the model has no trees", do="fit it for one round at least")
         X, transform = before_scaling(X)
         if transform is not None:
             return self._before(transform, X).scores(X)
