@@ -10,7 +10,7 @@ from tenonnx_contrib_ms import scaled_dot_product as core
 from tenonnx_contrib_ms.grouped_query import group_query_attention
 from tenonnx_contrib_ms.multi_head import multi_head_attention
 from tenonnx_contrib_ms.rotary import rotary_embedding
-from tenonnx_standard.patterns import Guess, attended, behind_past, joined_heads, looked_up, turned
+from tenonnx_standard.patterns import Guess, attended, behind_past, common_gather, joined_heads, turned
 
 #: onnxruntime takes heads of which the size is a multiple of this.
 MULTIPLE = 8
@@ -64,7 +64,7 @@ def rotary_embedding_pattern(y: Value) -> Iterator[Guess]:
     for x, cosine, sine, attributes, after in turned(y):
         if x.rank == 4 and "rotary_embedding_dim" in attributes:  # onnxruntime wants the number of heads, too
             attributes["num_heads"] = x.shape[1]
-        found = looked_up(cosine, sine)
+        found = common_gather(cosine, sine)
         if found is not None:
             yield Guess((x, found[2], *found[:2]), attributes, after)
         if cosine.shape[0] == sine.shape[0] == 1:

@@ -32,7 +32,7 @@ def _line(x: Array, factor: float, shift: float, out: Array | None = None) -> Ar
 
 
 def _numpy(made: Op) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give an op of one input a numpy rule: half floats are computed in float32, and no array has rank 0."""
+    """Register a numpy rule and kernel for an op with one input; float16 is computed in float32, rank 0 as rank 1."""
 
     def register(compute: Callable[..., Any]) -> Callable[..., Any]:
         @np.errstate(all="ignore")
@@ -54,12 +54,15 @@ def _numpy(made: Op) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     return register
 
 
-#: Of up to so many elements, np.clip takes longer to begin than to work.
+#: Up to this many elements ``np.maximum`` is faster than ``np.clip``, whose calls cost more.
 _SMALL = 1 << 12
 
 
-def _masked(x: Array, mask: Array) -> Array:
-    """``x`` where ``mask`` holds, else 0; by its bits, which costs a tenth of ``np.where`` on a random mask."""
+def _where_mask(x: Array, mask: Array) -> Array:
+    """``x`` where ``mask`` is true, else 0.
+
+    Masking the bits takes a tenth of the time of ``np.where`` on a random mask.
+    """
     integer = np.dtype(f"i{x.dtype.itemsize}")
     bits = mask.astype(integer)
     np.negative(bits, out=bits)
@@ -68,7 +71,7 @@ def _masked(x: Array, mask: Array) -> Array:
 
 
 def _chosen(mask: Array, x: Array, y: Array) -> Array:
-    """``x`` where ``mask`` holds, else ``y``, of one shape and dtype; by their bits."""
+    """``x`` where ``mask`` is true, else ``y``, by masking bits; both have one shape and dtype."""
     integer = np.dtype(f"i{x.dtype.itemsize}")
     bits = np.bitwise_xor(x.view(integer), y.view(integer))
     bits &= np.negative(mask.astype(integer))
@@ -77,12 +80,12 @@ def _chosen(mask: Array, x: Array, y: Array) -> Array:
 
 
 def _above(x: Array) -> Array:
-    """Floats with the negative ones replaced by 0; numpy has a faster loop for it than that of ``np.maximum``."""
+    """ReLU on an array; ``np.clip`` is faster than ``np.maximum`` on large arrays."""
     return np.maximum(x, scalar(0, x.dtype)) if x.size <= _SMALL else np.clip(x, 0, np.inf)
 
 
 def _below(x: Array) -> Array:
-    """Floats with the positive ones replaced by 0."""
+    """The array with positive elements replaced by 0."""
     return np.minimum(x, scalar(0, x.dtype)) if x.size <= _SMALL else np.clip(x, -np.inf, 0)
 
 
@@ -113,25 +116,25 @@ leaky_relu.vjp(lambda g, y, X, *, alpha: where(X < 0.0, g * alpha, g))
 
 @_numpy(leaky_relu)
 def leaky_relu_numpy(x, *, alpha):
-    if alpha <= 0:  # an infinity times 0 must not reach the result, and a negative zero stays one
+    if alpha <= 0:  # infinity * 0 must not reach the result, and -0.0 stays -0.0
         return np.where(x < 0, x * alpha, x)
     return np.maximum(x, x * alpha) if alpha <= 1 else np.minimum(x, x * alpha)
 
 
-@op("ThresholdedRelu", specified=10)  # below 10 onnxruntime alone has it
+@op("ThresholdedRelu", specified=10)  # below opset 10 only onnxruntime has it
 def thresholded_relu(X, *, alpha=1.0):
     """``X`` where it is greater than ``alpha``, else 0."""
     return where(greater(X, alpha), X, 0.0)
 
 
-_numpy(thresholded_relu)(lambda x, *, alpha: _masked(x, x > alpha))
+_numpy(thresholded_relu)(lambda x, *, alpha: _where_mask(x, x > alpha))
 
 
 @op("PRelu", broadcasts=True)
 def prelu(X, slope):
     """``X`` with its negative elements scaled by ``slope``, which broadcasts to the shape of ``X``.
 
-    As in onnxruntime ``X`` may be broadcast, too.
+    As in onnxruntime, ``X`` may broadcast too.
     """
     return where(X < 0, X * slope, X)
 
@@ -153,7 +156,7 @@ def prelu_vjp(g, y, X, slope):
 
 @prelu.until(7)
 def prelu_by_channel(X, slope):
-    """``X`` with its negative elements scaled by ``slope``: one for all, for each channel, or for each element."""
+    """``X`` with its negative elements scaled by ``slope``: one value, one per channel, or one per element."""
     if slope.ndim == 1 and X.ndim > 2:
         slope = reshape(slope, [-1] + [1] * (X.ndim - 2))
     return prelu(X, slope)
@@ -175,7 +178,7 @@ def prelu_to_prelu_by_channel(X, slope):
 
 @op("Shrink", since=9)
 def shrink(input, *, bias=0.0, lambd=0.5):
-    """Elements below ``-lambd`` raised by ``bias``, those above ``lambd`` lowered by it, and 0 between."""
+    """Elements below ``-lambd`` plus ``bias``, those above ``lambd`` minus ``bias``, and 0 in between."""
     wide = DType.float64 if input.dtype.is_integer else DType.float32 if input.dtype.bits < 32 else input.dtype
     x = cast(input, to=wide) if wide is not input.dtype else input
     y = where(x < -lambd, x + bias, where(x > lambd, x - bias, 0.0))
@@ -186,7 +189,7 @@ def shrink(input, *, bias=0.0, lambd=0.5):
 
 
 def _below_zero(X: Value) -> Value:
-    """``X`` with its positive elements replaced by 0; every opset has Relu, not every one has Min as it is today."""
+    """``X`` with its positive elements replaced by 0, by Relu: Min takes fewer types at older opsets."""
     return -relu(-X)
 
 
@@ -255,7 +258,7 @@ def _sigmoid(x, *, alpha=-1.0):
 
 @op("HardSigmoid")
 def hard_sigmoid(X, *, alpha=0.2, beta=0.5):
-    """The line ``alpha * x + beta`` cut off at 0 and 1."""
+    """``alpha * x + beta``, clipped to 0 and 1."""
     return clip(X * alpha + beta, 0.0, 1.0)
 
 
@@ -268,7 +271,7 @@ def _hard_sigmoid(x, *, alpha, beta):
     return np.clip(y, 0, 1, out=y)
 
 
-#: The slope of HardSwish as an attribute of HardSigmoid holds it.
+#: The slope of HardSwish as the float32 attribute of HardSigmoid.
 _SIXTH = float(np.float32(1 / 6))
 
 
@@ -330,13 +333,13 @@ def mish(X):
 _numpy(mish)(lambda x: x * np.tanh(_softplus(x)))
 
 
-#: The numbers of Gelu by ``tanh``.
+#: Coefficients of Gelu's ``tanh`` approximation.
 _CUBIC, _STEEP = 0.044715, math.sqrt(2 / math.pi)
 
 
 @op("Gelu", since=20)
 def gelu(X, *, approximate="none"):
-    """``X`` times the normal distribution function of ``X``, or an approximation of that by ``tanh``."""
+    """``X`` times the cumulative normal distribution of ``X``, or times its ``tanh`` approximation."""
     if approximate == "tanh":
         return X * 0.5 * (tanh((X + X * X * X * _CUBIC) * _STEEP) + 1.0)
     return X * 0.5 * (erf(X / math.sqrt(2)) + 1.0)
@@ -347,7 +350,7 @@ gelu.requires(one_of(approximate=("none", "tanh")))
 
 @gelu.residuals
 def gelu_residuals(demand, X, *, approximate):
-    """The slope, with the share of ``X`` that is let through by few operations."""
+    """Compute the derivative in the forward pass, where it shares the gate with the output."""
     squared = X * X
     inner = tanh((squared * (_CUBIC * _STEEP) + _STEEP) * X) if approximate == "tanh" else erf(X * math.sqrt(0.5))
     share = hard_sigmoid(inner, alpha=0.5, beta=0.5)

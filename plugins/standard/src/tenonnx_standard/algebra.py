@@ -1,7 +1,7 @@
-"""Normal form of sums, products and bounds: places of numbers and common factors.
+"""Normal form of sums, products and clips: where constants and common factors stand.
 
-What two terms of a sum are both multiplied with stands outside of it: a polynomial is written from inside out. A number
-within a factor stands outside of the product, and within bounds where there is none.
+A factor that two terms of a sum share is moved outside of it, so that polynomials become Horner's form. A constant
+inside a factor moves outside of the product, except where a clip then has simple bounds.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from tenonnx_standard.math import add, clip, exp, maximum, minimum, mul, recipro
 from tenonnx_standard.symbolic_ints import fixed, is_most, spread
 from tenonnx_standard.trigonometry import tanh
 
-#: How far back it is looked whether one factor is computed from another, and how deep into products.
+#: Maximum steps when searching the producers of a value or the factors of a product.
 MOST_STEPS = 12
 
-#: Numbers of which an element type has fewer digits than this are none of it.
+#: Relative tolerance within which an element type must represent a number.
 _DIGITS = 2.0**-7
 
 
@@ -30,13 +30,13 @@ def is_float(x: Value) -> bool:
 
 
 def number_of(x: Value) -> float | None:
-    """The one number of a small constant of floats that training does not change."""
+    """The value of a float constant with one element that is not trainable; else None."""
     held = fixed(x) if is_float(x) else None
     return float(held.reshape(-1)[0]) if held is not None and held.size == 1 else None
 
 
-def beside_number(x: Value) -> tuple[Value, float] | None:
-    """Of two operands of which one is a number that adds no axes, the other, and the number."""
+def constant_operand(x: Value) -> tuple[Value, float] | None:
+    """The operand and the number, if one operand of ``x``'s producer is a number that adds no axes; else None."""
     uses = () if x.producer is None else x.producer.uses
     for one, other in itertools.permutations(uses) if len(uses) == 2 else ():
         number = number_of(other)
@@ -46,18 +46,18 @@ def beside_number(x: Value) -> tuple[Value, float] | None:
 
 
 def parts_of_product(x: Value, whole: Container[Value] = ()) -> tuple[Value, float]:
-    """The factor beside a number, and the number; values that are ``whole`` are not taken apart."""
+    """A product without its constant factors, and their product; values in ``whole`` are not taken apart."""
     number = 1.0
     while x not in whole and x.producer is not None and x.producer.op is mul:
-        found = beside_number(x)
+        found = constant_operand(x)
         if found is None:
             break
         x, number = found[0], number * found[1]
     return x, number
 
 
-def _holds(x: Value, *numbers: float) -> bool:
-    """Whether the element type of ``x`` has these numbers, but for rounding."""
+def _represents(x: Value, *numbers: float) -> bool:
+    """Whether the element type of ``x`` represents these numbers, up to rounding."""
     with np.errstate(all="ignore"):
         rounded = [float(np.asarray(number).astype(x.dtype.numpy)) for number in numbers]
     return all(math.isclose(*pair, rel_tol=_DIGITS) for pair in zip(numbers, rounded, strict=True))
@@ -67,7 +67,7 @@ def _holds(x: Value, *numbers: float) -> bool:
 
 
 def _factors(x: Value, steps: int = MOST_STEPS) -> Iterator[Value]:
-    """A value and what it is a product of, wholes before their parts."""
+    """A value and its factors, products before their factors."""
     pending = [x]
     for _ in range(steps):
         if not pending:
@@ -78,19 +78,19 @@ def _factors(x: Value, steps: int = MOST_STEPS) -> Iterator[Value]:
             pending += factor.producer.uses
 
 
-def _divided(x: Value, factor: Value) -> Value | None:
-    """The other factors of a product; None for none."""
+def _cofactor(x: Value, factor: Value) -> Value | None:
+    """``x`` divided by one of its factors; None if nothing remains."""
     if x is factor or x.producer is None:
         return None
     for one, other in itertools.permutations(x.producer.uses):
         if factor in _factors(one):
-            rest = _divided(one, factor)
+            rest = _cofactor(one, factor)
             return other if rest is None else rest * other
     return None
 
 
 def by_common_factor(A: Value, B: Value) -> Value | None:
-    """A sum of terms that have a factor in common, which is no constant, as a product with it."""
+    """Factor out a common, non-constant factor of two terms; None if there is none."""
     for one, other in ((A, B), (B, A)):
         nested = list(itertools.permutations(other.producer.uses)) if _is_sum(other) and other.producer else []
         for term, rest in [(other, None), *nested]:
@@ -100,7 +100,7 @@ def by_common_factor(A: Value, B: Value) -> Value | None:
             factor = next((f for f in _factors(one) if f in theirs and f.data is None), None)
             if factor is None:
                 continue
-            left, right = _divided(one, factor), _divided(term, factor)
+            left, right = _cofactor(one, factor), _cofactor(term, factor)
             if all(v is None or number_of(v) is not None for v in (left, right)):
                 continue
             total = left + right if left is not None and right is not None else (left or right) + 1.0  # type: ignore[operator]
@@ -116,7 +116,7 @@ def _is_sum(x: Value) -> bool:
 
 
 def _without_numbers(x: Value, whole: Container[Value], steps: int = MOST_STEPS) -> tuple[Value, float]:
-    """A product without its numbers, wherever they are in it, and the product of the numbers."""
+    """A product without its constant factors at any depth, and their product."""
     inner, number = parts_of_product(x, whole)
     if inner in whole or inner.producer is None or inner.producer.op is not mul or not steps:
         return inner, number
@@ -125,30 +125,30 @@ def _without_numbers(x: Value, whole: Container[Value], steps: int = MOST_STEPS)
 
 
 def _bounded(x: Value) -> tuple[Value, float, float] | None:
-    """The value that is clipped between two numbers, and these."""
-    high = beside_number(x) if x.producer is not None and x.producer.op is minimum else None
+    """The clipped value and its two constant bounds; None if ``x`` is no clip."""
+    high = constant_operand(x) if x.producer is not None and x.producer.op is minimum else None
     inner = None if high is None else high[0]
-    low = beside_number(inner) if inner is not None and inner.producer and inner.producer.op is maximum else None
+    low = constant_operand(inner) if inner is not None and inner.producer and inner.producer.op is maximum else None
     return None if low is None or high is None else (low[0], low[1], high[1])
 
 
-def _taken_out(x: Value, whole: Container[Value]) -> tuple[Value, float] | None:
-    """A value to which a number was added, or bounds of one, divided by what multiplies it; and that number."""
+def _factored_out(x: Value, whole: Container[Value]) -> tuple[Value, float] | None:
+    """Factor out of ``x`` the constant that multiplies its value inside a sum or a clip; the rest and the constant."""
     if (held := _bounded(x)) is not None:
         inner, low, high = held
-        found = _taken_out(inner, whole) or parts_of_product(inner, whole)
-        if found[1] > 0 and found[1] != 1 and _holds(x, low / found[1], high / found[1]):
+        found = _factored_out(inner, whole) or parts_of_product(inner, whole)
+        if found[1] > 0 and found[1] != 1 and _represents(x, low / found[1], high / found[1]):
             return minimum(maximum(found[0], low / found[1]), high / found[1]), found[1]
         return None
-    added = beside_number(x) if _is_sum(x) else None
+    added = constant_operand(x) if _is_sum(x) else None
     if added is None:
         return None
     inner, number = _without_numbers(added[0], whole)
-    known = number not in (0, 1) and math.isfinite(number) and _holds(x, number, added[1] / number)
+    known = number not in (0, 1) and math.isfinite(number) and _represents(x, number, added[1] / number)
     return (inner + added[1] / number, number) if known else None
 
 
-def _is_made_of(x: Value, source: Value) -> bool:
+def _depends_on(x: Value, source: Value) -> bool:
     pending, seen = [x], {x}
     for _ in range(MOST_STEPS):
         if not pending:
@@ -163,14 +163,14 @@ def _is_made_of(x: Value, source: Value) -> bool:
 
 
 def with_numbers_placed(A: Value, B: Value) -> Value | None:
-    """A product with the numbers in its factors outside of them; one of bounds that gives 0 and 1, by these.
+    """Move constants in the factors of a product outside of it; scale a clip whose bounds become 0 and 1.
 
-    What is the other factor, or what that is made of, stays as it is: there it stands, too.
+    A value that the other factor also uses stays as it is.
     """
     for one, other in ((A, B), (B, A)):
         number = number_of(other)
         if number is None and (_is_sum(one) or _bounded(one) is not None):
-            found = None if _is_made_of(other, one) else _taken_out(one, set(_factors(other)))
+            found = None if _depends_on(other, one) else _factored_out(one, set(_factors(other)))
             if found is not None:
                 return found[0] * other * found[1]
         if number is not None and number > 0 and (held := _bounded(one)) is not None:
@@ -197,7 +197,7 @@ def hard_sigmoid_normal(X: Value, *, alpha: float, beta: float) -> Value:
 
 @maximum.rule("normal")
 def maximum_normal(*data_0: Value) -> Value | None:
-    """Numbers behind, below a bound from above, and multiplied before they are added."""
+    """Constants go last, after an upper bound, and are multiplied before they are added."""
     if len(data_0) != 2 or not is_float(data_0[0]):
         return None
     x, bound = data_0
@@ -206,12 +206,12 @@ def maximum_normal(*data_0: Value) -> Value | None:
         return maximum(bound, x) if number_of(x) is not None else None  # type: ignore[no-any-return]
     if bound.rank:
         return None
-    above = beside_number(x) if x.producer is not None and x.producer.op is minimum else None
+    above = constant_operand(x) if x.producer is not None and x.producer.op is minimum else None
     if above is not None and low <= above[1]:
         return minimum(maximum(above[0], low), above[1])  # type: ignore[no-any-return]
     total, number = parts_of_product(x)
-    added = beside_number(total) if number != 1 and _is_sum(total) else None
-    if added is None or not _holds(x, added[1] * number):
+    added = constant_operand(total) if number != 1 and _is_sum(total) else None
+    if added is None or not _represents(x, added[1] * number):
         return None
     inner, factor = parts_of_product(added[0])
     return maximum(inner * (factor * number) + added[1] * number, low)  # type: ignore[no-any-return]
@@ -219,7 +219,7 @@ def maximum_normal(*data_0: Value) -> Value | None:
 
 @minimum.rule("normal")
 def minimum_normal(*data_0: Value) -> Value | None:
-    """The smaller of two, where that is known; numbers behind."""
+    """The smaller operand if it is known; constants go last."""
     one, other = data_0 if len(data_0) == 2 else (None, None)
     if one is None or other is None:
         return None
@@ -232,8 +232,8 @@ def minimum_normal(*data_0: Value) -> Value | None:
 
 
 def rectified(x: Value) -> Value | None:
-    """The input of a rectifier, in normal form."""
-    found = beside_number(x) if x.producer is not None and x.producer.op is maximum else None
+    """The input of a Relu, in normal form."""
+    found = constant_operand(x) if x.producer is not None and x.producer.op is maximum else None
     return None if found is None or found[1] != 0 else found[0]
 
 
@@ -247,8 +247,8 @@ def sigmoid_normal(X: Value) -> Value:
 
 @reciprocal.rule("normal")
 def reciprocal_normal(X: Value) -> Value | None:
-    """That of one and an exponential is the sigmoid."""
-    added = beside_number(X) if _is_sum(X) else None
+    """The reciprocal of 1 + exp(-x) is the sigmoid."""
+    added = constant_operand(X) if _is_sum(X) else None
     made = None if added is None or added[1] != 1 else added[0].producer
     if made is None or made.op is not exp:
         return None

@@ -24,12 +24,12 @@ from tenonnx_standard.windows import (
     covering,
     end_in_padding,
     floored,
+    infer_float_pool,
     of_nothing,
     one_axis,
     padded_with,
     plainly,
     pool,
-    pools_floats,
     reaching,
     sum_taps,
     through_float32,
@@ -52,7 +52,7 @@ def average_pool(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ):
-    """The mean of each window, over what lies in the input, or with ``count_include_pad`` in the padding too."""
+    """The mean of each window, over its elements inside the input; with ``count_include_pad`` over the padding too."""
     window = windows(
         average_pool.title,
         kernel_shape,
@@ -84,7 +84,7 @@ def average_pool(
 
 
 def _divisors(X: Value, window: Windows, count_include_pad: int) -> list[Value | float]:
-    """For each axis, how many elements every window counts along it."""
+    """For each axis, the number of elements that each window counts along it."""
     sizes = dims(X)[2:]
     begins, ends = window.padding(sizes)
     reached = reaching(window, sizes, begins, ends) if window.ceil_mode else ends
@@ -108,21 +108,21 @@ average_pool.until(10, lacks=["ceil_mode"])
 average_pool.until(7, lacks=["count_include_pad"])
 end_in_padding(average_pool)
 through_float32(average_pool)
-pools_floats(average_pool, "count_include_pad")
+infer_float_pool(average_pool, "count_include_pad")
 
 
 @average_pool.numpy
 def average_pool_numpy(X, *, kernel_shape, count_include_pad, **attributes):
-    return _averaging(X, windows(average_pool.title, kernel_shape, **attributes), count_include_pad)(X)
+    return _mean_kernel(X, windows(average_pool.title, kernel_shape, **attributes), count_include_pad)(X)
 
 
 @average_pool.specialize
 def average_pool_specialize(X, *, kernel_shape, count_include_pad, **attributes):
-    return _averaging(X, windows(average_pool.title, kernel_shape, **attributes), count_include_pad)
+    return _mean_kernel(X, windows(average_pool.title, kernel_shape, **attributes), count_include_pad)
 
 
-def _averaging(X: Operand | Array, window: Windows, count_include_pad: int) -> Callable[[Array], Array]:
-    """The function of images like ``X`` that gives the mean of each window."""
+def _mean_kernel(X: Operand | Array, window: Windows, count_include_pad: int) -> Callable[[Array], Array]:
+    """A function that averages the windows of images like ``X``."""
     wide = np.dtype(np.float32) if X.dtype.itemsize < 4 else X.dtype
     total = pool(X.shape, window, np.add, 0)
     shares = _shares(window, X.shape[2:], count_include_pad)
@@ -145,7 +145,7 @@ def _averaging(X: Operand | Array, window: Windows, count_include_pad: int) -> C
 
 
 def _shares(window: Windows, sizes: Sequence[int], count_include_pad: int) -> list[Array]:
-    """Along each axis, one over the number of elements that every window counts."""
+    """For each axis, one over the number of elements that each window counts."""
     begins, ends = window.padding(sizes)
     shares = []
     for k, count in enumerate(window.outputs(sizes)):
@@ -166,7 +166,7 @@ def average_pool_vjp(g, y, X, *, kernel_shape, count_include_pad, **attributes):
 
 
 def spread_over_windows(g: Value, X: Value, window: Windows) -> Value:
-    """Add each element of ``g`` to all elements of its window: the transpose of summing windows of ``X``."""
+    """Add each element of ``g`` to all elements of its window: the transpose of a sum over the windows of ``X``."""
     ones = constant(np.ones(limits.sized((1, 1, *window.kernel), window.title)), X.dtype)
     images = reshape(X, [-1, 1, *dims(X)[2:]])
     result = transposed_to(images, reshape(g, [-1, 1, *dims(g)[2:]]), ones, window, 1)

@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _as_matrix(made: Op, matrix: Op) -> None:
-    """Lower ``made`` to its old meaning on a matrix, with the axis moved to the end where it is not there."""
+    """Lower ``made`` to its meaning below opset 13, on a matrix; another axis is first transposed to the end."""
 
     @made.lower(to=matrix)
     def made_to_matrix(input: Value, *, axis: int) -> Value:
@@ -37,7 +37,7 @@ def _as_matrix(made: Op, matrix: Op) -> None:
 
 
 def _on_matrix(made: Op, input: Value, axis: int) -> Value:
-    """``made`` along the rows of ``input`` seen as a matrix: dims before ``axis`` by the rest."""
+    """Apply ``made`` to the rows of ``input`` flattened at ``axis``."""
     axis %= input.ndim
     if axis == input.ndim - 1:
         return made(input, axis=axis)
@@ -45,7 +45,7 @@ def _on_matrix(made: Op, input: Value, axis: int) -> Value:
 
 
 def _numpy_along(made: Op) -> Callable[[Callable[[Array, int], Array]], None]:
-    """Give an op a numpy rule from a function of an array and an axis counted from the front."""
+    """Register a numpy rule for an op, from a function of an array and a non-negative axis."""
 
     def register(compute: Callable[[Array, int], Array]) -> None:
         @np.errstate(all="ignore")
@@ -59,7 +59,7 @@ def _numpy_along(made: Op) -> Callable[[Callable[[Array, int], Array]], None]:
 
 
 def _shifted(x: Array, axis: int) -> Array:
-    """``x`` less its maximum along ``axis``, in an array of its own."""
+    """``x`` minus its maximum along ``axis``, in a new array."""
     return np.subtract(x, extremum(np.maximum, x, (axis,)))
 
 
@@ -112,7 +112,7 @@ def softmax_vjp(g, y, input, *, axis):
 
 @softmax.until(13)
 def softmax_2d(input, *, axis=1):
-    """Softmax along the rows of ``input`` seen as a matrix: dims before ``axis`` by the rest."""
+    """Softmax over the rows of ``input`` flattened to a matrix at ``axis``."""
     return _on_matrix(softmax, input, axis)
 
 
@@ -146,7 +146,7 @@ def log_softmax_vjp(g, y, input, *, axis):
 
 @log_softmax.until(13)
 def log_softmax_2d(input, *, axis=1):
-    """Logarithm of the softmax along the rows of ``input`` seen as a matrix: dims before ``axis`` by the rest."""
+    """Logarithm of the softmax over the rows of ``input`` flattened to a matrix at ``axis``."""
     return _on_matrix(log_softmax, input, axis)
 
 
@@ -176,7 +176,7 @@ def hardmax_numpy(x, axis):
 
 @hardmax.until(13)
 def hardmax_2d(input, *, axis=1):
-    """Hardmax along the rows of ``input`` seen as a matrix: dims before ``axis`` by the rest."""
+    """Hardmax over the rows of ``input`` flattened to a matrix at ``axis``."""
     return _on_matrix(hardmax, input, axis)
 
 

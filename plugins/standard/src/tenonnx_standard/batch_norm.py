@@ -1,4 +1,4 @@
-"""BatchNormalization, in its five meanings."""
+"""BatchNormalization, in the five signatures of its versions."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ from tenonnx_standard.shapes import expand, reshape, shape
 def batch_normalization(
     X, scale, B, input_mean, input_var, *, epsilon=1e-5, momentum=0.9, training_mode=0, _outputs=None
 ):
-    """Each channel standardized by the given mean and variance, then scaled and shifted.
+    """Normalize each channel by the given mean and variance, then scale and shift it.
 
-    In training it is standardized by its own, population mean and variance, which the running ones then follow.
+    In training mode, normalize by the batch mean and population variance, and update the running statistics.
     """
     stage = statistics_dtype(X, scale, B, input_mean, input_var)
     x, weight, shift, mean, variance = (to_dtype(v, stage) for v in (X, scale, B, input_mean, input_var))
@@ -82,7 +82,7 @@ def batch_normalization_numpy(X, scale, B, input_mean, input_var, *, epsilon, mo
 
 @batch_normalization.specialize
 def batch_normalization_specialize(X, scale, B, input_mean, input_var, *, epsilon, momentum, training_mode, _outputs):
-    """With parameters that never change, a factor and a shift for each channel."""
+    """With constant parameters, a scale and a shift per channel."""
     parameters = [p.contents for p in (scale, B, input_mean, input_var)]
     if training_mode or any(p is None or p.dtype != X.dtype for p in parameters) or X.dtype.itemsize < 4:
         return None
@@ -138,7 +138,7 @@ def batch_normalization_vjp(g, y, X, scale, B, input_mean, input_var, *, epsilon
 
 @batch_normalization.until(14)
 def batch_normalization_by_outputs(X, scale, B, mean, var, *, epsilon=1e-5, momentum=0.9, _outputs=None):
-    """Batch normalization, in training if more than one output is asked for; the last two are of the batch alone."""
+    """Batch normalization, in training mode if more than one output is used; the last two are batch statistics."""
     if not _trains(_outputs):
         return batch_normalization(X, scale, B, mean, var, epsilon=epsilon, momentum=momentum, _outputs=1)
     found = _normalized_batch(X, scale, B, mean, var, but_channels(X.ndim), epsilon, momentum, training=True)
@@ -147,7 +147,7 @@ def batch_normalization_by_outputs(X, scale, B, mean, var, *, epsilon=1e-5, mome
 
 @batch_normalization_by_outputs.until(9)
 def batch_normalization_spatial(X, scale, B, mean, var, *, epsilon=1e-5, momentum=0.9, spatial=1, _outputs=None):
-    """Batch normalization by channel, or with ``spatial`` 0 by position: statistics over the batch alone."""
+    """Batch normalization by channel, or with ``spatial`` 0 by position, with statistics over the batch axis only."""
     axes = but_channels(X.ndim) if spatial else [0]
     found = _normalized_batch(X, scale, B, mean, var, axes, epsilon, momentum, training=_trains(_outputs))
     return found[:_outputs] if isinstance(found, tuple) else found
@@ -189,10 +189,10 @@ def _trains(outputs: int | None) -> bool:
 
 
 def _normalized_batch(X, scale, B, mean, var, axes, epsilon, momentum, *, training):
-    """Common body of the older meanings: by channel, or by position where ``axes`` is the batch alone."""
+    """Common body of the older versions: by channel, or by position where ``axes`` is only the batch axis."""
     rank = X.ndim
     if axes == [0] and rank > 2:
-        # Every position is a channel of its own; parameters of the channels alone hold for all their positions.
+        # Each position has its own statistics; parameters with one element per channel apply to all its positions.
         positions = [1, *dims(X)[1:]]
         parameters = [
             reshape(expand(per_channel(v, X) if v.ndim == 1 else v, positions), [-1]) for v in (scale, B, mean, var)

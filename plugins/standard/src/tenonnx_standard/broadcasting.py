@@ -1,4 +1,4 @@
-"""Types of elementwise ops, and broadcasting as it was before opset 7."""
+"""Types of elementwise ops, and the broadcasting rules of opsets below 7."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tenonnx.extend import Op, TypeMismatch, Value, broadcast_types, constant, l
 
 
 def check_one_dtype(op: Op, inputs: Iterable[Value]) -> None:
-    """Raise ``TypeMismatch`` unless all inputs have one dtype."""
+    """Raise ``TypeMismatch`` unless all inputs have the same dtype."""
     inputs = list(inputs)
     if any(v.dtype is not inputs[0].dtype for v in inputs):
         raise TypeMismatch(
@@ -20,10 +20,10 @@ def check_one_dtype(op: Op, inputs: Iterable[Value]) -> None:
 
 
 def one_way(op: Op, *, swapped: Callable[[], Op] | None = None, consumed_inputs: bool = False) -> Op:
-    """Define what the binary ``op`` meant below opset 7: B is broadcast to A, and only when ``broadcast`` is set.
+    """Define the binary ``op`` below opset 7: B broadcasts to A, and only if ``broadcast`` is set.
 
-    B is then a single element, or its axes are equal to consecutive axes of A that begin at ``axis``, by default the
-    last ones. ``swapped`` gives the op that is the same with its inputs swapped.
+    B is then a single element, or its axes equal consecutive axes of A from ``axis`` on, by default the last ones.
+    ``swapped`` returns the op that is equal with swapped inputs.
     """
     if [p.name for p in op.signature.inputs] == ["X", "Y"]:
 
@@ -46,16 +46,16 @@ def one_way(op: Op, *, swapped: Callable[[], Op] | None = None, consumed_inputs:
     def op_to_old(a: Value, b: Value) -> Value | None:
         if a.rank is None or b.rank is None:
             return None
-        said = _said_one_way(old, a, b)
+        said = _to_one_way(old, a, b)
         if said is None and swapped is not None and (other := swapped().older) is not None:
-            said = _said_one_way(other, b, a)
+            said = _to_one_way(other, b, a)
         return said
 
     return old
 
 
 def one_shape(op: Op) -> Op:
-    """Define what the variadic ``op`` meant below opset 8: its inputs have one shape."""
+    """Define the variadic ``op`` below opset 8, where all inputs have one shape."""
 
     def older(*data_0):
         shapes = [v for v in data_0 if v.rank is not None]
@@ -71,7 +71,7 @@ def one_shape(op: Op) -> Op:
 
     @op.lower(to=old)
     def op_to_old_2(*data_0: Value) -> Value | None:
-        """Inputs of other shapes are broadcast by adding zeros, where all shapes are known."""
+        """Broadcast inputs of different static shapes by adding zeros."""
         shapes = [v.tensor.shape for v in data_0]
         if any(shape is None or None in shape for shape in shapes):
             return None
@@ -88,7 +88,7 @@ def one_shape(op: Op) -> Op:
 
 
 def _aligned(op: Op, a: Value, b: Value, axis: int | None, broadcast: int) -> Value:
-    """``b`` with axes of length 1 behind its own, so that it broadcasts to ``a`` as today."""
+    """``b`` with trailing axes of length 1, so that it broadcasts to ``a`` by the rules of opset 7."""
     if not broadcast:
         if a.rank is not None and b.rank is not None and not _may_be_equal(a, b):
             raise TypeMismatch(
@@ -112,8 +112,8 @@ def _may_be_equal(a: Value, b: Value) -> bool:
     return a.ndim == b.ndim and all(m == n for m, n in pairs if isinstance(m, int) and isinstance(n, int))
 
 
-def _said_one_way(old: Op, a: Value, b: Value) -> Value | None:
-    """Today's broadcasting of ``b`` to ``a`` as the old op says it; None where it has no words for it."""
+def _to_one_way(old: Op, a: Value, b: Value) -> Value | None:
+    """Express broadcasting ``b`` to ``a`` in the old op's signature; None where that is impossible."""
     if b.ndim > a.ndim or None in b.shape:
         return None
     if a.shape == b.shape:

@@ -42,9 +42,9 @@ _GREATEST = {
 def cast(input, *, to: int, saturate=1, round_mode="up"):
     """The elements of ``input`` converted to the element type ``to``.
 
-    Floats are cut towards zero on their way to integers, integers lose the bits that do not fit, everything but zero is
-    true. ``saturate`` keeps what is too large for a float8 type at its greatest number; ``round_mode`` (``up``,
-    ``down``, ``nearest``) is for float8e8m0, which holds powers of two alone.
+    Floats are truncated on conversion to integers, integers keep the bits that fit, and any non-zero element becomes
+    true. ``saturate`` clips what overflows a float8 type to its largest number. ``round_mode`` (``up``, ``down``,
+    ``nearest``) applies to float8e8m0, which has only powers of two.
     """
 
 
@@ -99,16 +99,16 @@ def cast_numpy(input: Array, *, to: int, saturate: int = 1, round_mode: str = "u
 
 @cast.vjp
 def cast_vjp(g: Value, y: Value, input: Value, *, to: int, saturate: int, round_mode: str) -> Value | None:
-    """Rounding is taken for the identity (the straight-through estimator)."""
+    """The gradient of rounding is the identity (straight-through estimator)."""
     if not y.dtype.is_float:
         return None
     return cast(g, to=input.dtype) if input.dtype.is_float else g if of_quantized(input) else None
 
 
 def of_quantized(x: Value) -> bool:
-    """Whether integers are sums that stand for numbers, so that a cotangent of these may come to them.
+    """Whether an integer value is a sum of quantized values, which may receive a cotangent.
 
-    The trait ``integer_sums`` of the op that made them says so.
+    Decided by the trait ``integer_sums`` of its op.
     """
     node = x.producer
     fact = find_trait(node.op, "integer_sums") if node is not None and isinstance(node.op, Op) else None
@@ -116,7 +116,7 @@ def of_quantized(x: Value) -> bool:
 
 
 def _plain(x: Array) -> Array:
-    """``x`` in a dtype of numpy's own, from which there is a way to every other, or in bfloat16."""
+    """``x`` in a native numpy dtype, or in bfloat16; any other dtype converts through float32."""
     kind = DType.of(x.dtype)
     if kind.is_integer:
         return x.astype(np.int8) if kind.bits < 8 else x
@@ -124,7 +124,7 @@ def _plain(x: Array) -> Array:
 
 
 def _to_powers_of_two(input: Array, saturate: bool, round_mode: str) -> Array:
-    """float8e8m0: the code is the exponent plus 127, and 255 is NaN."""
+    """Convert to float8e8m0: an element is stored as its exponent plus 127, NaN as 255."""
     wide = input.astype(np.float64)
     mantissa, exponent = np.frexp(np.abs(wide))
     code = exponent.astype(np.int64) + 126
@@ -142,7 +142,7 @@ def _to_powers_of_two(input: Array, saturate: bool, round_mode: str) -> Array:
 
 
 def _to_text(input: Array) -> Array:
-    """Numbers as C's ``%.8g`` writes them, bools as 1 and 0: what onnxruntime writes, and no more exact."""
+    """Numbers formatted by C's ``%.8g``, booleans as 1 and 0, exactly like onnxruntime."""
     limits.check_memory(4 * input.size * limits.TEXT, f"the text of {cast.title}")
     result = np.empty(input.size, dtype=object)
     if input.dtype.kind in "iu" or input.dtype.name in ("int4", "uint4", "int2", "uint2"):
@@ -183,12 +183,12 @@ def _integer(text: str) -> int:
         return int(float(text))
 
 
-# ----- older meanings -------------------------------------------------------------------------------------------------
+# ----- older versions -------------------------------------------------------------------------------------------------
 
 
 @cast.until(24)
 def cast_infinity_to_nan(input, *, to: int, saturate=1):
-    """Cast whose infinities become NaN in the float8 types without infinity, even when they saturate."""
+    """Cast in which infinities become NaN in the float8 types without infinity, even with ``saturate``."""
     target = _target(to)
     if target in _FNUZ and saturate and input.dtype.is_float:
         finite = ops.where(ops.isinf(input), float("nan"), input)
@@ -216,7 +216,7 @@ _NAMES = {
 
 @cast_infinity_to_nan.until(6)
 def cast_by_name(input, *, to: str):
-    """Cast to an element type that is written as a name, such as ``FLOAT``."""
+    """Cast to an element type given by its name, such as ``FLOAT``."""
     named = {_NAMES.get(d, d.name.upper()): d for d in DType}
     text = to.decode() if isinstance(to, bytes) else str(to)
     if text.upper() not in named:
@@ -242,7 +242,7 @@ def cast_like(input, target_type, *, saturate=1, round_mode="up"):
 
 @cast_like.until(24)
 def cast_like_infinity_to_nan(input, target_type, *, saturate=1):
-    """CastLike whose infinities become NaN in the float8 types without infinity."""
+    """CastLike in which infinities become NaN in the float8 types without infinity."""
     return cast_infinity_to_nan(input, to=target_type.dtype, saturate=saturate)
 
 
@@ -251,7 +251,7 @@ cast_like_infinity_to_nan.until(19, lacks=["saturate"])
 
 @primitive("BitCast", since=26)
 def bitcast(input, *, to: int):
-    """The bits of every element taken for those of the element type ``to``, which is as wide."""
+    """The bits of every element reinterpreted as the element type ``to``, which has the same width."""
 
 
 @bitcast.type
@@ -282,6 +282,6 @@ bitcast.vjp(lambda g, y, x, *, to: None)
 
 @bitcast.lower()
 def bitcast_lowering(input: Value, *, to: int) -> Value | None:
-    """Between integers of one width Cast keeps the bits."""
+    """Between integer types of one width, Cast keeps the bits."""
     whole = (input.dtype, DType(to))
     return cast(input, to=to) if all(d.is_integer or d is DType.bool for d in whole) else None

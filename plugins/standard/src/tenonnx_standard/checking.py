@@ -29,7 +29,7 @@ Array = np.ndarray[Any, Any]
 
 
 def axis_within(op: Op, axis: int, rank: int) -> int:
-    """``axis`` counted from the front. Raises ``TypeMismatch`` when a tensor of that rank has no such axis."""
+    """``axis`` as a non-negative number. Raises ``TypeMismatch`` if a tensor of that rank has no such axis."""
     if not -rank <= axis < rank:
         raise TypeMismatch(
             f"{op.title}: axis lies outside [{-rank}, {rank - 1}]" if rank else f"{op.title}: a scalar has no axis",
@@ -39,7 +39,7 @@ def axis_within(op: Op, axis: int, rank: int) -> int:
 
 
 def axes_within(op: Op, axes: Iterable[Any], rank: int) -> tuple[int, ...]:
-    """``axes`` counted from the front, in their order. Raises ``TypeMismatch`` when one is repeated or out of range."""
+    """``axes`` as non-negative numbers, in their order. Raises ``TypeMismatch`` if one is repeated or out of range."""
     found = tuple(axis_within(op, int(axis), rank) for axis in axes)
     if len(set(found)) < len(found):
         raise TypeMismatch(
@@ -49,7 +49,7 @@ def axes_within(op: Op, axes: Iterable[Any], rank: int) -> tuple[int, ...]:
 
 
 def numpy_rule(op: Op) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give ``op`` a numpy rule; what numpy says of wrong shapes and indices becomes a ``TypeMismatch``."""
+    """Register a numpy rule for ``op``; numpy's errors about shapes and indices are raised as ``TypeMismatch``."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(function)
@@ -67,13 +67,13 @@ def numpy_rule(op: Op) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 
 def of_dims(function: Callable[..., Any], count: int = 2) -> Callable[..., Array]:
-    """The symbolic rule of an elementwise op, by what a function of that many dims gives."""
+    """Make the symbolic rule of an elementwise op from a function of ``count`` dims."""
     each = np.frompyfunc(function, count, 1)
     return lambda *arrays: np.asarray(each(*arrays), dtype=object)
 
 
 def same_elements(op: Op) -> None:
-    """Let ``op``, which only gives the elements of its first input another shape, prepare: that shape is found once."""
+    """Register a kernel for ``op``, which only reshapes its first input, that computes the new shape once."""
 
     @op.specialize
     def op_specialize(x: Operand, *others: Operand | None, **attributes: Any) -> Callable[..., Array] | None:
@@ -86,24 +86,27 @@ def same_elements(op: Op) -> None:
 
 
 def numbers(array: Array) -> list[Any]:
-    """The contents of a small integer array as a flat list; of symbolic ones, too."""
+    """The elements of a small integer array as a flat list; they may be symbolic."""
     return array.reshape(-1).tolist()  # type: ignore[no-any-return]
 
 
 def positions(array: Array) -> Array:
-    """An array of positions as numpy indexes with it. Raises ``TypeError`` where a position is symbolic."""
+    """An array of indices as numpy takes them. Raises ``TypeError`` if one is symbolic."""
     return array if array.dtype == np.int64 else array.astype(np.int64)
 
 
 def integer_vector(op: Op, name: str, value: Value, *, or_scalar: bool = False) -> list[Any] | None:
-    """The contents of an input that lists sizes or axes, where known. Raises ``TypeMismatch`` if it is no such list."""
+    """The elements of a vector of sizes or axes, where known.
+
+    Raises ``TypeMismatch`` if its type is not such a vector.
+    """
     if not value.dtype.is_integer or value.rank not in (None, 1, 0 if or_scalar else 1):
         raise TypeMismatch(f"{op.title}: {name} is not a list of integers", given=repr(value))
     return elements(value)
 
 
 def check_shape(op: Op, name: str, value: Value | None, wanted: Sequence[Dim]) -> None:
-    """Raise ``TypeMismatch`` unless the input may have that shape, in which None stands for any length."""
+    """Raise ``TypeMismatch`` unless the input can have that shape, in which None matches any length."""
     shape = None if value is None else value.tensor.shape
     if shape is None:
         return
@@ -115,7 +118,7 @@ def check_shape(op: Op, name: str, value: Value | None, wanted: Sequence[Dim]) -
 
 
 def length(value: Value) -> int | None:
-    """The number of elements of a vector of sizes, axes or parts, where known; a scalar counts as one."""
+    """The number of elements of a vector, where known; 1 for a scalar."""
     shape = value.tensor.shape
     if shape is None:
         return None
@@ -127,23 +130,23 @@ def length(value: Value) -> int | None:
 
 
 def counted(limit: int, what: str) -> Value:
-    """0, 1, 2 ... to before ``limit``, as a constant of int64."""
+    """The int64 constant 0, 1, 2, ..., ``limit`` - 1."""
     return constant(np.arange(*limits.sized([limit], what)))
 
 
 def dim_of(value: Value, axis: int) -> Any:
-    """The length of one axis: an int where known, a scalar int64 value where not."""
+    """The length of an axis: an int if static, else a scalar int64 value."""
     size = value.shape[axis]
     return size if isinstance(size, int) else operators().dimension(value, axis)
 
 
 def dims_of(value: Value, axes: Iterable[int]) -> list[Any]:
-    """The lengths of some axes: an int where known, a scalar int64 value where not."""
+    """The lengths of some axes: an int if static, else a scalar int64 value."""
     return [dim_of(value, axis) for axis in axes]
 
 
 def same_dtypes(op: Op, *values: Value | None) -> DType:
-    """The one dtype of ``values``. Raises ``TypeMismatch`` when they have several."""
+    """The dtype shared by all ``values``. Raises ``TypeMismatch`` if they have several."""
     present = [value for value in values if value is not None]
     if any(value.dtype is not present[0].dtype for value in present):
         given = ", ".join(repr(value) for value in present)
@@ -152,7 +155,7 @@ def same_dtypes(op: Op, *values: Value | None) -> DType:
 
 
 def known_contents(items: list[Dim], shape: tuple[int, ...]) -> Known:
-    """An int64 tensor whose elements are ``items``, as far as they are known."""
+    """An int64 tensor type with the elements ``items``, as far as they are known."""
     kind = TensorType(DType.int64, shape)
     if all(isinstance(item, int) for item in items):
         return Known(kind, data=ArrayConstant(np.asarray(items, dtype=np.int64).reshape(shape)))

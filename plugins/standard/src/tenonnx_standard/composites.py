@@ -1,4 +1,4 @@
-"""Functions of several ops, shared by bodies and gradients, in the namespace of the ops."""
+"""Functions composed of several ops, shared by bodies and gradients, in the namespace of the ops."""
 
 from __future__ import annotations
 
@@ -13,30 +13,30 @@ from tenonnx_standard.linear_algebra import sum_of_first_axes
 
 
 def reshape_like(x: Value, like: Value) -> Value:
-    """``x`` in the shape of ``like``, which has as many elements."""
+    """``x`` reshaped to the shape of ``like``, which has as many elements."""
     sizes = like.tensor.shape
     full = sizes is not None and all(map(symbolic.is_known_positive, sizes))
     return ops.reshape(x, ops.shape(like), allowzero=int(not full))
 
 
 def as_shape(x: Value, items: Sequence[Any]) -> Value:
-    """``x`` in a shape of ints and values, of which those that are 0 mean 0."""
+    """``x`` reshaped to a shape of ints and values, where 0 means a length of 0."""
     full = all(isinstance(item, int) and item != 0 for item in items)
     return ops.reshape(x, items, allowzero=int(not full))
 
 
 def as_int64(value: Value) -> Value:
-    """``value`` as int64, in which positions and sizes are counted."""
+    """``value`` as int64, the dtype of positions and sizes."""
     return value if value.dtype is DType.int64 else ops.cast(value, to=DType.int64)
 
 
 def zeros_like(x: Value) -> Value:
-    """Zeros of the type of ``x``."""
+    """Zeros with the shape and dtype of ``x``."""
     return _filled_like(x, 0)
 
 
 def ones_like(x: Value) -> Value:
-    """Ones of the type of ``x``."""
+    """Ones with the shape and dtype of ``x``."""
     return _filled_like(x, 1)
 
 
@@ -48,7 +48,7 @@ def _filled_like(x: Value, number: int) -> Value:
 def sum_to(g: Value, like: Value) -> Value:
     """``g`` summed over the axes along which ``like`` was broadcast to its shape.
 
-    A dim of ``like`` that is not known may be 1 at run time: whether it was broadcast is then found out by comparing
+    A dim of ``like`` that is unknown may be 1 at run time. Whether it was broadcast is then decided by comparing
     shapes.
     """
     if g.rank is None or like.rank is None:
@@ -70,12 +70,12 @@ def sum_to(g: Value, like: Value) -> Value:
 
 
 def _never_broadcast(narrow: Dim, wide: Dim) -> bool:
-    """Whether an axis of length ``narrow`` is known to be as long as the one of length ``wide`` that it became."""
+    """Whether an axis of length ``narrow`` surely kept its length when it became one of length ``wide``."""
     return wide == 1 or (narrow is not None and narrow == wide) or (symbolic.known_lower_bound(narrow) or 0) >= 2
 
 
 def _sum_where_shapes_differ(g: Value, like: Value) -> Value:
-    """``g`` summed to the shape of ``like`` over axes that are found at run time."""
+    """``g`` summed to the shape of ``like``; the axes are determined at run time."""
     given, wanted = ops.shape(g), ops.shape(like)
     aligned = wanted
     if g.rank is None or g.rank != like.rank:
@@ -86,7 +86,7 @@ def _sum_where_shapes_differ(g: Value, like: Value) -> Value:
 
 
 def gradient_sum(a: Value, b: Value) -> Value:
-    """The sum of two gradients of one value; what zeros pad to lie side by side is joined."""
+    """The sum of two gradients of one value; adjacent parts padded with zeros are concatenated instead."""
     parts = [_padded_part(a), _padded_part(b)]
     for first, second in (parts, parts[::-1]):
         if first is None or second is None or first.axis != second.axis or first.end != second.start:
@@ -100,7 +100,7 @@ def gradient_sum(a: Value, b: Value) -> Value:
 
 
 class _Part(NamedTuple):
-    """The range of ``data`` along an axis that is zero elsewhere."""
+    """A value that is ``data`` in a range of an axis and zero elsewhere."""
 
     data: Value
     axis: int
@@ -127,7 +127,7 @@ def _padded_part(x: Value) -> _Part | None:
 
 
 def _joined(x: Value, axis: int) -> Sequence[Value]:
-    """The parts that ``x`` was concatenated from along ``axis``, or ``x`` itself."""
+    """The values concatenated to ``x`` along ``axis``, or ``x`` itself."""
     node = x.producer
     if node is None or node.op is not ops.concat or node.attributes["axis"] != axis:
         return [x]

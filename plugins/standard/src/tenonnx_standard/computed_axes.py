@@ -1,4 +1,4 @@
-"""Axes and bounds known only at run time, by ops that need constant ones."""
+"""Lowerings of axes and bounds known only at run time, to ops with constant ones."""
 
 from __future__ import annotations
 
@@ -21,15 +21,12 @@ from tenonnx_standard.reduction import reduce_max, reduce_mean, reduce_min, redu
 from tenonnx_standard.shapes import expand, reshape, shape, size, squeeze, unsqueeze
 from tenonnx_standard.slicing import compress, gather, slice_
 
-#: No axis is longer, so that greater steps are like this one, with which sums cannot overflow.
+#: Greater steps are clipped to this; no axis is longer, and sums of it cannot overflow.
 LONGEST = 1 << 40
 
 
 def along(x: Value, axis: Value, function: Callable[[Value, int], Value], *, kept: int = 0) -> Value:
-    """``function(x, axis)``, called for the middle axis of a view in which all before and all behind are one.
-
-    The last ``kept`` axes stay as they are, and may come back with other lengths, as the axis itself may.
-    """
+    """Call ``function(x, axis)`` on a view in which the axes before ``axis``, and those behind it, are merged."""
     free = x.ndim - kept
     if free == 1:
         return function(x, 0)
@@ -50,9 +47,9 @@ def _is_full(x: Value) -> bool:
 
 
 def _in_shape(x: Value, lengths: Value, full: bool) -> Value:
-    """``x`` in a shape in which 0 means 0, and not what ``x`` has there as in older versions.
+    """Reshape ``x``; a length of 0 means 0 here, while older versions of Reshape copy the length of ``x``.
 
-    Unless it is ``full``, elements for a shape without 0 are added where there are none, and cut off.
+    Unless ``x`` is ``full`` (not empty), elements are appended for a shape without 0, then sliced off.
     """
     if full or lengths.shape == (0,):
         return reshape(x, lengths)  # type: ignore[no-any-return]
@@ -64,19 +61,19 @@ def _in_shape(x: Value, lengths: Value, full: bool) -> Value:
 
 
 def _from_front(places: Value, size: Any) -> Value:
-    """Places of an axis or positions along one, those below 0 counted from the end."""
+    """Axes or positions as non-negative numbers; ``size`` is added to negative ones."""
     places = ops.as_int64(places)
     return where(less(places, 0), places + size, places)
 
 
 def _listed(axes: Value, rank: int) -> Value:
-    """For each axis of a tensor of that rank whether ``axes`` lists it."""
+    """For each axis of a tensor of that rank, whether ``axes`` contains it."""
     matches = equal(constant(np.arange(rank).reshape(-1, 1)), unsqueeze(_from_front(axes, rank), [0]))
     return cast(reduce_max(cast(matches, to=DType.float32), [1], keepdims=0), to=DType.bool)
 
 
 def _others(data: Value, listed: Value, count: int) -> Value:
-    """The ``count`` lengths of the axes that are not listed."""
+    """The ``count`` lengths of the axes that ``listed`` excludes."""
     return reshape(compress(shape(data), not_(listed)), [count])
 
 
@@ -90,7 +87,7 @@ def squeeze_lowering(data: Value, axes: Value | None) -> Value | None:
 
 @unsqueeze.lower()
 def unsqueeze_lowering(data: Value, axes: Value) -> Value | None:
-    """The lengths of ``data`` by the running number of the axes that are not new."""
+    """The new shape takes the lengths of ``data`` by the running count of existing axes."""
     count = length(axes)
     if static(axes) is not None or data.rank is None or count is None:
         return None
@@ -103,7 +100,7 @@ def unsqueeze_lowering(data: Value, axes: Value) -> Value | None:
 
 @slice_.lower()
 def slice_lowering(data: Value, starts: Value, ends: Value, axes: Value | None, steps: Value | None) -> Value | None:
-    """By gathering the positions."""
+    """Gather the positions of the slice."""
     count = length(starts)
     if data.rank is None or count is None or (static(starts) is not None and static(ends) is not None):
         return None
@@ -123,10 +120,10 @@ def slice_lowering(data: Value, starts: Value, ends: Value, axes: Value | None, 
 
 
 def _one_at_a_time(op: Op, neutral: Callable[[DType], Any] | None) -> Callable[..., Any]:
-    """Lower a reduction over computed axes to opsets where they are an attribute: one axis at a time.
+    """Lower a reduction over computed axes to opsets where ``axes`` is an attribute, one axis at a time.
 
-    Each axis is reduced and put back at its full length, and at the end one position of it is kept. A ``neutral``
-    element is added to each axis where one may be empty. No axes and all axes need nothing.
+    Each axis is reduced and expanded to its length again; finally one position of it is kept. A ``neutral`` element is
+    concatenated to each axis if one may be empty. Calls that reduce no axes or all axes need nothing.
     """
 
     def lowered(data: Value, axes: Value | None, *, keepdims: int, noop_with_empty_axes: int) -> Any:

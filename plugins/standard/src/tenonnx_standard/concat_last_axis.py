@@ -1,6 +1,6 @@
 """Normal form of values concatenated or interleaved along their last axis (rules ``normal``).
 
-A rotary embedding is written by parts, or by wholes of which one has its parts swapped and another has them twice.
+Rotary embeddings either rotate halves, or multiply whole vectors by tables whose halves repeat.
 """
 
 from __future__ import annotations
@@ -24,24 +24,24 @@ Array = np.ndarray[Any, Any]
 _LAST = np.iinfo(np.int64).max
 _FAR = np.iinfo(np.int32).max
 
-#: Tables of more elements are not searched for equal halves.
+#: Larger tables are not searched for equal halves.
 MOST_ELEMENTS = 1 << 24
 
 
 @dataclass(frozen=True)
 class Interleaved:
-    """Values that lie side by side along the last axis, or in ``turns``: the first of each, the second of each, ..."""
+    """Values concatenated along the last axis, or with ``turns`` interleaved: first columns, second columns, ..."""
 
     parts: tuple[Value, ...]
     turns: bool
 
     @property
     def repeats(self) -> bool:
-        """Whether all parts are one value."""
+        """Whether all parts are the same value."""
         return all(part is self.parts[0] for part in self.parts)
 
     def fits(self, other: Interleaved) -> bool:
-        """Whether the parts lie at the same places."""
+        """Whether the parts of both have the same lengths and arrangement."""
         sizes = ([p.shape[-1] if p.rank else None for p in interleaved.parts] for interleaved in (self, other))
         return self.turns == other.turns and next(sizes) == next(sizes)
 
@@ -53,11 +53,11 @@ class Interleaved:
         return reshape(columns, [*dims(self.parts[0])[:-1], dims(self.parts[0])[-1] * len(self.parts)])
 
     def repeating(self, part: Value) -> Value:
-        """One part at the place of all."""
+        """The value with ``part`` in place of every part."""
         return replace(self, parts=(part,) * len(self.parts)).joined()
 
     def taken_from(self, x: Value) -> Interleaved | None:
-        """The parts of ``x`` that are concatenated."""
+        """The inputs of the concatenation ``x`` if they have the same lengths, else None."""
         sizes = [part.shape[-1] for part in self.parts]
         if not all(isinstance(size, int) for size in sizes) or x.rank is None or x.shape[-1] != sum(sizes):
             return None
@@ -70,7 +70,7 @@ class Interleaved:
 
 
 def interleaved(x: Value) -> Interleaved | None:
-    """The parts that a value is made of along its last axis."""
+    """The parts whose concatenation or interleaving along the last axis is this value, else None."""
     node = x.producer
     if node is None or x.rank is None:
         return _halves(x) if x.data is not None else None
@@ -86,7 +86,7 @@ def _joins_last(node: Node) -> bool:
 
 
 def _in_rows(x: Value, columns: Value) -> Interleaved | None:
-    """The columns of a further axis, of which a reshape makes one axis with that before it: ``x``."""
+    """The parts interleaved in ``x``, a reshape that merges the last two axes of ``columns``; else None."""
     before, after = known_shape(columns), known_shape(x)
     if before is None or after is None or len(before) < 2 or before[:-2] != after[:-1]:
         return None
@@ -96,7 +96,7 @@ def _in_rows(x: Value, columns: Value) -> Interleaved | None:
 
 
 def _columns(x: Value, shape: Sequence[Any]) -> Sequence[Value]:
-    """Inputs of a concatenation, or an expansion, along the last axis of a value."""
+    """Inputs of the Concat or Expand that produces a value along its last axis."""
     node = x.producer
     if node is not None and _joins_last(node):
         return node.uses
@@ -106,7 +106,7 @@ def _columns(x: Value, shape: Sequence[Any]) -> Sequence[Value]:
 
 
 def _without_last(column: Value) -> Value | None:
-    """The value to which a last axis of one element was added."""
+    """The input of an Unsqueeze that appends a last axis, else None."""
     node = column.producer
     if node is None or node.op is not unsqueeze:
         return None
@@ -115,7 +115,7 @@ def _without_last(column: Value) -> Value | None:
 
 
 def _halves(table: Value) -> Interleaved | None:
-    """A table of floats of which one half of the columns is as the other."""
+    """The halves of a constant float table if they are equal, as halves or as alternating columns; else None."""
     kind = table.type
     if not isinstance(kind, TensorType) or not kind.dtype.is_float or kind.rank is None or kind.rank < 2:
         return None
@@ -134,7 +134,7 @@ def _halves(table: Value) -> Interleaved | None:
 
 
 def lifted(op: Op, *inputs: Value) -> Value | None:
-    """A sum of what is interleaved alike, or a product with what repeats, part by part."""
+    """Apply Add to parts with the same arrangement, or Mul if one side repeats a part, part by part."""
     found = [interleaved(x) for x in inputs]
     first, second = found
     if (
@@ -157,7 +157,7 @@ def _part_by_part(op: Op, one: Interleaved, other: Interleaved) -> Value:
 
 
 def each(op: Op, x: Value, **attributes: Any) -> Value | None:
-    """A function of what repeats, of the part."""
+    """Apply an elementwise op to the part of a value that repeats it."""
     found = interleaved(x)
     if found is None or not found.repeats or x.data is not None:
         return None
@@ -170,7 +170,7 @@ for _op in (cos, sin):
 
 @unsqueeze.rule("normal")
 def unsqueeze_normal(data: Value, axes: Value) -> Value | None:
-    """Axes are added before others are repeated, and to each part."""
+    """Unsqueeze before repeating, and each part of a concatenation."""
     held = static(axes)
     if held is None or data.rank is None:
         return None
@@ -190,7 +190,7 @@ def unsqueeze_normal(data: Value, axes: Value) -> Value | None:
 
 @split.rule("normal")
 def split_normal(input: Value, split: Value | None, *, axis: int, num_outputs: int | None, _outputs: int | None) -> Any:
-    """Pieces of known lengths, each by itself."""
+    """Pieces of known lengths become separate slices."""
     held = None if split is None else static(split)
     whole = None if input.rank is None else input.shape[axis]
     if split is None and num_outputs and isinstance(whole, int) and whole % num_outputs == 0:
@@ -204,7 +204,7 @@ def split_normal(input: Value, split: Value | None, *, axis: int, num_outputs: i
 
 
 class Cut(NamedTuple):
-    """A Slice along one axis, with positions from the front."""
+    """A Slice along one axis, with non-negative positions."""
 
     axis: int
     begin: int
@@ -216,7 +216,7 @@ class Cut(NamedTuple):
 
 
 def _number(vector: Value | None, absent: int | None = None) -> int | None:
-    """The number in a vector of one element; None if it is not known."""
+    """The element of a vector of length one; None if unknown."""
     held = None if vector is None else static(vector)
     if held is None:
         return absent if vector is None else None
@@ -226,7 +226,7 @@ def _number(vector: Value | None, absent: int | None = None) -> int | None:
 def _cut_of(
     data: Value, starts: Value, ends: Value, axes: Value | None = None, steps: Value | None = None
 ) -> Cut | None:
-    """The range of a Slice; None for several axes, backward steps or unknown numbers."""
+    """The range of a Slice; None for several axes, negative steps or unknown bounds."""
     begin, end, axis, step = _number(starts), _number(ends), _number(axes, 0), _number(steps, 1)
     if not data.rank or begin is None or axis is None or step is None or step < 1:
         return None
@@ -243,7 +243,7 @@ def _cut_of(
 
 @slice_.rule("normal")
 def slice_normal(data: Value, starts: Value, ends: Value, axes: Value | None, steps: Value | None) -> Value | None:
-    """Along one axis, its place and the positions from the front; of another, or of a part, as one."""
+    """Normalize the axis and the bounds; merge with an inner slice, or slice the part of a concatenation."""
     cut = _cut_of(data, starts, ends, axes, steps)
     if cut is None:
         return None
@@ -283,7 +283,7 @@ def _part_at(parts: Sequence[Value], begin: int, end: int) -> Value | None:
 
 
 def _in_turns(columns: Value, place: int) -> Value | None:
-    """Of an axis that is parted into rows, one column: every so-and-so-manieth element."""
+    """Column ``place`` of an axis split into rows, as a strided slice of the input of the reshape."""
     node = columns.producer
     if node is None or node.op is not reshape:
         return None
@@ -295,7 +295,7 @@ def _in_turns(columns: Value, place: int) -> Value | None:
 
 @squeeze.rule("normal")
 def squeeze_normal(data: Value, axes: Value | None) -> Value | None:
-    """One column of an axis that is parted into rows."""
+    """A column of an axis that is split into rows."""
     node, held = data.producer, None if axes is None else static(axes)
     if node is None or node.op is not slice_ or held is None or data.rank is None:
         return None
@@ -308,7 +308,7 @@ def squeeze_normal(data: Value, axes: Value | None) -> Value | None:
 
 @gather.rule("normal")
 def gather_normal(data: Value, indices: Value, *, axis: int) -> Value | None:
-    """Every row in order; each so many times; one column; and rows of a table that repeats."""
+    """Normalize the identity, equal repetition of each row, a single column, and rows of a table that repeats."""
     held, sizes = static(indices), known_shape(indices)
     shape = known_shape(data)
     if not shape:
@@ -328,7 +328,7 @@ def gather_normal(data: Value, indices: Value, *, axis: int) -> Value | None:
 
 
 def _repeated(data: Value, count: Any, rows: Array, place: int) -> Value | None:
-    """``rows`` of ``count`` along an axis, if they are all of these in order, each as many times as the others."""
+    """Gather of all ``count`` rows in order, each repeated equally often, as an Expand; else None."""
     if not isinstance(count, int) or not 0 < count < rows.size:
         return None
     times = rows.size // count
@@ -342,7 +342,7 @@ def _repeated(data: Value, count: Any, rows: Array, place: int) -> Value | None:
 
 @tile.rule("normal")
 def tile_normal(input: Value, repeats: Value) -> Value | None:
-    """Expand instead of tiling one element."""
+    """Expand a single element instead of tiling it."""
     held, shape = static(repeats), known_shape(input)
     if held is None or shape is None or any(r != 1 != n for r, n in zip(held.tolist(), shape, strict=True)):
         return None

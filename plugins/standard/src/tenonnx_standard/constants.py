@@ -46,7 +46,7 @@ def constant(
     value_string: str | None = None,
     value_strings: list[str] | None = None,
 ):
-    """The tensor that is written in the one attribute given."""
+    """The tensor given by the only attribute that is set."""
 
 
 _WRITTEN = ("value_float", "value_floats", "value_int", "value_ints", "value_string", "value_strings")
@@ -57,7 +57,7 @@ constant.until(11, lacks=["sparse_value"], defaults={"value": REQUIRED})
 
 
 def _contents(**attributes: Any) -> Any:
-    """The constant that the attributes give."""
+    """The constant given by the attributes."""
     given = {name: value for name, value in attributes.items() if value is not None}
     if len(given) != 1:
         raise TypeMismatch(
@@ -92,7 +92,7 @@ def constant_lowering(*, value, **others):
 
 @op("ConstantOfShape", since=9)
 def constant_of_shape(input: Index, *, value: Constant | None = None):
-    """A tensor of shape ``input`` full of the one element of ``value``, which is a float32 0 by default."""
+    """A tensor of shape ``input`` filled with the element of ``value``, by default a float32 zero."""
     return ops.expand(literal(*_element(value)), input)
 
 
@@ -110,12 +110,12 @@ def constant_of_shape_numpy(shape, *, value):
     return np.full(limits.sized(numbers(positions(shape)), constant_of_shape.title), element, dtype.numpy)
 
 
-# ----- counted tensors ------------------------------------------------------------------------------------------------
+# ----- generated tensors ----------------------------------------------------------------------------------------------
 
 
 @op("Range", since=11)
 def range_(start, limit, delta, *, stash_type=1):
-    """The numbers from ``start`` to before ``limit`` in steps of ``delta``."""
+    """The numbers from ``start`` up to, but excluding, ``limit``, in steps of ``delta``."""
     dtype = start.dtype
     if dtype.bits == 16 and dtype.is_float:
         wide = DType(stash_type)
@@ -164,7 +164,7 @@ def range_type(start, limit, delta, *, stash_type):
 
 
 def _is_number(value: Value) -> bool:
-    """Whether it may be a scalar, or a vector of one element."""
+    """Whether a value may be a scalar or a vector of one element."""
     shape = value.tensor.shape
     return shape is None or not shape or (len(shape) == 1 and (not isinstance(shape[0], int) or shape[0] == 1))
 
@@ -193,13 +193,13 @@ def range_numpy(start, limit, delta, *, stash_type):
 
 @op("EyeLike", since=9)
 def eye_like(input, *, dtype: int | None = None, k=0):
-    """A matrix of the shape of ``input`` with ones on its ``k``-th diagonal, upper ones counted positive."""
+    """A matrix with the shape of ``input`` and ones on its ``k``-th diagonal, above the main one for positive ``k``."""
     rows, columns = _places(input)
     return ops.cast(ops.equal(ops.unsqueeze(rows + k, [1]), columns), to=input.dtype if dtype is None else dtype)
 
 
 def _places(x: Value) -> tuple[Value, Value]:
-    """The numbers of the rows and of the columns of a matrix, or of each of many."""
+    """The row numbers and column numbers of matrices."""
     if x.rank is not None:
         counts = dims_of(x, (-2, -1))
     else:
@@ -221,11 +221,11 @@ eye_like.vjp(lambda g, y, x, **_: None)
 
 @op("Trilu", since=14, data_movement=True)
 def trilu(input, k: Index = None, *, upper=1):
-    """The upper or lower triangle of matrices ``[..., rows, columns]`` from or to diagonal ``k``; 0 elsewhere."""
+    """The upper or lower triangle of matrices ``[..., rows, columns]`` from or up to diagonal ``k``; 0 elsewhere."""
     rows, columns = _places(input)
     rows = ops.unsqueeze(rows if k is None else rows + ops.reshape(k, literal(np.zeros(0, np.int64))), [1])
     inside = columns >= rows if upper else columns <= rows
-    if input.dtype is DType.bool:  # onnxruntime has no Where of booleans
+    if input.dtype is DType.bool:  # onnxruntime has no Where for booleans
         return ops.and_(inside, input)
     return ops.where(inside, input, literal(np.zeros(()), input.dtype))
 

@@ -1,4 +1,4 @@
-"""The Einstein sum, in terms of transposition, reduction and the matrix product."""
+"""Einsum, expressed by transposition, reduction and matrix products."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from tenonnx_standard.logic import equal, where
 from tenonnx_standard.reduction import reduce_sum
 from tenonnx_standard.shapes import reshape, squeeze, transpose, unsqueeze
 
-#: A subscript: letters, and numbers for the axes of the ellipsis, counted from the last.
+#: Subscripts: letters, and numbers for the axes of an ellipsis, counted from the last.
 Labels = tuple[Any, ...]
 
 
 @op("Einsum", since=12)
 def einsum(*Inputs, equation: str):
-    """The sum over all products of elements whose subscripts, as ``equation`` gives them, agree.
+    """Sum the products of elements with equal subscripts over the subscripts that ``equation`` drops.
 
-    Subscripts are letters; those behind ``->`` remain, by default those that occur once, in alphabetical order. An
-    ellipsis stands for the same number of axes in each term, which broadcast.
+    Subscripts are letters; those after ``->`` remain, by default those that occur once, in alphabetical order. An
+    ellipsis denotes the same number of axes in each term, which broadcast.
     """
     terms, wanted = _parsed(equation, [v.ndim for v in Inputs])
     operands = [_diagonal(x, labels) for x, labels in zip(Inputs, terms, strict=True)]
     x, labels = operands[0]
     for position, (other, others) in enumerate(operands[1:], start=2):
         kept = {*wanted, *(label for _, later in operands[position:] for label in later)}
-        x, labels = _contracted(x, labels, other, others, kept)
+        x, labels = _contract(x, labels, other, others, kept)
     return _arranged(*_summed(x, labels, set(wanted)), wanted)
 
 
@@ -94,7 +94,7 @@ einsum.requires(same_dtype("Inputs"))
 
 
 def _diagonal(x: Value, labels: Labels) -> tuple[Value, Labels]:
-    """``x`` without repeated subscripts: what lies off their diagonal is masked, and one of the axes summed."""
+    """``x`` without repeated subscripts: the diagonal is masked out and one of the axes summed."""
     for second in range(len(labels) - 1, 0, -1):
         first = labels.index(labels[second])
         if first == second:
@@ -109,7 +109,7 @@ def _diagonal(x: Value, labels: Labels) -> tuple[Value, Labels]:
 
 
 def _summed(x: Value, labels: Labels, kept: set[Any]) -> tuple[Value, Labels]:
-    """``x`` summed over the subscripts that are not kept."""
+    """``x`` summed over the subscripts not in ``kept``."""
     axes = [axis for axis, label in enumerate(labels) if label not in kept]
     if not axes:
         return x, labels
@@ -117,7 +117,7 @@ def _summed(x: Value, labels: Labels, kept: set[Any]) -> tuple[Value, Labels]:
 
 
 def _arranged(x: Value, labels: Labels, wanted: Sequence[Any]) -> Value:
-    """``x`` with its axes in the order that ``wanted`` gives their subscripts."""
+    """``x`` transposed so that its subscripts are in the order of ``wanted``."""
     perm = [labels.index(label) for label in wanted]
     return x if perm == list(range(len(perm))) else transpose(x, perm=perm)
 
@@ -125,8 +125,8 @@ def _arranged(x: Value, labels: Labels, wanted: Sequence[Any]) -> Value:
 # ----- two operands ---------------------------------------------------------------------------------------------------
 
 
-def _contracted(x: Value, a: Labels, y: Value, b: Labels, kept: set[Any]) -> tuple[Value, Labels]:
-    """The product of two operands, summed over the subscripts that are not kept."""
+def _contract(x: Value, a: Labels, y: Value, b: Labels, kept: set[Any]) -> tuple[Value, Labels]:
+    """The product of two operands, summed over the subscripts not in ``kept``."""
     x, a, y, b = *_without_ones(x, a, y, b), *_without_ones(y, b, x, a)
     x, a = _summed(x, a, kept | set(b))
     y, b = _summed(y, b, kept | set(a))
@@ -151,14 +151,14 @@ def _contracted(x: Value, a: Labels, y: Value, b: Labels, kept: set[Any]) -> tup
 
 
 def _outer(x: Value, y: Value, left: int, right: int) -> Value:
-    """The products of all that ``x`` has along its last ``left`` axes by all of ``y`` along its last ``right``."""
+    """The outer product of the last ``left`` axes of ``x`` and the last ``right`` axes of ``y``."""
     x = unsqueeze(x, list(range(x.ndim, x.ndim + right))) if right else x
     shared = y.ndim - right
     return x * (unsqueeze(y, list(range(shared, shared + left))) if left and shared else y)
 
 
 def _as_matrices(x: Value, shared: int, rows: int) -> Value:
-    """``x`` with one axis for the ``rows`` axes that follow the shared ones, and one for all after them."""
+    """``x`` with the ``rows`` axes after the shared ones merged into one, and all later axes into another."""
     if rows == 1 and x.ndim == shared + 2:
         return x
     lengths = dims(x)

@@ -33,7 +33,7 @@ from tenonnx.extend import (
 )
 from tenonnx_standard.subgraphs import subgraph_types
 
-#: A subgraph as a numpy rule takes it.
+#: A subgraph as numpy rules call it.
 Function = Callable[..., tuple[Any, ...]]
 
 
@@ -56,7 +56,7 @@ def _if_type(cond: Value, *, then_branch: Graph, else_branch: Graph) -> tuple[Ty
 
 
 def _either(a: Type | None, b: Type | None) -> Type | None:
-    """The type of a value that comes from one of two branches; an optional may come from a branch without it."""
+    """The type of a value from either of two branches; one branch may return an optional without it."""
     joined = join_types(a, b)
     if joined is None and isinstance(a, OptionalType) != isinstance(b, OptionalType):
         optional, plain = (a, b) if isinstance(a, OptionalType) else (b, a)
@@ -88,9 +88,9 @@ def _carried_types(
     *,
     conditions: int = 0,
 ) -> tuple[list[Type | None], list[Type | None]]:
-    """The types of the carried values, wide enough for every iteration, and those of what else the body gives.
+    """Types of the carried values, general enough for all iterations, and of the body's other outputs.
 
-    The body takes what comes ``before``, the carried values and what comes ``after``; it gives ``conditions``, the
+    The body takes the values ``before``, the carried values and the values ``after``. It returns ``conditions``, the
     carried values and the rest.
     """
     carried = list(initial)
@@ -109,7 +109,7 @@ def _carried_types(
 
 
 def inserted(kind: Type | None, axis: int, length: Any) -> TensorType | None:
-    """The type of what a loop stacks along a new axis."""
+    """The type of scan outputs stacked along a new axis."""
     if not isinstance(kind, TensorType):
         return None
     if kind.shape is None:
@@ -137,20 +137,20 @@ def _loop_type(
     before = [TensorType(dtype, dims) for dtype, dims in zip((DType.int64, DType.bool), shapes, strict=False)]
     carried, rest = _carried_types("Loop", body, before, [v.type for v in v_initial], conditions=1)
     count, limit = None, static(M)
-    if limit is not None and cond is None and _always_goes_on(body):
+    if limit is not None and cond is None and _is_unconditional(body):
         count = max(int(np.reshape(limit, -1)[0]), 0)
     return (*carried, *(inserted(kind, 0, count) for kind in rest))
 
 
 def counter_shape(value: Value) -> tuple[int, ...]:
-    """The shape in which a body takes the number of the iteration or the condition.
+    """The shape in which a body takes the iteration number or the condition.
 
-    ONNX has scalars there; onnxruntime gives one element on an axis to a body that declares its input so.
+    ONNX has scalars there; onnxruntime passes one element of rank 1 if the body declares its input so.
     """
     return (1,) if value.rank == 1 else ()
 
 
-def _always_goes_on(body: Graph) -> bool:
+def _is_unconditional(body: Graph) -> bool:
     going_on = body.outputs[0]
     known = static(going_on)
     return known is not None and bool(known)
@@ -158,7 +158,7 @@ def _always_goes_on(body: Graph) -> bool:
 
 @primitive("Loop", since=1, type=_loop_type)
 def loop(M: Index = None, cond=None, *v_initial, body: Graph, _outputs=None):
-    """Run ``body`` at most ``M`` times, while its first output holds, and stack what it gives beside carried values."""
+    """Run ``body`` at most ``M`` times, while its first output is true; stack its scan outputs."""
 
 
 @loop.numpy
@@ -182,12 +182,12 @@ def loop_numpy(M: Any, cond: Any, *v_initial: Any, body: Any, _outputs: int | No
 
 
 def _counted(contents: Any) -> int:
-    """The bytes that an iteration makes, as far as that is told at once; a list is counted where it grows."""
+    """Estimated bytes of an iteration's output; a sequence is counted when it grows."""
     return int(getattr(contents, "nbytes", 0)) + limits.TEXT
 
 
 def _stack(arrays: Sequence[Any], kind: Type | None, axis: int = 0) -> Any:
-    """The arrays along a new axis; without any, an empty array of the type that they would have had."""
+    """The arrays stacked along a new axis; without any, an empty array of the type ``kind``."""
     shapes = dict.fromkeys(a.shape for a in arrays)
     if len(shapes) > 1:
         given = " and ".join(str(list(shape)) for shape in shapes)
@@ -207,7 +207,7 @@ def _stack(arrays: Sequence[Any], kind: Type | None, axis: int = 0) -> Any:
 
 
 def _states(inputs: Sequence[Any], num_scan_inputs: int) -> int:
-    """Number of carried inputs. Raises ``TypeMismatch`` unless the others are among them."""
+    """Number of carried inputs. Raises ``TypeMismatch`` if there are fewer inputs than scanned ones."""
     if not 1 <= num_scan_inputs <= len(inputs):
         raise TypeMismatch(
             "Scan: num_scan_inputs lies outside 1 to the number of inputs",
@@ -246,7 +246,7 @@ def _scan_type(
 
 
 def _common_length(lengths: Sequence[Any]) -> Any:
-    """The number of slices of all scanned inputs: a number where one is known. Raises ``TypeMismatch`` for several."""
+    """The length shared by all scanned inputs, static if one is. Raises ``TypeMismatch`` if they differ."""
     known = dict.fromkeys(each for each in lengths if isinstance(each, int))
     if len(known) > 1:
         raise TypeMismatch("Scan: the scanned inputs differ in length", given=" and ".join(map(str, known)))
@@ -275,7 +275,7 @@ def _scan(*inputs: Any, body: Any, num_scan_inputs: int, **attributes: Any) -> t
     slices = [x[::-1] if reverse else x for x, reverse in zip(slices, backward, strict=True)]
     carried, scanned = list(inputs[:states]), [[] for _ in range(len(body.graph.outputs) - states)]
     for step in range(_common_length([len(x) for x in slices])):
-        found = body(*carried, *(x[step, ...] for x in slices))  # an array, of text as well
+        found = body(*carried, *(x[step, ...] for x in slices))  # an array, of strings too
         carried = list(found[:states])
         limits.made(sum([_counted(each) for each in found]))
         for held, each in zip(scanned, found[states:], strict=True):
@@ -292,7 +292,7 @@ def _scan(*inputs: Any, body: Any, num_scan_inputs: int, **attributes: Any) -> t
 
 @scan.lower()
 def scan_lowering(*inputs: Value, body: Graph, num_scan_inputs: int, **attributes: Any) -> tuple[Value, ...] | None:
-    """Step after step, where their number is known; else as a Loop."""
+    """Unroll the steps if their number is known; else use a Loop."""
     states = _states(inputs, num_scan_inputs)
     where = _axes(attributes["scan_input_axes"], num_scan_inputs)
     slices = list(zip(inputs[states:], where, _axes(attributes["scan_input_directions"], num_scan_inputs), strict=True))
@@ -338,7 +338,7 @@ def _batch_type(
 def _looped(
     initial: Sequence[Value], slices: Sequence[tuple[Value, int, int]], body: Graph, attributes: dict[str, Any]
 ) -> tuple[Value, ...]:
-    """A Scan of any length as a Loop that takes its slices by their number, and stacks along the first axis."""
+    """A Scan of any length as a Loop that gathers its slices by iteration number and stacks along the first axis."""
     length = dims(slices[0][0])[slices[0][1]]
 
     def step(number: Value, goes_on: Value, *carried: Value) -> list[Value]:
@@ -351,11 +351,11 @@ def _looped(
     carried, stacked = results[: len(initial)], results[len(initial) :]
     axes = _axes(attributes["scan_output_axes"], len(stacked))
     reverses = _axes(attributes["scan_output_directions"], len(stacked))
-    return (*carried, *(_laid(y, *how) for y, *how in zip(stacked, axes, reverses, strict=True)))
+    return (*carried, *(_moved_from_first(y, *how) for y, *how in zip(stacked, axes, reverses, strict=True)))
 
 
-def _laid(stacked: Value, axis: int, reverse: int) -> Value:
-    """Move the first axis, along which a Loop stacks, to another one, and reverse it if asked for."""
+def _moved_from_first(stacked: Value, axis: int, reverse: int) -> Value:
+    """Move the first axis, along which a Loop stacks, to ``axis``, and reverse it if ``reverse``."""
     if reverse:
         stacked = ops.slice_(stacked, [-1], [-(2**62)], [0], [-1])
     if not axis:
@@ -373,7 +373,7 @@ def scan_in_batches(
     num_scan_inputs: int,
     directions: list[int] | None = None,
 ):
-    """Scan for each entry of a batch, over as many steps as its sequence is long; what lies behind is zero."""
+    """Scan each batch entry for as many steps as its sequence is long; later positions are zero."""
     inputs = initial_state_and_scan_inputs
     states, length = _states(inputs, num_scan_inputs), dims(inputs[-1])[1]
 

@@ -1,11 +1,11 @@
-"""Gradients of branches and loops: the backward pass is a branch or a Scan of its own.
+"""Gradients of If, Loop and Scan: the backward pass is an If or a Scan.
 
-A branch is computed again on the way back. A loop is made to keep what the way back reads of each iteration:
+The backward pass recomputes a branch. A loop stacks the values of each iteration that the backward pass reads:
 
-1. ``Iteration`` says what Scan and Loop have in common, and ``active`` which of its places have a part in the gradient;
-2. ``Joint`` is the body together with its gradient (``pullback``), and knows what must be stored of an iteration;
-3. ``_recorded`` applies the loop with a body that gives these values too, before the way back begins;
-4. ``WayBack`` is what is kept: it turns cotangents into gradients by a Scan from the last iteration to the first.
+1. ``Iteration`` is the common interface of Scan and Loop; ``active`` finds the places with a gradient;
+2. ``Joint`` is the body together with its gradient (``pullback``), and selects what to store per iteration;
+3. ``_recorded`` runs the loop with a body that also outputs these values, in the forward pass;
+4. ``LoopResiduals`` holds the residuals and computes gradients by a Scan from the last iteration to the first.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _is_float(kind: Type | None) -> bool:
 
 
 def _random(nodes: Sequence[Node]) -> list[Node]:
-    """The nodes that give something else each time, or have subgraphs that do."""
+    """Nodes that are random, or have subgraphs that are."""
     return [node for node in nodes if not known_op(node).pure or any(_random(g.nodes) for g in node.subgraphs)]
 
 
@@ -84,7 +84,7 @@ def if_vjp(g: Any, demand: Demand, cond: Value, *, then_branch: Graph, else_bran
 
 @dataclass(frozen=True, slots=True)
 class Track:
-    """A value of each iteration: how they lie in a tensor, and whether from the last one to the first."""
+    """Values of all iterations in one tensor: the axis along which they are stacked, and whether in reverse order."""
 
     value: Value
     axis: int = 0
@@ -92,13 +92,13 @@ class Track:
 
     @property
     def is_plain(self) -> bool:
-        """Whether the iterations lie one after the other along the first axis."""
+        """Whether iterations are stacked along the first axis in order."""
         return (self.axis, self.reversed) == (0, 0)
 
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """The places of carried values, captures and inputs that have a part in the gradient."""
+    """The indices of carried values, captures and scanned inputs that take part in the gradient."""
 
     carried: Sequence[int]
     captured: Sequence[int]
@@ -110,12 +110,12 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Iteration:
-    """Common part of the gradients of Scan and Loop.
+    """Common interface of the gradients of Scan and Loop.
 
-    The body takes ``lead`` values, the carried ones, and an element of each of ``inputs``; it gives ``conditions``
-    values, the carried ones, and elements of what is stacked. ``run`` applies the op with another body, and gives the
-    carried values and a track for each stacked one. A *place* is a position among the initial values, the inputs and
-    the captures.
+    The body takes ``lead`` values, the carried values, and an element of each of ``inputs``. It returns ``conditions``
+    values, the carried values, and elements of the stacked outputs. ``run`` applies the op with another body, and
+    returns the carried values and a track for each stacked output. A *place* is an index into the initial values, the
+    inputs and the captures.
     """
 
     title: str
@@ -128,7 +128,7 @@ class Iteration:
     conditions: int = 0
 
     def active(self, wanted: Collection[Value]) -> Places:
-        """The places that ``wanted`` reaches, by way of what is carried, too."""
+        """The places that ``wanted`` reaches, including through carried values."""
         count, values = len(self.initial), (*self.initial, *(t.value for t in self.inputs), *self.captures)
         inner = [*self.body.all_inputs[self.lead :], *self.body.captures]
         after = self.body.outputs[self.conditions :]
@@ -152,7 +152,7 @@ class Iteration:
         )
 
     def check(self, place: int) -> None:
-        """Refuse a carried value of which one for each iteration cannot be stacked."""
+        """Raise for a carried value whose iterations cannot be stacked, since its shape changes."""
         kinds = [v.type for v in self.initial]
         copy = copy_graph(self.body)
         before = [v.type for v in copy.all_inputs]
@@ -167,7 +167,7 @@ class Iteration:
 
 
 def _changes(after: TensorType, before: Type | None) -> bool:
-    """Whether two shapes are not the same, as far as they are known in the same terms."""
+    """Whether two shapes differ, where both are known in the same symbols."""
     if not isinstance(before, TensorType) or before.shape is None or after.shape is None:
         return False
     if len(before.shape) != len(after.shape):
@@ -186,7 +186,7 @@ def _stackable(value: Value) -> bool:
 
 
 class Joint:
-    """A body together with its gradient, and the values of an iteration by what they are.
+    """A body together with its gradient.
 
     ``formals`` are the inputs of the body, ``outer`` its captures, ``cotangents`` those of the active carried values
     and of the ``stacked`` outputs, ``gradients`` those of the active places.
@@ -204,16 +204,16 @@ class Joint:
         self.random = [v for n in self.graph.nodes if _random([n]) for v in n.outputs if v is not None]
 
     def stored(self) -> list[Value]:
-        """Values of the forward pass that the backward pass reads in an iteration; at least one, which tells how many.
+        """Values that the forward pass stores per iteration for the backward pass; possibly none.
 
-        What is the same in all iterations, or of a shape that may not be, is not among it: it is computed again.
+        Values that are the same in all iterations, or whose shape may vary, are recomputed instead.
         """
         varying = dependents(self.graph.nodes, [*self.formals, *self.random])
         forward = set(between(self.graph, (), self.outputs).nodes)
         needed, stored = set(self.gradients), []
         for node in reversed(self.graph.nodes):
             found = [v for v in node.outputs if v in needed]
-            keeps = _random([node]) or (all(v in varying and _stackable(v) for v in found) and not _cuts(node))
+            keeps = _random([node]) or (all(v in varying and _stackable(v) for v in found) and not _splits_last(node))
             if found and node in forward and keeps:
                 stored += found
             elif found:
@@ -228,8 +228,8 @@ class Joint:
         return [v for v in dict.fromkeys([*used, *self.gradients]) if v not in varying and v.producer is not None]
 
 
-def _recorded(loop: Iteration, demand: Demand) -> tuple[Sequence[Value] | None, WayBack | None]:
-    """The outputs of a loop that also stacks what the way back reads of each iteration, and the way back."""
+def _recorded(loop: Iteration, demand: Demand) -> tuple[Sequence[Value] | None, LoopResiduals | None]:
+    """Run the loop with a body that also stacks what the backward pass reads; returns its outputs and the residuals."""
     count = len(loop.initial)
     places = loop.active(demand.wanted)
     stacked = [k for k, needed in enumerate(demand.outputs[count:]) if needed]
@@ -252,7 +252,7 @@ def _recorded(loop: Iteration, demand: Demand) -> tuple[Sequence[Value] | None, 
         )
     )
     read |= dict(zip([*given, *fresh], tracks, strict=True))
-    way = WayBack(loop, places, joint, [tracks[k] for k in stacked], stacked, stored, [read[v] for v in stored])
+    way = LoopResiduals(loop, places, joint, [tracks[k] for k in stacked], stacked, stored, [read[v] for v in stored])
     return [*finals, *(track.value for track in tracks)], way
 
 
@@ -260,10 +260,10 @@ def _recorded(loop: Iteration, demand: Demand) -> tuple[Sequence[Value] | None, 
 
 
 @dataclass(frozen=True, slots=True)
-class WayBack:
-    """Residuals of a loop: the ``stored`` values of each iteration lie in ``tracks``.
+class LoopResiduals:
+    """Residuals of a loop: ``tracks`` contain the ``stored`` values of each iteration.
 
-    ``given`` are the tracks of the outputs ``stacked``, along which their cotangents lie.
+    ``given`` are the tracks of the outputs ``stacked``; their cotangents are laid out alike.
     """
 
     loop: Iteration
@@ -286,16 +286,16 @@ class WayBack:
         ]
 
         def run() -> Sequence[Value]:
-            return _Return(self.ahead(), last, zeros, cotangents).gradients()
+            return _BackwardScan(self.ahead(), last, zeros, cotangents).gradients()
 
         found = run() if loop.inputs else _tuple(_unless_empty(self.tracks[0].value, run, [*last, *zeros]))
         given = dict(zip(places, found, strict=True))
-        for k in places.read:  # a Scan of length 0 does not know dims that are not static
+        for k in places.read:  # a Scan of length 0 has no dims that are not static
             given[k] = ops.reshape_like(given[k], outside[k])
         return tuple(given.get(k) for k in range(len(outside)))
 
-    def ahead(self) -> WayBack:
-        """The same with what is element by element of what was stored computed for all iterations at once."""
+    def ahead(self) -> LoopResiduals:
+        """Compute elementwise functions of stored values for all iterations at once."""
         joint, tracks = self.joint, dict(zip(self.stored, self.tracks, strict=True))
         early = {value for value, track in tracks.items() if track.is_plain and value.rank is not None}
         nodes = between(joint.graph, [*joint.cotangents, *self.stored, *joint.outer], joint.gradients).nodes
@@ -314,16 +314,16 @@ class WayBack:
         return replace(self, stored=list(tracks), tracks=list(tracks.values()))
 
 
-def _cuts(node: Node) -> bool:
-    """Whether a node gives parts of a value that is of a known shape: it is stored whole then."""
+def _splits_last(node: Node) -> bool:
+    """Whether a node splits a value of known shape along a negative axis; the value is then stored unsplit."""
     of, axis = node.uses[0] if node.uses else None, node.attributes.get("axis", 0)
     return known_op(node) is ops.split and isinstance(axis, int) and axis < 0 and of is not None and _stackable(of)
 
 
 def _is_early(node: Node, result: Value, early: Collection[Value], outer: Collection[Value]) -> bool:
-    """Whether a node works element by element on values that are ``early``, and gives no more than these have.
+    """Whether a node is elementwise on ``early`` values, with a result no larger than they are.
 
-    What joins or cuts them along an axis counted from behind does so for all iterations at once, too.
+    Concat and Split along negative axes count too, since they work on all iterations at once.
     """
     varying = [v for v in node.uses if v.data is None and v not in outer]
     same = [v for v in node.uses if v.data is not None or v in outer]
@@ -331,25 +331,25 @@ def _is_early(node: Node, result: Value, early: Collection[Value], outer: Collec
     fit = fit and all(v.rank is not None and result.rank is not None and v.rank <= result.rank for v in same)
     if known_op(node) is ops.concat:
         return fit and not same and node.attributes["axis"] < 0
-    if _cuts(node):
+    if _splits_last(node):
         return fit and bool(varying)
     return fit and known_op(node).broadcasts and any(v.type == result.type for v in varying)
 
 
-class _Return:
-    """The Scan of a way back.
+class _BackwardScan:
+    """The Scan of the backward pass.
 
-    The gradient of a capture is a sum over the iterations, which the Scan carries, from ``zeros`` on. Where each
-    iteration adds a product of matrices, the sum is one product of these matrices side by side, behind the Scan.
+    The gradient of a capture is a sum over the iterations, which the Scan carries, starting from ``zeros``. Where each
+    iteration adds a matrix product, the sum is a single product of the stacked matrices, after the Scan.
     """
 
     def __init__(
-        self, way: WayBack, last: Sequence[Value], zeros: Sequence[Value], cotangents: Sequence[Track]
+        self, way: LoopResiduals, last: Sequence[Value], zeros: Sequence[Value], cotangents: Sequence[Track]
     ) -> None:
         self.way, self.last, count = way, last, len(way.loop.initial)
         joint, states, sums = way.joint, len(last), len(last) + len(zeros)
         varying = dependents(joint.graph.nodes, [*way.stored, *joint.cotangents])
-        #: The matrices by which each iteration adds to the gradients of captures at some positions.
+        #: Matrices whose product each iteration adds to the gradient of a capture, by place.
         self.products = {
             k: found for k, v in enumerate(joint.gradients[states:sums]) if (found := _factors(v, varying)) is not None
         }
@@ -369,7 +369,7 @@ class _Return:
         self.results = [*carried, *(v for v, _ in self.read)]
 
     def gradients(self) -> list[Value]:
-        """Those of what is carried, of captures, and of inputs."""
+        """The gradients of carried values, of captures, and of inputs."""
         joint = self.way.joint
         nodes = between(joint.graph, [*joint.cotangents, *self.way.stored, *joint.outer], self.results).nodes
         needed = {*self.results, *(v for node in nodes for v in node.uses)}
@@ -397,7 +397,7 @@ class _Return:
         return [*found[:states], *(captured[k] for k in sorted(captured)), *inputs]
 
     def _step(self, given: Sequence[Value]) -> Graph:
-        """One iteration back: from cotangents, sums and what was stored to cotangents, sums and gradients."""
+        """One backward iteration: from cotangents, sums and stored values to cotangents, sums and gradients."""
         joint, captures = self.way.joint, self.way.loop.captures
         states, sums = len(self.last), len(self.last) + len(self.zeros)
         fixed = joint.fixed()
@@ -415,7 +415,7 @@ class _Return:
 
 
 def _factors(value: Value, varying: Collection[Value]) -> tuple[Value, Value] | None:
-    """The matrices, the first turned round, whose product a value is that differs in each iteration."""
+    """``a`` and ``b`` if the value is the matrix product of ``a`` transposed and ``b``, both varying; else None."""
     node = value.producer
     if node is None or known_op(node) is not ops.matmul:
         return None
@@ -429,13 +429,13 @@ def _factors(value: Value, varying: Collection[Value]) -> tuple[Value, Value] | 
 
 
 def _product(left: Value, right: Value) -> Value:
-    """The sum over the first axis of the products of matrices, those on the left being turned round."""
+    """The sum over the first axis of the products of transposed ``left`` and ``right`` matrices."""
     rows, columns = (ops.reshape(v, [-1, dims(v)[2]]) for v in (left, right))
     return ops.matmul(ops.transpose(rows, perm=[1, 0]), columns)
 
 
 def _unless_empty(track: Value, run: Callable[[], Any], otherwise: Sequence[Value]) -> Any:
-    """The result of ``run``, which reads ``track``, or ``otherwise`` without iterations: a Scan may refuse that."""
+    """The result of ``run``, which reads ``track``; ``otherwise`` without iterations, which a Scan may refuse."""
     length = track.shape[0]
     if isinstance(length, int) and length > 0:
         return run()
@@ -455,7 +455,7 @@ def scan_residuals(demand: Demand, *inputs: Value, body: Graph, num_scan_inputs:
     states = len(inputs) - num_scan_inputs
 
     def along(values: Sequence[Value], side: str) -> list[Track]:
-        """The tracks of inputs or outputs; those of values that were added lie along the first axis."""
+        """The tracks of inputs or outputs; added values are stacked along the first axis."""
         where, backward = (axes[f"scan_{side}_{what}"] or () for what in ("axes", "directions"))
         return [Track(v, *how) for v, *how in zip_longest(values, where, backward, fillvalue=0)]
 
@@ -482,11 +482,13 @@ def loop_residuals(
 
 
 @scan.vjp
-def scan_vjp(g: Any, way: WayBack | None, *inputs: Value, body: Graph, **_: Any) -> tuple[Value | None, ...]:
+def scan_vjp(g: Any, way: LoopResiduals | None, *inputs: Value, body: Graph, **_: Any) -> tuple[Value | None, ...]:
     return (None,) * (len(inputs) + len(body.captures)) if way is None else way.gradients(_tuple(g))
 
 
 @loop.vjp
-def loop_vjp(g: Any, way: WayBack | None, M: Any, cond: Any, *v_initial: Value, body: Graph, _outputs: Any) -> Any:
+def loop_vjp(
+    g: Any, way: LoopResiduals | None, M: Any, cond: Any, *v_initial: Value, body: Graph, _outputs: Any
+) -> Any:
     found = (None,) * (len(v_initial) + len(body.captures)) if way is None else way.gradients(_tuple(g))
     return None, None, *found

@@ -11,28 +11,28 @@ import numpy as np
 from tenonnx.extend import limits
 from tenonnx_standard.windows import BLOCK, Array, Windows, taps_inside
 
-#: How kernels are arranged for a convolution, and the function of images and these; all of them are contiguous.
+#: A function that packs kernels, and a function of images and packed kernels; both return contiguous arrays.
 Convolution = tuple[Callable[[Array], Array], Callable[[Array, Array], Array]]
-#: One way to compute it, which writes into an array that it is given.
+#: The same with an output array as third argument.
 Way = tuple[Callable[[Array], Array], Callable[[Array, Array, Array], None]]
 
-#: BLAS takes products of up to so many terms as they lie, without packing them first, and on one thread.
+#: BLAS computes products with up to this many multiply-adds without packing, and on one thread.
 SMALL_PRODUCT = 100**3
-#: Up to so many terms, parts of that size are faster than the threads of BLAS, which others on the machine delay.
+#: Up to this size, blocks of SMALL_PRODUCT are faster than BLAS threads, which other processes may delay.
 LARGE_PRODUCT = 4 * SMALL_PRODUCT
 
-#: Rows of fewer windows than this make slow products, unless there are no more weights than stay in the first cache.
+#: Rows with fewer windows than NARROW make slow products, unless the weights fit into the first cache.
 NARROW, FEW_WEIGHTS = 16, 1 << 14
 
-#: Up to so many bytes, an array of zeros is made at once; of a larger one only the borders are set to 0.
+#: Up to this many bytes, zero the whole array at once; in larger ones zero only the borders.
 SMALL = 1 << 15
 
 
 def convolution(shape: Sequence[int], kernels: Sequence[int], dtype: Any, window: Windows, group: int) -> Convolution:
-    """Kernel for convolving images of ``shape`` with ``kernels``, both not empty, by the method for their sizes."""
+    """The convolution kernel for images and kernels of these shapes, neither empty; the method depends on the sizes."""
     outputs = window.outputs(shape[2:])
     whole = limits.sized((shape[0], kernels[0], *outputs), "a convolution")
-    arrange, write = _way(shape, kernels, dtype, window, group, outputs)
+    arrange, write = _writing_convolution(shape, kernels, dtype, window, group, outputs)
 
     def convolve(x: Array, w: Array) -> Array:
         y = np.empty(whole, dtype)
@@ -42,7 +42,7 @@ def convolution(shape: Sequence[int], kernels: Sequence[int], dtype: Any, window
     return arrange, convolve
 
 
-def _way(
+def _writing_convolution(
     shape: Sequence[int], kernels: Sequence[int], dtype: Any, window: Windows, group: int, outputs: Sequence[int]
 ) -> Way:
     batch, _, *sizes = shape
@@ -59,7 +59,7 @@ def _way(
 
 
 def padded(shape: Sequence[int], dtype: Any, begins: Sequence[int], lengths: Sequence[int]) -> Callable[[Array], Array]:
-    """A function that puts images of ``shape`` among zeros, into contiguous arrays of the spatial sizes ``lengths``."""
+    """A function that pads images with zeros, into contiguous arrays of the spatial sizes ``lengths``."""
     sizes = shape[2:]
     if list(sizes) == list(lengths):
         return np.ascontiguousarray
@@ -93,7 +93,7 @@ def steps_of(shape: Sequence[int], itemsize: int) -> list[int]:
     return [math.prod(shape[k + 1 :]) * itemsize for k in range(len(shape))]
 
 
-# ----- kernels of one place -------------------------------------------------------------------------------------------
+# ----- pointwise kernels ----------------------------------------------------------------------------------------------
 
 
 def _pointwise(
@@ -124,15 +124,15 @@ def _pointwise(
     return lambda w: w.reshape(weights), convolve
 
 
-# ----- one channel each -----------------------------------------------------------------------------------------------
+# ----- depthwise ------------------------------------------------------------------------------------------------------
 
 
 def _depthwise(
     shape: Sequence[int], kernels: Sequence[int], dtype: Any, window: Windows, outputs: Sequence[int]
 ) -> Way:
-    """Each channel by itself: unfolded along all axes but the first, then each row of a kernel gives a share.
+    """Convolve each channel separately: unfold all axes but the first, then multiply by each row of the kernel.
 
-    The shares are shifted and summed up.
+    The products are shifted and summed.
     """
     batch, channels, *sizes = shape
     per_channel = kernels[0] // channels
@@ -182,9 +182,9 @@ def _depthwise(
 def _by_rows(
     shape: Sequence[int], kernels: Sequence[int], dtype: Any, window: Windows, group: int, outputs: Sequence[int]
 ) -> Way:
-    """Images are unfolded along all axes but the first, row by row: what a row of windows reads then lies together.
+    """Unfold images row by row along all axes but the first, so that the input of a row of windows is contiguous.
 
-    So each row of the result is one product, without a copy for each row of the kernel.
+    Each row of the result is then one product, without a copy for each row of the kernel.
     """
     batch, channels, *sizes = shape
     begins, _ = window.padding(sizes)
@@ -256,10 +256,10 @@ def _unfolded(
 def columns(
     shape: Sequence[int], dtype: Any, window: Windows, *, joined: bool = False
 ) -> Callable[[Array], Iterator[tuple[slice, slice, Array]]]:
-    """A function that unfolds images block by block: for some of them and some rows of windows, what these read.
+    """A function that unfolds images block by block: a block covers some images and some rows of windows.
 
     A block has the axes (image, channel, *kernel, *windows), or if ``joined`` (channel, *kernel, image, *windows); the
-    next one reuses its memory. Rows count along the first spatial axis, and fewer than all come from one image alone.
+    next one reuses its memory. Rows run along the first spatial axis; a block with only some of them has one image.
     """
     batch, channels, *sizes = shape
     outputs = window.outputs(sizes)
@@ -317,8 +317,8 @@ def transposed(
     """The transpose of a convolution.
 
     Each position adds its multiple of a kernel to a window of the result, of which ``outputs`` positions are kept from
-    ``begins`` on. So the elements of the result that lie strides apart are one convolution, and all of these are taken
-    at once, with as many kernels more.
+    ``begins`` on. The result elements of each stride phase are one convolution; all phases are computed at once, with
+    more kernels.
     """
     batch, channels, *sizes = shape
     strides, rank = window.strides, window.rank

@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 
 
 def kernel_of(title: str, W: Value | Array, kernel_shape: Sequence[int] | None) -> tuple[int, ...]:
-    """Size of the kernel. Raises ``TypeMismatch`` where weights and attribute disagree."""
+    """Size of the kernel. Raises ``TypeMismatch`` if the shape of the weights and the attribute disagree."""
     known = tuple(W.shape[2:])
     if kernel_shape is None:
         if not all(isinstance(k, int) for k in known):
@@ -151,19 +151,19 @@ def conv_type(X, W, B=None, *, group, kernel_shape, **attributes):
 def conv_numpy(X, W, B=None, *, group, kernel_shape, **attributes):
     check_channels(conv.title, X, W, B, group, W.shape[1] * group, W.shape[0])
     window = windows(conv.title, kernel_of(conv.title, W, kernel_shape), **attributes)
-    return _convolving(X, W, None, window, group)(X, W, B)
+    return _convolution_kernel(X, W, None, window, group)(X, W, B)
 
 
 @conv.specialize
 def conv_specialize(X, W, B, *, group, kernel_shape, **attributes):
     window = windows(conv.title, kernel_of(conv.title, W, kernel_shape), **attributes)
-    return _convolving(X, W, W.contents, window, group)
+    return _convolution_kernel(X, W, W.contents, window, group)
 
 
-def _convolving(
+def _convolution_kernel(
     X: Operand | Array, W: Operand | Array, known: Array | None, window: Windows, group: int
 ) -> Callable[..., Array]:
-    """The function of arrays like these that convolves them and adds a bias; the kernels may be ``known``."""
+    """A function that convolves arrays like these and adds a bias; ``known`` is a constant kernel or None."""
     whole = limits.sized((X.shape[0], W.shape[0], *window.outputs(X.shape[2:])), "a convolution")
     return _kernel(X, W, known, whole, lambda dtype: convolution(X.shape, W.shape, dtype, window, group))
 
@@ -175,7 +175,7 @@ def _kernel(
     whole: tuple[int, ...],
     made: Callable[..., Convolution],
 ) -> Callable[..., Array]:
-    """A kernel by ``made`` for a dtype that BLAS works in, with a bias."""
+    """A function made by ``made``, in a dtype that BLAS supports, followed by adding a bias."""
     narrow, wide = X.dtype, np.dtype(np.float32) if X.dtype.itemsize < 4 else X.dtype
     bias = (-1, *(1,) * (len(whole) - 2))
     empty = not (X.size and W.size and all(whole))
@@ -208,10 +208,10 @@ def conv_vjp(g, y, X, W, B=None, *, group, kernel_shape, **attributes):
 
 
 def _images_at_once(X: Value, g: Value, W: Value, window: Windows) -> Value:
-    """Result of ``transposed_to``, by one product with the weights over the positions of all images.
+    """Result of ``transposed_to``, by one product of the weights and the positions of all images.
 
-    A second one, by a table of zeros and ones, adds what each position of ``g`` gives for each place of the kernel to
-    the position of ``X`` that it read.
+    A second product, with a table of zeros and ones, adds the contribution of each position of ``g`` and place of the
+    kernel to the position of ``X`` that it reads.
     """
     batch, channels, *sizes = dims(X)
     _, results, *outputs = dims(g)
@@ -232,7 +232,7 @@ def _images_at_once(X: Value, g: Value, W: Value, window: Windows) -> Value:
 
 
 def transposed_to(X: Value, g: Value, W: Value, window: Windows, group: int) -> Value:
-    """The transpose of a convolution of ``X`` with ``W``, applied to ``g``: a tensor of the shape of ``X``."""
+    """The transpose of a convolution of ``X`` with ``W``, applied to ``g``: a tensor with the shape of ``X``."""
     sizes, outputs = X.shape[2:], g.shape[2:]
     window = window.explicit(sizes) or window
     attributes = {"group": group, "dilations": list(window.dilations), "strides": list(window.strides)}
@@ -267,7 +267,7 @@ def conv_weight_gradient(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ):
-    """The gradient of a convolution of ``X`` with respect to its kernels, where ``dY`` is that of its output."""
+    """The gradient of a convolution of ``X`` with respect to its kernels, where ``dY`` is its output's cotangent."""
     window = windows(conv.title, kernel_shape, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
     batch, channels, *sizes = dims(X)
     _, results, *outputs = dims(dY)
@@ -290,9 +290,9 @@ def conv_weight_gradient(
 
 
 def _weights_convolved(X: Value, dY: Value, window: Windows, group: int) -> Value:
-    """The gradient as a convolution in which images and channels, strides and dilations change places.
+    """The gradient as a convolution that swaps images with channels and strides with dilations.
 
-    Channels lie side by side along the last axis, so that one image has a window for each of them at every place.
+    Channels are concatenated along the last axis, so that an image has a window for each of them at every place.
     """
     batch, channels, *sizes = dims(X)
     _, _, *outputs = dims(dY)
@@ -380,7 +380,7 @@ def conv_transpose(
 ):
     """The transpose (and gradient) of a convolution: every input position adds its multiple of ``W`` to a window.
 
-    Zeros between the elements of ``X`` stand for the strides; the rest is a convolution with the kernels turned round.
+    Zeros are inserted between the elements of ``X`` for strides; the rest is a convolution with flipped kernels.
     """
     window = windows(
         conv_transpose.title,
@@ -466,19 +466,19 @@ def conv_transpose_type(X, W, B=None, *, group, kernel_shape, output_padding, ou
 def conv_transpose_numpy(X, W, B=None, *, group, kernel_shape, output_padding, output_shape, **attributes):
     check_channels(conv_transpose.title, X, W, B, group, W.shape[0], W.shape[1] * group)
     window = windows(conv_transpose.title, kernel_of(conv_transpose.title, W, kernel_shape), **attributes)
-    return _transposing(X, W, None, window, group, output_padding, output_shape)(X, W, B)
+    return _transposed_kernel(X, W, None, window, group, output_padding, output_shape)(X, W, B)
 
 
 @conv_transpose.specialize
 def conv_transpose_specialize(X, W, B, *, group, kernel_shape, output_padding, output_shape, **attributes):
     window = windows(conv_transpose.title, kernel_of(conv_transpose.title, W, kernel_shape), **attributes)
-    return _transposing(X, W, W.contents, window, group, output_padding, output_shape)
+    return _transposed_kernel(X, W, W.contents, window, group, output_padding, output_shape)
 
 
-def _transposing(
+def _transposed_kernel(
     X: Operand | Array, W: Operand | Array, known: Array | None, window: Windows, group: int, *sizes: Any
 ) -> Callable[..., Array]:
-    """The function of arrays like these that spreads windows and adds a bias; the kernels may be ``known``."""
+    """A function that scatters arrays like these into windows and adds a bias; ``known`` is a constant kernel."""
     begins, outputs = _cropping(window, X.shape[2:], *sizes)
     whole = limits.sized((X.shape[0], group * W.shape[1], *outputs), "a transposed convolution")
     return _kernel(

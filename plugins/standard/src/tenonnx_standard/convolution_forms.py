@@ -1,4 +1,4 @@
-"""Normal form of convolutions: factors and addends behind one are folded into its kernel and bias."""
+"""Normal form of convolutions: scales and shifts of their channels are folded into kernel and bias."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tenonnx_standard.slicing import slice_
 
 
 def by_channel(x: Value, channels: Any, axis: int) -> np.ndarray[Any, Any] | None:
-    """The numbers of a constant, one for each position of an axis, counted from the end."""
+    """The elements of a constant, one for each position of an axis, which is counted from the end; else None."""
     if x.data is None or not isinstance(channels, int) or x.data.type.dtype.bits > 64 or x.rank is None:
         return None
     wanted = (channels, *(1,) * (axis - 1))
@@ -25,7 +25,7 @@ def by_channel(x: Value, channels: Any, axis: int) -> np.ndarray[Any, Any] | Non
 
 
 def folded(op: Op, A: Value, B: Value) -> Value | None:
-    """A convolution whose channels are multiplied with numbers, or have numbers added, by other kernels and biases."""
+    """Fold a per-channel constant factor or addend into the kernel and bias of a convolution."""
     for x, other in ((A, B), (B, A)):
         node = x.producer
         if node is None or node.op not in (conv, conv_transpose) or x.rank is None or x.rank < 3:
@@ -33,7 +33,7 @@ def folded(op: Op, A: Value, B: Value) -> Value | None:
         image, kernel, bias = (*node.inputs, None)[:3]
         if image is None or kernel is None or kernel.data is None or (bias is not None and bias.data is None):
             continue
-        if any(map(is_trainable, (kernel, bias, other))):  # training changes them, and goes by their names
+        if any(map(is_trainable, (kernel, bias, other))):  # training changes them and finds them by name
             continue
         numbers = by_channel(other, x.shape[1], x.rank - 1)
         if numbers is None:
@@ -58,7 +58,7 @@ def folded(op: Op, A: Value, B: Value) -> Value | None:
 def batch_normalization_normal(
     X: Value, scale: Value, B: Value, input_mean: Value, input_var: Value, *, training_mode: int, **attributes: Any
 ) -> Value | None:
-    """Behind a convolution as what it multiplies with and adds."""
+    """After a convolution, the scale and shift that inference applies."""
     parameters = scale, B, input_mean, input_var
     made = X.producer is not None and X.producer.op in (conv, conv_transpose)
     if training_mode or not made or any(v.data is None for v in parameters):
@@ -82,7 +82,7 @@ def conv_transpose_normal(
     pads: Sequence[int] | None,
     strides: Sequence[int] | None,
 ) -> Value | None:
-    """Without strides, groups and what is left over: a convolution with the kernels turned round."""
+    """Without strides, groups and output padding: a convolution with flipped kernels."""
     sizes = kernel_shape or (None if W.rank is None else W.shape[2:])
     plain = auto_pad == "NOTSET" and group == 1 and not output_shape and not any(output_padding or ())
     if not plain or not sizes or None in sizes or not set(strides or ()) <= {1}:
@@ -96,13 +96,13 @@ def conv_transpose_normal(
     return conv(X, transpose(turned, perm=[1, 0, *axes]), B, dilations=dilations, kernel_shape=list(sizes), pads=cut)  # type: ignore[no-any-return]
 
 
-def _stands(op: Op) -> None:
+def _match_itself(op: Op) -> None:
     @op.pattern
     def op_pattern(y: Value) -> Iterator[tuple[tuple[Value | None, ...], dict[str, Any]]]:
-        """A convolution of the normal form is one."""
+        """Match convolutions that are already in normal form."""
         if y.producer is not None and y.producer.op is op:
             yield tuple(y.producer.inputs), dict(y.producer.attributes)
 
 
-_stands(conv)
-_stands(conv_transpose)
+_match_itself(conv)
+_match_itself(conv_transpose)

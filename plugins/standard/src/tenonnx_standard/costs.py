@@ -1,4 +1,4 @@
-"""Multiply-adds of ops by the sizes of their inputs: the rules ``cost``."""
+"""Rules ``cost``: multiply-adds of ops by input shapes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tenonnx.extend import Op, Value
 
 
 def matrices(a: Value, b: Value, **_: Any) -> Any:
-    """Products of matrices, batches broadcast."""
+    """Matrix products with broadcast batches."""
     batch = math.prod(max(pair) for pair in _aligned(a.shape[:-2], b.shape[:-2]))
     rows = a.shape[-2] if a.ndim > 1 else 1
     columns = b.shape[-1] if b.ndim > 1 else 1
@@ -53,6 +53,6 @@ def _in_a_graph(*values: Value) -> list[Value]:
 
 
 def count(op: Op, cost: Any) -> None:
-    """Give all meanings of an op a rule ``cost``: older ones that take the same count alike."""
+    """Register a rule ``cost`` for all versions of an op, since older ones count alike."""
     for meaning in op.meanings:
         meaning.rule("cost", cost)

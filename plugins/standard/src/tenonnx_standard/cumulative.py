@@ -20,24 +20,24 @@ Array = np.ndarray[Any, Any]
 
 @op("CumSum", since=11)
 def cumsum(x, axis: Index, *, exclusive=0, reverse=0):
-    """The sum of each element and all before it along ``axis``.
+    """The cumulative sum along ``axis``.
 
-    If ``exclusive`` without the element itself; if ``reverse`` of all behind it instead.
+    With ``exclusive``, each element itself is left out; with ``reverse``, sums start at the end.
     """
     return _running(cumsum, x, axis, exclusive, reverse, reduce_sum, 0)
 
 
 @op("CumProd", since=26)
 def cumprod(x, axis: Index, *, exclusive=0, reverse=0):
-    """The product of each element and all before it along ``axis``.
+    """The cumulative product along ``axis``.
 
-    If ``exclusive`` without the element itself; if ``reverse`` of all behind it instead.
+    With ``exclusive``, each element itself is left out; with ``reverse``, products start at the end.
     """
     return _running(cumprod, x, axis, exclusive, reverse, reduce_prod, 1)
 
 
 def _running(op: Op, x: Value, axis: Value, exclusive: int, reverse: int, reduce: Op, neutral: int) -> Value:
-    """For each place, the reduction of a copy of ``x`` in which all but the elements up to that place are neutral."""
+    """Reduce, for each position, a copy of ``x`` whose elements outside the accumulated range are ``neutral``."""
     known = static(axis)
     if known is None:
         return along(x, axis, lambda view, place: op(view, place, exclusive=exclusive, reverse=reverse))
@@ -68,7 +68,7 @@ def _type(op: Op) -> Callable[..., TensorType]:
     return rule
 
 
-#: Slices of at least this many elements are added one by one, which numpy does faster than along a distant axis.
+#: Slices of at least this size are added one by one, faster than numpy's accumulation along a strided axis.
 _LARGE_SLICE = 128
 
 

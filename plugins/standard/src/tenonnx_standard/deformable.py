@@ -163,7 +163,7 @@ def col2im(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ):
-    """Images as the sums of overlapping blocks; each column of ``input`` holds one block of every channel."""
+    """Sum overlapping blocks into images; each column of ``input`` contains one block of every channel."""
     rank = length(block_shape)
     if rank is not None and elements(block_shape) is None:
         window = windows(col2im.title, [1] * rank, strides=strides, dilations=dilations, pads=pads)
@@ -189,7 +189,7 @@ def col2im(
 
 
 def _scattered(x: Value, image_shape: Value, block_shape: Value, window: Windows) -> Value:
-    """Col2Im for blocks whose size only run time knows: every element is added at its place in the padded images."""
+    """Col2Im for block sizes known only at run time: scatter every element into the padded images."""
     rank = window.rank
     begins = window.pads[:rank]
     image, block = [image_shape[k] for k in range(rank)], [block_shape[k] for k in range(rank)]
@@ -220,7 +220,7 @@ def _blocks(block_shape: Any, **attributes: Any) -> Windows:
 
 
 def _each_place(window: Windows, dtype: DType) -> Value:
-    """A kernel for each place of a block, 1 there and 0 elsewhere."""
+    """A one-hot kernel for each place of a block."""
     places = math.prod(window.kernel)
     eye = np.eye(*limits.sized((places, places), col2im.title))
     return constant(eye.reshape(places, 1, *window.kernel), dtype)
@@ -232,7 +232,7 @@ def _image(image_shape: Value, rank: int) -> list[Length]:
 
 
 def _cut(x: Value, window: Windows, begins: Sequence[int], image: Sequence[Length]) -> Value:
-    """The part of the sums that lies in the image, which may end beyond the last block."""
+    """Crop the padded sums to the image, which may extend beyond the last block."""
     missing = [b + n - m for b, n, m in zip(begins, image, dims(x)[2:], strict=True)]
     return pad(x, [0, 0, *(-b for b in begins), 0, 0, *missing])
 

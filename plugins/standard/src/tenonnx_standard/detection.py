@@ -1,4 +1,4 @@
-"""Object detection: choosing boxes, and pooling over regions of interest."""
+"""Object detection: non-maximum suppression and pooling over regions of interest."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tenonnx_standard.shapes import flatten, reshape, transpose
 from tenonnx_standard.slicing import gather
 from tenonnx_standard.windows import Array, one_float_dtype, widened
 
-#: So many boxes are compared with each other at once.
+#: Number of boxes compared with each other at a time.
 BLOCK = 64
 
 # ----- NonMaxSuppression ----------------------------------------------------------------------------------------------
@@ -49,9 +49,9 @@ def non_max_suppression(
     *,
     center_point_box=0,
 ):
-    """Box by box from the best score down, the boxes that overlap no better one of their class too much.
+    """Boxes by decreasing score, without those that overlap a better box of their class too much.
 
-    Each row of the result is a batch, a class and a box.
+    Each row of the result is (batch, class, box).
     """
 
 
@@ -86,12 +86,12 @@ def non_max_suppression_numpy(
             values = scores[batch, kind]
             candidates = np.arange(values.size) if least is None else np.flatnonzero(values > least)
             order = candidates[np.argsort(-values[candidates], kind="stable")]
-            chosen += [(batch, kind, int(box)) for box in _apart(corners, order, most, overlap)]
+            chosen += [(batch, kind, int(box)) for box in _suppress_overlaps(corners, order, most, overlap)]
     return np.asarray(chosen, np.int64).reshape(-1, 3)
 
 
 def _corners(boxes: Array, center_point_box: int) -> Array:
-    """The least and the greatest coordinates of boxes: (4, boxes)."""
+    """The minimum and maximum coordinates of boxes: (4, boxes)."""
     if center_point_box:
         x, y, width, height = boxes.T
         return np.stack([x - width / 2, y - height / 2, x + width / 2, y + height / 2])
@@ -99,11 +99,11 @@ def _corners(boxes: Array, center_point_box: int) -> Array:
     return np.concatenate([np.minimum(a, b), np.maximum(a, b)])
 
 
-def _apart(corners: Array, order: Array, most: int, overlap: float) -> list[int]:
-    """Boxes in ``order``, but for those that overlap one chosen before by more than ``overlap``.
+def _suppress_overlaps(corners: Array, order: Array, most: int, overlap: float) -> list[int]:
+    """Boxes in ``order``, without those that overlap one chosen before by more than ``overlap``.
 
-    They are gone through block by block, as few of them may be enough; the free boxes of a block are the bits of a
-    number, so that each step goes to the next of them.
+    Works block by block, since ``most`` may be reached early. The remaining boxes of a block are the bits of an
+    integer, so that each step jumps to the next of them.
     """
     chosen: list[int] = []
     for first in range(0, order.size, BLOCK):
@@ -123,7 +123,7 @@ def _apart(corners: Array, order: Array, most: int, overlap: float) -> list[int]
 
 @np.errstate(all="ignore")
 def _overlapping(a: Array, b: Array, overlap: float) -> Array:
-    """Whether the intersection of each box of ``a`` with each of ``b`` is more than a part of their union."""
+    """Whether the intersection over union of each box of ``a`` with each of ``b`` exceeds ``overlap``."""
     area_a, area_b = ((c[2] - c[0]) * (c[3] - c[1]) for c in (a, b))
     a, b = a[:, :, None], b[:, None]
     sides = np.minimum(a[2:], b[2:])
@@ -154,7 +154,7 @@ def roi_align(
     sampling_ratio=0,
     spatial_scale=1.0,
 ):
-    """Regions of ``X`` pooled from samples between its pixels (He et al., Mask R-CNN, 2017)."""
+    """Regions of ``X``, pooled over bilinear samples (He et al., Mask R-CNN, 2017)."""
     _batch, _channels, height, width = dims(X)
     count = dims(rois)[0]
     rows = flatten(transpose(X, perm=[0, 2, 3, 1]), axis=3)
@@ -183,7 +183,7 @@ def roi_align(
 
 
 class _Samples:
-    """Sampling positions of regions along one axis: two taps each, which of them count, and their number per bin."""
+    """Samples of regions along one axis: two taps each, whether they count, and their number per bin."""
 
     def __init__(self, taps: Sequence[tuple[Value, Value]], taken: Value, counts: Value) -> None:
         self.taps, self.taken, self.counts = taps, taken, counts
@@ -265,7 +265,7 @@ def _check_images(title: str, indices: Array, batch: int) -> None:
 def _array_samples(
     start: Array, end: Array, size: int, bins: int, sampling_ratio: int, aligned: bool
 ) -> tuple[Array, Array, Array, Array]:
-    """Samples along one axis: how many per bin, then for each region, bin and sample two places and two weights."""
+    """Samples along one axis: their number per bin, then two positions and two weights per region, bin and sample."""
     shift = start.dtype.type(0.5 if aligned else 0)
     low, length = start - shift, end - start
     if not aligned:
@@ -285,7 +285,7 @@ def _array_samples(
 
 
 def _pool_means(x: Array, images: Array, axes: Sequence[Any], y: Array) -> None:
-    """Means of samples are linear in each axis: two small matrix products for each region, channels last."""
+    """Means of samples, which are linear in each axis: two small matrix products per region, channels last."""
     matrices = []
     for counts, places, weights, size in axes:
         regions, bins = places.shape[1:3]
@@ -328,7 +328,7 @@ def _pool_maxima(x: Array, images: Array, axes: Sequence[Any], y: Array) -> None
 def roi_align_unshifted(
     X, rois, batch_indices: Index, *, mode="avg", output_height=1, output_width=1, sampling_ratio=0, spatial_scale=1.0
 ):
-    """RoiAlign whose coordinates are not shifted by half a pixel."""
+    """RoiAlign without the shift of coordinates by half a pixel."""
     return roi_align(
         X,
         rois,
@@ -354,9 +354,9 @@ def roi_align_to_roi_align_unshifted(X, rois, batch_indices, *, coordinate_trans
 
 @op("MaxRoiPool", data_movement=True)
 def max_roi_pool(X, rois, *, pooled_shape: list[int], spatial_scale=1.0):
-    """The greatest element in each bin of regions, which are rounded to pixels; 0 for empty bins (Girshick, 2015)."""
+    """The maximum in each bin of regions, which are rounded to pixels; 0 for empty bins (Girshick, 2015)."""
     for bins in pooled_shape:
-        limits.check("nodes", 16 * bins, max_roi_pool.title)  # each bin has nodes of its own
+        limits.check("nodes", 16 * bins, max_roi_pool.title)  # each bin has its own nodes
     regions = gather(X, cast(rois[:, 0], to=DType.int64), axis=0)
     for k, bins in enumerate(pooled_shape):
         first, beyond = _bins(rois[:, 1 + (1 - k)], rois[:, 3 + (1 - k)], dims(X)[2 + k], bins, spatial_scale)
@@ -381,7 +381,7 @@ def _bins(start: Value, end: Value, size: Any, bins: int, spatial_scale: float) 
 
 
 def _rounded(x: Value) -> Value:
-    """``x`` rounded to whole numbers, halves away from 0."""
+    """``x`` rounded to integers, halves away from 0."""
     return where(x < 0.0, ceil(x - 0.5), floor(x + 0.5))
 
 

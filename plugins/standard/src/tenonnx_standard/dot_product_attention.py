@@ -1,4 +1,4 @@
-"""Scaled dot-product attention, with cache, masks and windows."""
+"""Scaled dot-product attention, with cache, masks and sliding windows."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ def attention(
 ):
     """``softmax(Q K^T * scale + bias) V`` for each head (Vaswani et al. 2017, arXiv:1706.03762).
 
-    Inputs are (batch, heads, sequence, size) or (batch, sequence, heads * size); heads of ``Q`` may share those of
-    ``K`` and ``V``. The bias is the mask and, as minus infinity, every key outside the causal frontier, the window and
-    the first ``nonpad_kv_seqlen`` keys. Queries without any key give zeros.
+    Inputs are (batch, heads, sequence, size) or (batch, sequence, heads * size); several heads of ``Q`` may share one
+    of ``K`` and ``V``. The bias is the mask, and minus infinity for every key beyond the causal limit, the window and
+    the first ``nonpad_kv_seqlen`` keys. Queries without any key result in zeros.
     """
     _check(Q, K, V, past_key, past_value, nonpad_kv_seqlen, (left_window_size, right_window_size))
     flat = Q.ndim == 3
@@ -109,7 +109,7 @@ def attention_of_full_masks(
     softmax_precision: int | None = None,
     _outputs=None,
 ):
-    """Attention whose mask broadcasts along the keys, where a later one is as long as the first keys."""
+    """Attention whose mask broadcasts along the keys; in later versions it may cover only the first keys."""
     _check(Q, K, V, past_key, past_value, None, (-1,))
     attributes: dict[str, Any] = {
         "is_causal": is_causal,
@@ -155,7 +155,7 @@ def attention_to_attention_of_full_masks(
 
 
 def _as_long(mask: Value, K: Value, past_key: Value | None) -> bool:
-    """Whether the mask is known to have one column for each key."""
+    """Whether the mask surely has one column for each key."""
     keys = K.shape[1 if K.ndim == 3 else 2]
     past = 0 if past_key is None else past_key.shape[2]
     return keys is not None and past is not None and mask.shape[-1] == keys + past
@@ -193,7 +193,7 @@ def grouped_scores(q: Value, k: Value, scale: float | None) -> Value:
 
 
 def grouped_product(probabilities: Value, v: Value) -> Value:
-    """The values of each head weighted by its probabilities, in the dtype of these."""
+    """The values weighted by the probabilities, per head, in the dtype of the probabilities."""
     v = v if v.dtype is probabilities.dtype else cast(v, to=probabilities.dtype)
     if _same_heads(probabilities, v):
         return probabilities @ v
@@ -206,7 +206,7 @@ def _same_heads(q: Value, k: Value) -> bool:
 
 
 def _in_groups(x: Value, shared: Value) -> Value:
-    """``x`` with the heads that share a head of ``shared`` one below the other, which spares to repeat that."""
+    """``x`` with the heads that share a head of ``shared`` stacked as rows, so that the shared head is not repeated."""
     batch, heads, rows, size = dims(x)
     groups = dims(shared)[1]
     if isinstance(heads, int) and isinstance(groups, int) and (not groups or heads % groups):
@@ -216,7 +216,7 @@ def _in_groups(x: Value, shared: Value) -> Value:
 
 
 def _root_of_scale(q: Value, scale: float | None) -> Any:
-    """Factor of queries and keys, so that neither overflows."""
+    """The square root of the scale, applied to queries and keys so that neither overflows."""
     if scale is not None:
         return math.sqrt(scale) if scale >= 0 else math.nan
     size = dims(q)[3]
@@ -230,7 +230,7 @@ def _root_of_scale(q: Value, scale: float | None) -> Any:
 
 
 def _visible(queries: Any, keys: Any, past: Any, filled: Value | None, left: int, right: int) -> Value | None:
-    """Mask of the keys that each query sees by position, and by how many keys are ``filled``; None if all."""
+    """Mask of the keys visible to each query, by position and number of ``filled`` keys; None if all are."""
     if filled is None and left < 0 and right < 0:
         return None
     key = range_(0, keys, 1)
@@ -257,7 +257,7 @@ def _additive(mask: Value, dtype: DType) -> Value:
 
 
 def _full_length(bias: Value, k: Value) -> Value:
-    """``bias`` with minus infinity for the keys that the mask does not reach."""
+    """``bias`` padded with minus infinity for the keys beyond the mask."""
     if bias.ndim == 0 or (bias.shape[-1] is not None and bias.shape[-1] == k.shape[2]):
         return bias
     missing = dims(k)[2] - dims(bias)[-1]
@@ -267,7 +267,7 @@ def _full_length(bias: Value, k: Value) -> Value:
 
 
 def _probabilities(biased: Value, empty: Value | None, dtype: DType) -> Value:
-    """The softmax taken in ``dtype``, with zeros in rows that are ``empty``, as their gradient is."""
+    """The softmax computed in ``dtype``; ``empty`` rows are zeros, so that their gradient is zero too."""
     back = biased.dtype
     if empty is not None:
         biased = where(empty, constant(0.0, back), biased)

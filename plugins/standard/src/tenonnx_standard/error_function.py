@@ -1,8 +1,8 @@
-"""The error function on arrays, to the last few digits and without a loop over elements.
+"""The error function on arrays, vectorized and accurate to the last few digits.
 
-In float32 it is tanh(x r(x²)) and in float64 x r(x²), with r a quotient of polynomials. Their coefficients interpolate
-the exact function at Chebyshev points (float64) or minimize the largest relative error (float32); all are positive, so
-that evaluating them loses no digits. The largest relative errors are about 3e-7 and 1.4e-15.
+In float32 it is tanh(x r(x²)) and in float64 x r(x²), with r a rational function. Its coefficients interpolate the
+exact function at Chebyshev points (float64) or minimize the largest relative error (float32). All are positive, so that
+evaluation has no cancellation. The largest relative errors are about 3e-7 and 1.4e-15.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from tenonnx_standard.scalars import scalar
 
 Array = np.ndarray[Any, Any]
 
-#: Elements computed at a time, so that all intermediates stay in the cache.
+#: Elements per block, so that all intermediates stay in the cache.
 _BLOCK = 1 << 14
 
 _SINGLE = (
@@ -24,7 +24,7 @@ _SINGLE = (
     [1.0, 0.15689256787300110, 0.02368992008268833, 0.00032492418540641665],
 )
 
-#: Coefficients by rising powers, of the numerator and of the denominator, in float64.
+#: Coefficients of the numerator and the denominator, by ascending powers, in float64.
 DOUBLE = (
     [
         1.1283791670955126,
@@ -58,7 +58,7 @@ DOUBLE = (
     ],
 )
 
-#: Beyond this number the error function is 1 in float64.
+#: Above this, the error function is 1 in float64.
 LAST_DOUBLE = 5.93
 
 
@@ -96,7 +96,7 @@ def _double(x: Array, out: Array, square: Array, denominator: Array) -> None:
 def _quotient(
     coefficients: tuple[Sequence[float], Sequence[float]], x: Array, out: Array, square: Array, denominator: Array
 ) -> None:
-    """x times a quotient of polynomials in x²."""
+    """x times a rational function of x²."""
     np.multiply(x, x, out=square)
     _polynomial(coefficients[0], square, out)
     _polynomial(coefficients[1], square, denominator)

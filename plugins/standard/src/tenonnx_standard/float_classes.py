@@ -23,7 +23,7 @@ def isnan(X):
 
 @op("IsInf", since=10, broadcasts=True)
 def isinf(X, *, detect_negative=1, detect_positive=1):
-    """Whether X is infinite, of a sign that is to be detected."""
+    """Whether X is infinite, for the signs to detect."""
     x = cast(X, to=DType.float32) if X.dtype.bits == 8 else X
     dtype = x.dtype.numpy
     greatest = constant(np.nextafter(np.asarray(np.inf, dtype), np.asarray(0, dtype)), x.dtype)

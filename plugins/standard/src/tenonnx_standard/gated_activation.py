@@ -10,7 +10,7 @@ from tenonnx_standard.math import clip, minimum
 
 @op("SwiGLU", since=28)
 def swiglu(A, B, *, alpha=1.0):
-    """``B`` times the Swish of ``A`` (Shazeer 2020, arXiv:2002.05202); both have one shape."""
+    """``B`` times the Swish of ``A`` (Shazeer 2020, arXiv:2002.05202); both have the same shape."""
     return swish(A, alpha=alpha) * B
 
 
@@ -27,9 +27,9 @@ def clamped_swiglu(
     after: int = 0,
     rounded: DType | None = None,
 ) -> Value:
-    """SwiGLU of a gate up to ``limit`` and a linear part within it, to which ``beta`` is added.
+    """SwiGLU with the gate clipped to at most ``limit``, and the linear part to ``limit`` on both sides, plus ``beta``.
 
-    With ``after`` it is the activated gate that is limited. That is rounded to the dtype ``rounded`` first, if any.
+    With ``after`` the activated gate is clipped instead. It is rounded to the dtype ``rounded`` first, if given.
     """
     if limit is not None:
         linear = clip(linear, -limit, limit)

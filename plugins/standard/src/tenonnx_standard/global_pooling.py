@@ -21,7 +21,7 @@ def power(x: Value, p: float) -> Value:
 def root(x: Value, p: float) -> Value:
     if float(p).is_integer():
         return x if p == 1 else sqrt(x) if p == 2 else pow_(x, 1.0 / p)
-    nothing = equal(x, 0)  # where the slope is infinite, and that of the norm is not
+    nothing = equal(x, 0)  # where the slope of the root is infinite, that of the norm is finite
     return where(nothing, 0, pow_(where(nothing, 1, x), 1.0 / p))
 
 
@@ -39,7 +39,7 @@ def _as_images(y: Array, like: Array) -> Array:
 
 @op("GlobalAveragePool", since=1)
 def global_average_pool(X):
-    """The mean of each image of each channel."""
+    """The mean of each channel of each image."""
     return reduce_mean(X, _image_axes(X), keepdims=1)
 
 
@@ -55,7 +55,7 @@ def global_average_pool_numpy(X):
 
 @global_average_pool.specialize
 def global_average_pool_specialize(X):
-    """Sums of few positions as a product with ones."""
+    """Sum few positions as a product with ones."""
     count = math.prod(X.shape[2:])
     if X.dtype not in (np.float32, np.float64) or count > PLAIN_ROW or 1 in (count, X.size):
         return None
@@ -72,7 +72,7 @@ def global_average_pool_specialize(X):
 
 @op("GlobalMaxPool", since=1, data_movement=True)
 def global_max_pool(X):
-    """The greatest element of each image of each channel."""
+    """The maximum of each channel of each image."""
     return reduce_max(X, _image_axes(X), keepdims=1)
 
 
@@ -88,12 +88,12 @@ def global_max_pool_numpy(X):
 
 @op("GlobalLpPool", since=1)
 def global_lp_pool(X, *, p=2):
-    """The p-norm of each image of each channel."""
+    """The p-norm of each channel of each image."""
     return _norm_of_images(X, p)
 
 
 def _norm_of_images(X: Value, p: float) -> Value:
-    x = cast(X, to=DType.float32) if X.dtype.bits < 32 else X  # powers leave the range of half floats soon
+    x = cast(X, to=DType.float32) if X.dtype.bits < 32 else X  # powers soon exceed the range of float16
     y = root(reduce_sum(power(absolute(x), p), _image_axes(x), keepdims=1), p)
     return y if y.dtype is X.dtype else cast(y, to=X.dtype)
 

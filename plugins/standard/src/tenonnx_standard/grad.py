@@ -44,13 +44,14 @@ def grad(
 ) -> Graph:
     """A graph with an additional output ``{name}/grad`` for each value in ``wrt``: the gradient of the sum of ``of``.
 
-    ``of`` names scalars; a value stands for its name. With ``seeds``, mapping a name of ``of`` to a new graph input,
-    that value may have any shape and the input is its cotangent: the outputs are then vector-Jacobian products. Ops
-    without a VJP are expanded first and their bodies differentiated. A value on which ``of`` does not depend has the
-    gradient zero; one on which it depends by steps alone, such as those of ArgMax, has it unless ``strict``.
+    ``of`` and ``wrt`` contain names or values. Values in ``of`` are scalars; with ``seeds``, which maps a name of
+    ``of`` to a new graph input, the value may have any shape and the input is its cotangent, so that outputs are
+    vector-Jacobian products. Bodies of ops without a VJP are expanded and differentiated. A value that ``of`` does not
+    depend on has a zero gradient; one that it depends on only through piecewise constant ops, such as ArgMax, does too,
+    unless ``strict``.
 
-    Raises ``NotDifferentiable`` naming every node that breaks a path, ``InvalidCall`` for unknown names, for an ``of``
-    that is no scalar, and for a gradient rule that returns what are no gradients of its inputs.
+    Raises ``NotDifferentiable`` naming every node that breaks a path, ``InvalidCall`` for unknown names, for a value in
+    ``of`` that is neither a scalar nor in ``seeds``, and for a gradient rule that returns wrong gradients.
     """
     targets, names = _names(of), _names(wrt)
     seeds = seeds or {}
@@ -89,10 +90,10 @@ def _names(given: str | Value | Sequence[str | Value]) -> list[str]:
 
 @in_registry_of_graph
 def pullback(graph: Graph, of: Sequence[int], wrt: Sequence[int]) -> Graph:
-    """A subgraph together with its gradient, for a gradient rule to use parts of.
+    """A subgraph together with its gradient, for use in gradient rules.
 
     ``of`` are positions of outputs, ``wrt`` positions of inputs and, after them, captures. The result takes the inputs,
-    the captures and a cotangent for each of ``of``, float32 for quantized values; it gives the outputs, then the
+    the captures and a cotangent for each of ``of`` (float32 for quantized values). It returns the outputs, then the
     gradient of each of ``wrt``.
     """
     inputs = (*graph.all_inputs, *graph.captures)
@@ -117,7 +118,7 @@ def _check_names(
     graph: Graph, values: Mapping[str, Value], targets: Sequence[str], names: Sequence[str], seeds: Mapping[str, str]
 ) -> None:
     for name in (*targets, *names):
-        kind = (values[name] if name in values else graph.find(name)).type  # which tells what is near
+        kind = (values[name] if name in values else graph.find(name)).type  # raises with similar names
         if not isinstance(kind, TensorType) or not kind.dtype.is_float:
             raise NotDifferentiable(
                 f'value "{name}" has no gradient: it is not a floating-point tensor', given=str(kind)
@@ -133,7 +134,7 @@ def _check_names(
 
 
 class _Sweep:
-    """One reverse sweep: cotangents flow from outputs to inputs, step by step."""
+    """Reverse-mode sweep: propagates cotangents from outputs to inputs, step by step."""
 
     def __init__(self, graph: Graph, steps: Sequence[Node | Application]) -> None:
         self.graph = graph
@@ -148,13 +149,13 @@ class _Sweep:
         self._accumulate(value, operators().ones_like(value) if cotangent is None else cotangent)
 
     def run(self, wrt: Sequence[Value]) -> None:
-        """Carry the cotangents back to ``wrt``. Raises ``NotDifferentiable`` with all the nodes that cannot."""
+        """Propagate cotangents back to ``wrt``. Raises ``NotDifferentiable`` with all nodes that cannot."""
         wanted = dependents(self.graph.nodes, wrt)
         for step in reversed(self.steps):
             reached = any(v in self.cotangents for v in step.outputs if v is not None)
             if reached and any(v in wanted for v in step.uses):
                 application = step if isinstance(step, Application) else Application.of(step, self.builder)
-                self._carry(application, wanted)
+                self._propagate(application, wanted)
         if self.broken:
             given = [_no_gradient(each.node, [v for v in each.uses if v in wanted]) for each in self.broken]
             error = NotDifferentiable("an op on the path is not differentiable", given="\n".join(given))
@@ -163,7 +164,7 @@ class _Sweep:
             raise error
 
     def refuse_breaks(self, values: Sequence[Value]) -> None:
-        """Raise ``NotDifferentiable`` for values that have influence, but no path along which it is differentiable."""
+        """Raise ``NotDifferentiable`` for values that affect the outputs, but not through any differentiable path."""
         by_contents = [
             n for n in self.graph.nodes if any(v is not None and v.symbolic_contents is None for v in n.outputs)
         ]
@@ -187,7 +188,7 @@ class _Sweep:
         self.builder.prefix = f"{value.name}/zero"
         return operators().zeros_like(value)  # type: ignore[no-any-return]
 
-    def _carry(self, application: Application, wanted: set[Value]) -> None:
+    def _propagate(self, application: Application, wanted: set[Value]) -> None:
         op, node = application.op, application.node
         rule = find_rule(op, "vjp")
         if rule is None:
@@ -216,7 +217,7 @@ class _Sweep:
                 self._accumulate(value, self._fitting(application, position, gradient, value))
 
     def _fitting(self, application: Application, position: int, gradient: Any, value: Value) -> Value:
-        """``gradient`` in the shape of ``value``, which the op may have broadcast. Raises for no gradient of it."""
+        """``gradient`` summed to the shape of ``value`` if the op broadcast it. Raises if it cannot be its gradient."""
         kind, wanted = getattr(gradient, "type", None), value.tensor
         broadcasts = application.op.broadcasts
         if not isinstance(kind, TensorType) or not _may_be_gradient(kind, wanted, broadcasts):
@@ -234,7 +235,7 @@ class _Sweep:
 
 
 def _sources(nodes: Sequence[Node], values: set[Value]) -> set[Value]:
-    """The values on which ``values`` depend by way of ``nodes``, themselves included."""
+    """The values on which ``values`` depend through ``nodes``, including themselves."""
     found = set(values)
     for node in reversed(nodes):
         if any(v in found for v in node.outputs):
@@ -243,9 +244,9 @@ def _sources(nodes: Sequence[Node], values: set[Value]) -> set[Value]:
 
 
 def _may_be_gradient(found: TensorType, wanted: TensorType, broadcasts: bool) -> bool:
-    """Whether a gradient of the type ``found`` can be one of a value of the type ``wanted``.
+    """Whether a value of type ``found`` can be the gradient of a value of type ``wanted``.
 
-    What passes straight through quantized numbers keeps the float type that it had behind them.
+    The gradient of quantized values keeps the float type of the dequantized ones.
     """
     quantized = not wanted.dtype.is_float or wanted.dtype.bits < 16
     if found.dtype is not wanted.dtype and not (quantized and found.dtype.is_float):

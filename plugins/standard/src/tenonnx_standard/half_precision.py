@@ -1,4 +1,4 @@
-"""Ops that need float32 in half-precision models, and reasons."""
+"""Ops that need float32 in half-precision models, with reasons."""
 
 import tenonnx_standard as ops
 from tenonnx.extend import Op
@@ -8,7 +8,7 @@ _ADDED = "what it adds up in one place loses digits, and onnxruntime takes no ha
 _SQUARES = "squares of numbers beyond 255 run out of range, as in root mean squares"
 _POSITIONS = "its numbers are positions, which half floats cannot tell apart beyond 2048"
 
-#: The newest meaning of each op; all of its older ones are like it.
+#: The newest version of each op; all older ones behave alike.
 NEEDS_FLOAT32: dict[Op, str] = {
     ops.range_: _POSITIONS,
     ops.resize: _POSITIONS,

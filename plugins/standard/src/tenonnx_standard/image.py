@@ -1,4 +1,4 @@
-"""Images: sampling at any positions, affine grids, and decoding of image files."""
+"""Images: sampling at arbitrary positions, affine grids, and decoding of image files."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from tenonnx_standard.windows import Array
 
 MODES = ("linear", "nearest", "cubic")
 PADDINGS = ("zeros", "border", "reflection")
-#: Channels from which on it is faster to gather pixels than to gather within each channel.
+#: From this number of channels on, gathering whole pixels is faster than gathering within each channel.
 MANY_CHANNELS = 16
 
 
@@ -63,7 +63,7 @@ class _Arrays:
 
 
 class _Values:
-    """The same on values."""
+    """The operations of ``_Arrays`` on values."""
 
     floor, absolute, where, both, either, round = floor, absolute, where, and_, or_, round_
 
@@ -76,20 +76,20 @@ class _Values:
         return cast(mask, to=like.dtype)
 
 
-def _located(xp: Any, n: Any, size: Any, mode: str, padding: str, align: bool) -> Any:
-    """Normalized positions as positions between pixels, with those outside moved as ``padding`` says."""
+def _pixel_positions(xp: Any, n: Any, size: Any, mode: str, padding: str, align: bool) -> Any:
+    """Convert normalized positions to pixel coordinates; ``padding`` moves those outside of the image."""
     x = (n + 1.0) * 0.5 * (size - 1.0) if align else ((n + 1.0) * size - 1.0) * 0.5
     if mode == "nearest":
         x = xp.round(x)
     if padding == "zeros" or (padding == "border" and mode == "cubic"):
-        return x  # it is the pixels around that are found to be outside
+        return x  # outside pixels are masked later
     low, high = (0.0, size - 1.0) if align else (-0.5, size - 0.5)
     moved = xp.between(x, 0.0, size - 1.0) if padding == "border" else _reflected(xp, x, low, high)
     return xp.where(xp.either(x < low, x > high), moved, x)
 
 
 def _reflected(xp: Any, x: Any, low: Any, high: Any) -> Any:
-    """``x`` reflected at both borders until it lies between them."""
+    """``x`` reflected at both borders until it is between them."""
     period = (high - low) * 2.0
     period = xp.where(period > 0.0, period, period * 0.0 + 1.0) if isinstance(period, Value) else max(period, 1.0)
     way = xp.absolute(x - low)
@@ -98,7 +98,7 @@ def _reflected(xp: Any, x: Any, low: Any, high: Any) -> Any:
 
 
 def _axis_taps(xp: Any, x: Any, size: Any, mode: str, padding: str, align: bool) -> list[tuple[Any, Any]]:
-    """For each pixel along one axis that counts at ``x``: its position, and its weight (None for 1)."""
+    """Taps at ``x`` along one axis: the position and the weight (None for 1) of each contributing pixel."""
     base = xp.floor(x)
     if mode == "nearest":
         weights: list[Any] = [None]
@@ -120,18 +120,18 @@ def _axis_taps(xp: Any, x: Any, size: Any, mode: str, padding: str, align: bool)
 
 
 def _cubic(distance: Any, far: bool) -> Any:
-    """Keys' cubic convolution with a = -0.75, for distances up to 1, or from 1 to 2."""
+    """Keys' cubic convolution with a = -0.75, for distances up to 1, or from 1 to 2 if ``far``."""
     if far:
         return ((distance * -0.75 + 3.75) * distance - 6.0) * distance + 3.0
     return (distance * 1.25 - 2.25) * distance * distance + 1.0
 
 
-#: Nodes that a tap costs, with those that reading its point expands to.
+#: Nodes per tap, including the expansion of its Gather.
 _FOR_A_TAP = 8
 
 
 def _all_taps(xp: Any, positions: Sequence[Any], sizes: Sequence[Any], *how: Any) -> list[tuple[Any, Any]]:
-    """The taps of all axes together: flat positions and weights."""
+    """The taps of all axes combined: flat positions and weights."""
     taps: list[tuple[Any, Any]] = []
     for x, size in zip(positions, sizes, strict=True):
         along = _axis_taps(xp, x, size, *how)
@@ -167,7 +167,7 @@ def sample(x: Value, positions: Sequence[Value], mode: str, padding: str, align:
 
 
 def sample_array(x: Array, positions: Sequence[Array], mode: str, padding: str, align: bool) -> Array:
-    """``sample`` on arrays; the result has the dtype that it is computed in."""
+    """``sample`` on arrays; the result keeps the dtype of the computation."""
     batch, channels, *sizes = x.shape
     taps = []
     with np.errstate(invalid="ignore"):
@@ -214,7 +214,7 @@ def _check(title: str, X: Any, grid: Any, mode: str, modes: Sequence[str], paddi
 
 @op("GridSample", since=16)
 def grid_sample(X, grid, *, align_corners=0, mode="linear", padding_mode="zeros"):
-    """``X`` at the positions in ``grid``, which run from -1 to 1 and name the last axis first."""
+    """Sample ``X`` at the positions in ``grid``, which range from -1 to 1, with the last axis first."""
     _check(grid_sample.title, X, grid, mode, MODES, padding_mode)
     align, rank = bool(align_corners), X.ndim - 2
     grid = cast(grid, to=DType.float32) if grid.dtype.bits < 32 else grid
@@ -223,7 +223,7 @@ def grid_sample(X, grid, *, align_corners=0, mode="linear", padding_mode="zeros"
     positions = []
     for k, size in enumerate(dims(X)[2:]):
         length = float(size) if isinstance(size, int) else cast_like(size, grid)
-        positions.append(_located(_Values, points[..., rank - 1 - k], length, mode, padding_mode, align))
+        positions.append(_pixel_positions(_Values, points[..., rank - 1 - k], length, mode, padding_mode, align))
     sampled = sample(X, positions, mode, padding_mode, align)
     y = reshape(sampled, [batch, dims(X)[1], *outputs])
     return y if y.dtype is X.dtype else cast(y, to=X.dtype)
@@ -250,7 +250,7 @@ def grid_sample_numpy(X, grid, *, align_corners, mode, padding_mode):
     points = grid.reshape(grid.shape[0], math.prod(grid.shape[1:-1]), rank)
     points = points.astype(np.float64 if grid.dtype == np.float64 else np.float32)
     positions = [
-        _located(_Arrays, points[..., rank - 1 - k], float(size), mode, padding_mode, align)
+        _pixel_positions(_Arrays, points[..., rank - 1 - k], float(size), mode, padding_mode, align)
         for k, size in enumerate(X.shape[2:])
     ]
     wide = X.astype(np.float32) if X.dtype.kind not in "iubcO" and X.dtype.itemsize < 4 else X
@@ -260,7 +260,7 @@ def grid_sample_numpy(X, grid, *, align_corners, mode, padding_mode):
 
 @grid_sample.until(20)
 def grid_sample_2d(X, grid, *, align_corners=0, mode="bilinear", padding_mode="zeros"):
-    """GridSample of images of two axes, whose modes are called bilinear, nearest and bicubic."""
+    """GridSample of two-dimensional images, with the modes bilinear, nearest and bicubic."""
     _check(grid_sample_2d.title, X, grid, mode, tuple(_NEW_MODES), padding_mode)
     return grid_sample(X, grid, align_corners=align_corners, mode=_NEW_MODES[mode], padding_mode=padding_mode)
 
@@ -278,7 +278,7 @@ def grid_sample_to_grid_sample_2d(X, grid, *, mode, **attributes):
 
 
 def _rank_of_images(theta: Value, size: Value) -> int | None:
-    """2 for images, 3 for volumes, None where nothing tells."""
+    """2 for images, 3 for volumes, None if unknown."""
     shape, count = theta.shape, size.shape[0] if size.rank == 1 else None
     facts = [shape[1], symbolic.subtract(shape[2], 1), symbolic.subtract(count, 2)] if len(shape) == 3 else [0]
     known = {n for n in facts if isinstance(n, int)}
@@ -292,7 +292,7 @@ def _rank_of_images(theta: Value, size: Value) -> int | None:
 
 @op("AffineGrid", since=20)
 def affine_grid(theta, size: Index, *, align_corners=0):
-    """The positions that the affine maps ``theta`` send an even grid of ``size`` to, for use as a GridSample grid."""
+    """The sampling grid of a regular grid of ``size`` under the affine maps ``theta``, as input of GridSample."""
     rank = _rank_of_images(theta, size)
     if rank is None:
         raise TypeMismatch(
@@ -332,10 +332,10 @@ def affine_grid_type(theta, size, **_):
 
 PIXEL_FORMATS = ("RGB", "BGR", "Grayscale")
 
-#: The formats that ONNX names, as Pillow does. It knows others, of which one starts a program.
+#: The formats that ONNX names, by their names in Pillow. Pillow knows more, one of which starts a program.
 FILE_FORMATS = ("BMP", "JPEG", "JPEG2000", "PNG", "PPM", "TIFF", "WEBP")
 
-#: What Pillow raises about files that are broken.
+#: Exceptions that Pillow raises for broken files.
 UNDECODABLE = (
     ArithmeticError,
     AttributeError,
@@ -351,7 +351,7 @@ UNDECODABLE = (
 
 @primitive("ImageDecoder", since=20)
 def image_decoder(encoded_stream, *, pixel_format="RGB"):
-    """The pixels (height, width, channels) of an image file; an empty tensor where it cannot be decoded."""
+    """Decode an image file to pixels (height, width, channels); an empty tensor if it cannot be decoded."""
 
 
 @image_decoder.type
@@ -377,7 +377,7 @@ def image_decoder_numpy(encoded_stream, *, pixel_format):
 
 
 def _portable(data: bytes) -> Array | None:
-    """The pixels of a binary portable anymap, which is a header and the pixels; None if it is none."""
+    """The pixels of a binary portable anymap, a header followed by pixels; None for another format."""
     header = re.match(rb"P([56])(?:\s+(?:#[^\n]*\n\s*)*)(\d+)\s+(\d+)\s+(\d+)\s", data)
     if header is None or int(header[4]) > 255:
         return None

@@ -1,4 +1,4 @@
-"""Powers, remainders and comparisons of integers, for targets that lack them or have them for floats only."""
+"""Powers, remainders and comparisons of integers, for targets that lack them or have them only for floats."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenonnx_standard.math import maximum, mod_of_integers, pow_
 
 @pow_.lower()
 def pow_lowering(X: Value, Y: Value) -> Value | None:
-    """By squaring, as often as the exponent has bits that can matter."""
+    """Square and multiply, once per bit of the exponent that matters."""
     if not (X.dtype.is_integer and Y.dtype.is_integer):
         return None
     result: Any = 1
@@ -22,7 +22,7 @@ def pow_lowering(X: Value, Y: Value) -> Value | None:
         half = exponent / 2
         result = where(equal(exponent - half * 2, 1), base * result, result)
         base, exponent = base * base, half
-    # What is left is a power of 0, 1 or -1, or too great.
+    # What remains is a power of 0, 1 or -1, or overflows.
     result = where(greater(exponent, 0), base * result, result)
     if not Y.dtype.is_signed:
         return result  # type: ignore[no-any-return]
@@ -34,7 +34,7 @@ def pow_lowering(X: Value, Y: Value) -> Value | None:
 
 @mod_of_integers.lower()
 def mod_of_integers_lowering(A: Value, B: Value, *, fmod: int) -> Value | None:
-    """The remainder of a division, with the sign of A; plus B where B has the other sign."""
+    """The remainder of the division, with the sign of A; B is added if that has the other sign."""
     if not A.dtype.is_integer:
         return None
     rest = A - A / B * B
@@ -45,7 +45,7 @@ def mod_of_integers_lowering(A: Value, B: Value, *, fmod: int) -> Value | None:
 
 
 def _in_halves(made: Op) -> Callable[[Value, Value], Value | None]:
-    """Compare 64-bit integers where only floats can be compared: the upper half, and then the lower one."""
+    """Compare 64-bit integers where only floats are comparable: first the upper halves, then the lower ones."""
 
     def in_floats(a: Value, b: Value) -> Value:
         return made(cast(a, to=DType.float64), cast(b, to=DType.float64))  # type: ignore[no-any-return]
@@ -68,7 +68,7 @@ greater.lower()(_in_halves(greater))
 
 @equal.lower()
 def equal_lowering(A: Value, B: Value) -> Value | None:
-    """The bits are equal that numbers have in a signed integer, which was comparable from the start."""
+    """Compare uint64 as int64 with the same bits, which all versions of Equal support."""
     if A.dtype is not DType.uint64:
         return None
     return equal(cast(A, to=DType.int64), cast(B, to=DType.int64))  # type: ignore[no-any-return]

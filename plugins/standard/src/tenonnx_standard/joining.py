@@ -1,4 +1,4 @@
-"""Ops that put tensors together along an axis and cut them apart."""
+"""Ops that concatenate and split tensors."""
 
 from __future__ import annotations
 
@@ -35,16 +35,16 @@ from tenonnx_standard.checking import (
     same_dtypes,
 )
 
-# ----- joining --------------------------------------------------------------------------------------------------------
+# ----- concatenation --------------------------------------------------------------------------------------------------
 
 
-#: The contents of longer vectors are not followed while types are inferred.
+#: Longer vectors are not tracked element by element during type inference.
 LARGEST_LIST = 1024
 
 
 @primitive("Concat", data_movement=True)
 def concat(*inputs, axis: int):
-    """The inputs, one after the other along ``axis``."""
+    """Concatenate the inputs along ``axis``."""
 
 
 @concat.type
@@ -80,7 +80,7 @@ def concat_type(*inputs, axis):
 
 
 def _partly_known(inputs: tuple[Value, ...], kind: TensorType) -> Any:
-    """Vectors of which some have known elements, joined: the others are unknown."""
+    """Concatenate vectors of which some have known elements; the others' elements are unknown."""
     items: list[Any] = []
     missing = False
     for value in inputs:
@@ -120,7 +120,7 @@ concat.until(11, positive=["axis"])
 
 @concat.until(4)
 def concat_by_default(*inputs, axis: int | None = None):
-    """The inputs, one after the other along ``axis``, which is 1 by default."""
+    """Concatenate the inputs along ``axis``, which is 1 by default."""
     return concat(*inputs, axis=1 if axis is None else axis)
 
 
@@ -129,7 +129,7 @@ def concat_by_default(*inputs, axis: int | None = None):
 
 @op("Split", data_movement=True)
 def split(input, split: Index = None, *, axis=0, num_outputs: int | None = None, _outputs=None):
-    """``input`` cut along ``axis`` into pieces of the lengths ``split``, or into equal ones but for a shorter last."""
+    """Split ``input`` along ``axis`` into pieces of lengths ``split``, or of equal length except for a shorter last."""
     pieces, start = [], 0
     for size in _pieces(split, _whole(input, axis) if split is None else None, num_outputs, _outputs):
         end = start + size
@@ -139,12 +139,12 @@ def split(input, split: Index = None, *, axis=0, num_outputs: int | None = None,
 
 
 def _whole(input: Value, axis: int) -> Any:
-    """The length of an axis, an int or a value; of unknown rank, too."""
+    """The length of an axis, an int or a value; the rank may be unknown."""
     return ops.gather(ops.shape(input), axis) if input.rank is None else dim_of(input, axis)
 
 
 def _number_of_pieces(lengths: int | None, num_outputs: int | None, outputs: int | None) -> int:
-    """Number of outputs of Split; ``lengths`` is how many were given, -1 where that is not known."""
+    """Number of outputs of Split; ``lengths`` is the number of given lengths, -1 if unknown."""
     if (lengths is None) == (num_outputs is None):
         both = "neither" if lengths is None else "both"
         raise TypeMismatch(f"{split.title}: split and num_outputs are both absent or both given", given=both)
@@ -217,7 +217,7 @@ def split_specialize(x, lengths, *, axis, num_outputs, _outputs):
 
 
 def _keys(x, lengths, axis, num_outputs, _outputs):
-    """Slices of the pieces."""
+    """Slices of the pieces, as numpy indices."""
     axis = axis_within(split, axis, x.ndim)
     count = _number_of_pieces(None if lengths is None else lengths.size, num_outputs, _outputs)
     sizes = _even(x.shape[axis], count) if lengths is None else numbers(positions(lengths))
@@ -235,7 +235,7 @@ def split_vjp(g, y, input, lengths, *, axis, num_outputs, _outputs):
 
 @split.until(18)
 def split_exactly(input, split: Index = None, *, axis=0, _outputs=None):
-    """``input`` cut along ``axis`` into pieces of the lengths ``split``, or into equal ones, one for each output."""
+    """Split ``input`` along ``axis`` into pieces of lengths ``split``, or into equal ones, one per output."""
     return _cut(input, split, axis, _outputs)
 
 
@@ -266,12 +266,12 @@ def split_to_split_exactly(input, lengths, *, axis, num_outputs):
 
 @split_exactly.until(2)
 def split_by_either(input, lengths=None, *, axis: int | None = None, split: list[int] | None = None, _outputs=None):
-    """``input`` cut along ``axis`` (0 by default) into pieces whose lengths are an input or an attribute."""
+    """Split ``input`` along ``axis`` (0 by default); the lengths of the pieces are an input or an attribute."""
     sizes = split if lengths is None else ops.cast(lengths, to=DType.int64)
     return split_exactly(input, sizes, axis=axis or 0, _outputs=_outputs)
 
 
-# Python has no function whose second and fifth parameter have one name; the operator has.
+# A Python function cannot have two parameters named split; the operator has.
 _inputs = split_by_either.signature.inputs
 split_by_either.signature = split_by_either.signature._replace(inputs=(_inputs[0], replace(_inputs[1], name="split")))
 split_by_either.requires(same_dtype("input", "split"))

@@ -1,4 +1,4 @@
-"""Sequences of known length as tensors: rules ``rewrite`` and ``vjp(surrogate=True)`` of ops that read them."""
+"""Lowering of sequences of known length to tensors: rules ``rewrite`` and ``vjp(surrogate=True)`` of their readers."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from tenonnx_standard.sequence import (
     split_to_sequence,
 )
 
-#: Adds the nodes that give one element, and returns it.
+#: Adds the nodes of an element and returns its value.
 Element = Callable[[], Value]
 
-#: Gives the piece at a place of a tensor that is cut along an axis into pieces of such sizes.
+#: Returns the piece with a given index of a tensor split along an axis into pieces of given sizes.
 TakePiece = Callable[[Value, list[int], int, int], Value]
 
 
-def _read_by(kind: str, cut: TakePiece) -> None:
-    """By rules of a kind, what reads a sequence of known length is made of its elements."""
+def _replace_readers(kind: str, cut: TakePiece) -> None:
+    """Register rules of a kind that replace readers of a known sequence by its elements."""
 
     @sequence_at.rule(kind)
     def sequence_at_kind(input_sequence: Value, position: Value) -> Value | None:
@@ -58,14 +58,14 @@ def _elements(sequence: Value, cut: TakePiece) -> list[Element] | None:
         edits.append(node)
         before = node.inputs[0]
         node = None if before is None else before.producer
-    found = None if node is None else _made(node, cut)
+    found = None if node is None else _constructed(node, cut)
     for edit in reversed(edits):
         found = None if found is None else _edited(found, edit)
     return found
 
 
-def _made(node: Node, cut: TakePiece) -> list[Element] | None:
-    """The elements of what a node makes of tensors."""
+def _constructed(node: Node, cut: TakePiece) -> list[Element] | None:
+    """The elements of a sequence that a node constructs from tensors."""
     if node.op is sequence_empty:
         return []
     if node.op is sequence_construct:
@@ -74,7 +74,7 @@ def _made(node: Node, cut: TakePiece) -> list[Element] | None:
 
 
 def _edited(found: list[Element], edit: Node) -> list[Element] | None:
-    """The elements after one more is put among them, or taken away."""
+    """The elements after an insertion or erasure."""
     if edit.op is ops.identity:
         return found
     _, *tensors, given = (*edit.inputs, None)[: 3 if edit.op is sequence_insert else 2]
@@ -93,7 +93,7 @@ def _same(value: Value) -> Value:
 
 
 def _pieces(node: Node, cut: TakePiece) -> list[Element] | None:
-    """Outputs of SplitToSequence, where the length of the axis or those of the pieces are known."""
+    """The pieces of SplitToSequence, if the length of the axis or of the pieces is known."""
     x, lengths = (*node.uses, None)[:2]
     if x is None or x.rank is None:
         return None
@@ -115,17 +115,17 @@ def _pieces(node: Node, cut: TakePiece) -> list[Element] | None:
 
 
 def _by_split(x: Value, sizes: list[int], axis: int, place: int) -> Value:
-    """By a Split into all pieces, which the other calls come to share."""
+    """Take a piece by a Split into all pieces, which common subexpression elimination shares."""
     found: Any = x if len(sizes) == 1 else ops.split(x, sizes, axis=axis, _outputs=len(sizes))[place]
     return found
 
 
 def _by_slice(x: Value, sizes: list[int], axis: int, place: int) -> Value:
-    """Alone, so that each piece keeps its name."""
+    """Take a piece by its own Slice, so that each piece keeps its name."""
     start = sum(sizes[:place])
     found: Value = ops.slice_(x, [start], [start + sizes[place]], [axis])
     return found
 
 
-_read_by("rewrite", _by_split)
-_read_by("vjp.surrogate", _by_slice)
+_replace_readers("rewrite", _by_split)
+_replace_readers("vjp.surrogate", _by_slice)

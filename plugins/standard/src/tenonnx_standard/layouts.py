@@ -1,4 +1,4 @@
-"""Data movement ops, and ops that are indifferent to layout."""
+"""Layout rules: ops that only move axes, and ops that work in any layout."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tenonnx_standard.padding import pad
 from tenonnx_standard.reduction import reduce_max, reduce_mean, reduce_min, reduce_prod, reduce_sum
 from tenonnx_standard.shapes import reshape, squeeze, transpose, unsqueeze
 
-# ----- what moves axes ------------------------------------------------------------------------------------------------
+# ----- ops that move axes ---------------------------------------------------------------------------------------------
 
 
 @transpose.rule("moves")
@@ -60,7 +60,7 @@ def squeeze_moves(data: Value, axes: Value | None) -> Any:
 
 @reshape.rule("moves")
 def reshape_moves(data: Value, shape: Value, *, allowzero: int) -> Any:
-    """A reshape to the same axes but for those of one element."""
+    """A reshape that only adds or removes axes of length 1."""
     kind = reshape.rules["type"](data, shape, allowzero=allowzero)
     before, after = data.shape, kind.shape if isinstance(kind, TensorType) else None
     if after is None or None in (*before, *after):
@@ -77,7 +77,7 @@ def _axes(axes: Value, rank: int) -> set[int]:
     return set() if held is None else {int(axis) % rank for axis in held.reshape(-1)}
 
 
-# ----- what passes them on --------------------------------------------------------------------------------------------
+# ----- ops that work in any layout ------------------------------------------------------------------------------------
 
 for _op in (
     cast,
@@ -136,7 +136,7 @@ for _op in (reduce_max, reduce_mean, reduce_min, reduce_prod, reduce_sum):
 
     @_op.rule("moves")
     def op_moves(x: Value, axes: Value, *, keepdims: int, _op: Any = _op, **attributes: Any) -> Any:
-        """One that leaves out its axes is one that keeps them, and leaves them out."""
+        """Treat a reduction without ``keepdims`` as one with it, followed by a Squeeze."""
         if keepdims or static(axes) is None:
             return None
         reduced = _axes(axes, x.ndim)

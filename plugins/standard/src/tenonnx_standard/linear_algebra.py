@@ -36,9 +36,9 @@ Array = np.ndarray[Any, Any]
 
 @primitive("MatMul")
 def matmul(A, B):
-    """The matrix product of the last two axes; the axes before them broadcast.
+    """The matrix product of the last two axes; all others broadcast.
 
-    A single axis is a row on the left and a column on the right.
+    A vector is a row on the left and a column on the right.
     """
 
 
@@ -69,7 +69,7 @@ def matmul_numpy(A: Array, B: Array) -> Array:
 @matmul.specialize
 def matmul_specialize(A: Operand, B: Operand) -> Any:
     if A.dtype != B.dtype or A.dtype not in (np.float32, np.float64) or 1 in (A.size, B.size):
-        return None  # of one number, np.dot loses 0 times NaN
+        return None  # np.dot of a single element ignores 0 * NaN
     if A.ndim == B.ndim == 2:
         return np.dot
     if A.ndim > 2 and B.ndim == 2:
@@ -78,12 +78,12 @@ def matmul_specialize(A: Operand, B: Operand) -> Any:
     return np.matmul
 
 
-#: Integer products of at least this many terms are worth a look whether floats can do them.
+#: Integer products of at least this many terms are checked for whether float arithmetic is exact.
 _MANY_TERMS = 1 << 15
 
 
 def product(a: Array, b: Array) -> Array:
-    """The matrix product: of floats shorter than float32 in float32, of integers in float64 where that is exact."""
+    """The matrix product; float16 is computed in float32, integers in float64 if that is exact."""
     dtype = a.dtype
     if dtype.kind in "iu":
         terms = a.size * (b.shape[-1] if b.ndim > 1 else 1)
@@ -101,7 +101,7 @@ def _magnitude(x: Array) -> int:
 
 def _product(a: Array, b: Array) -> Array:
     if a.ndim > 2 and b.ndim == 2 and a.flags.c_contiguous and a.size:
-        # One large product is faster than one for each matrix of a.
+        # A single large product is faster than one per matrix of a.
         return (a.reshape(-1, a.shape[-1]) @ b).reshape(*a.shape[:-1], b.shape[-1])
     return np.matmul(a, b)
 
@@ -110,7 +110,7 @@ def _product(a: Array, b: Array) -> Array:
 def matmul_vjp(g: Value, y: Value, A: Value, B: Value) -> tuple[Value, Value]:
     if A.ndim == 1 and B.ndim == 1:
         return g * B, g * A
-    # Axes are counted from the front, as there were no others before opset 11.
+    # Axes are non-negative, since opsets below 11 have no negative ones.
     if A.ndim == 1:
         row = ops.unsqueeze(g, [g.ndim - 1])
         return ops.sum_to(ops.squeeze(matmul(row, swapped(B)), [g.ndim - 1]), A), ops.unsqueeze(A, [1]) * row
@@ -127,7 +127,7 @@ def matmul_vjp(g: Value, y: Value, A: Value, B: Value) -> tuple[Value, Value]:
 
 
 def _weight_gradient(A: Value, g: Value, B: Value) -> Value:
-    """The gradient of the matrix ``B``; that of a transposed one is made so that transposing it back is free."""
+    """The gradient of the matrix ``B``; if ``B`` is a transpose, computed so that two transposes cancel."""
     node = B.producer
     if node is not None and node.op is ops.transpose:
         return swapped(matmul(swapped(g), A))
@@ -141,7 +141,7 @@ def swapped(x: Value) -> Value:
 
 
 def size(lengths: list[Any]) -> Any:
-    """The product of dims, ints and values."""
+    """The product of dims, which are ints or values."""
     whole: Any = 1
     for length in lengths:
         whole = length if isinstance(whole, int) and whole == 1 else whole * length
@@ -149,7 +149,7 @@ def size(lengths: list[Any]) -> Any:
 
 
 def sum_of_first_axes(x: Value, count: int) -> Value:
-    """``x`` summed over its first ``count`` axes: a row of ones times a matrix, as runtimes add columns up slowly."""
+    """``x`` summed over its first ``count`` axes, as a row of ones times a matrix: runtimes sum columns slowly."""
     sizes = dims(x)
     if x.dtype not in (DType.float32, DType.float64) or count in (0, x.ndim):
         return ops.reduce_sum(x, list(range(count)), keepdims=0) if count else x  # type: ignore[no-any-return]
@@ -163,7 +163,7 @@ def sum_of_first_axes(x: Value, count: int) -> Value:
 
 @op("Gemm")
 def gemm(A, B, C=None, *, alpha=1.0, beta=1.0, transA=0, transB=0):
-    """alpha A B + beta C, of matrices that may be transposed first; C broadcasts."""
+    """alpha A B + beta C, for matrices that may be transposed first; C broadcasts."""
     y = matmul(ops.transpose(A, perm=[1, 0]) if transA else A, ops.transpose(B, perm=[1, 0]) if transB else B)
     y = _scaled(y, alpha)
     return y if C is None else y + _scaled(C, beta)
@@ -212,7 +212,7 @@ def gemm_numpy(
 
 
 def _scaled_integers(x: Array, factor: float) -> Array:
-    """Integers times a factor: they wrap where it is whole, and never pass through floats."""
+    """Integers times a factor, with wrap-around for an integral factor and never through floats."""
     if float(factor).is_integer():
         return x * np.asarray(int(factor)).astype(x.dtype)  # type: ignore[no-any-return]
     return (x * factor).astype(x.dtype)
@@ -248,7 +248,7 @@ def gemm_vjp(g: Value, y: Value, A: Value, B: Value, C: Value | None, *, alpha, 
 
 @gemm.until(11)
 def gemm_with_c(A, B, C, *, alpha=1.0, beta=1.0, transA=0, transB=0):
-    """Gemm whose C is not optional."""
+    """Gemm with C as a required input."""
     return gemm(A, B, C, alpha=alpha, beta=beta, transA=transA, transB=transB)
 
 
@@ -262,7 +262,7 @@ def gemm_to_gemm_with_c(
 
 @gemm_with_c.until(7)
 def gemm_one_way(A, B, C, *, alpha=1.0, beta=1.0, broadcast=0, transA=0, transB=0):
-    """Gemm that broadcasts C only where ``broadcast`` is set."""
+    """Gemm that broadcasts C only with ``broadcast``."""
     y = gemm(A, B, alpha=alpha, transA=transA, transB=transB)
     if not broadcast and C.rank not in (None, 2):
         raise TypeMismatch(
@@ -291,7 +291,7 @@ def det(X):
     return cast(ops.squeeze(determinant, [X.ndim - 2, X.ndim - 1]), to=X.dtype)
 
 
-#: Steps for the rows of larger matrices are in a loop, and not written out.
+#: Larger matrices use a loop instead of unrolled steps.
 MANY_ROWS = 64
 
 
@@ -310,7 +310,7 @@ def _adjugate(x: Value) -> tuple[Value, Value]:
 
 
 def _looped_adjugate(x: Value) -> tuple[Value, Value]:
-    """The same for matrices whose size is known at run time alone."""
+    """``_adjugate`` for matrices whose size is known only at run time."""
     length = dims(x)[-1]
     numbers = ops.range_(0, length, 1)
     unit = cast(equal(ops.reshape(numbers, [-1, 1]), numbers), to=x.dtype)
@@ -350,7 +350,7 @@ def det_numpy(X: Array) -> Array:
 
 @det.vjp
 def det_vjp(g: Value, y: Value, X: Value) -> Value:
-    """The derivative of a determinant is the transposed adjugate, also where the matrix is singular."""
+    """The derivative of a determinant is the transposed adjugate, even for singular matrices."""
     adjugate, _ = _adjugate(X)
     return ops.unsqueeze(g, [g.ndim, g.ndim + 1]) * swapped(adjugate)
 

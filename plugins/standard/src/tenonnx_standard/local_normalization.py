@@ -15,26 +15,26 @@ from tenonnx_standard.reduction import widened
 
 @op("LRN")
 def lrn(X, *, alpha=1e-4, beta=0.75, bias=1.0, size: int):
-    """``X`` divided by a power of the mean square of its ``size`` neighbors among the channels.
+    """Divide ``X`` by a power of the mean square of its ``size`` neighbors along the channels.
 
-    Local response normalization, section 3.3 of the AlexNet paper.
+    Section 3.3 of the AlexNet paper (Krizhevsky et al., 2012).
     """
     return X / pow_(_local(X, alpha, bias, size), beta)
 
 
 def _local(X: Value, alpha: float, bias: float, size: int) -> Value:
-    """The base of the power. Of an even number of neighbors, one more comes after the channel than before."""
+    """The base of the power. If ``size`` is even, one more neighbor follows the channel than precedes it."""
     return _window_sum(X * X, (size - 1) // 2, size // 2) * (alpha / size) + bias
 
 
-#: Nodes that a neighbor costs, with those that slicing expands to.
+#: Nodes per neighbor, including the expansion of its Slice.
 _FOR_A_NEIGHBOR = 16
 
 
 def _window_sum(x: Value, before: int, after: int) -> Value:
-    """The sum of each channel with so many before and after it."""
+    """For each channel, the sum over the ``before`` channels before it up to the ``after`` channels behind it."""
     channels = x.shape[1] if isinstance(x.type, TensorType) and x.type.shape else None
-    if isinstance(channels, int):  # there are no more neighbors
+    if isinstance(channels, int):  # at most all channels are neighbors
         before, after = min(before, max(channels - 1, 0)), min(after, max(channels - 1, 0))
     limits.check("nodes", (before + after + 1) * _FOR_A_NEIGHBOR, "the sum over neighbors of LRN")
     around = [0] * x.ndim

@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _is_less(a: Dim, b: Dim) -> bool | None:
-    """Whether a < b, where that is known."""
+    """Whether a < b; None if unknown."""
     if _at_least(b, a, 1):
         return True
     return False if _at_least(a, b, 0) else None
@@ -93,7 +93,7 @@ greater_one_way = one_way(greater, swapped=lambda: less)
 
 @equal.lower()
 def equal_lowering(A: Value, B: Value) -> Value | None:
-    """Floats were not comparable before opset 11; only NaN is neither below 1 nor above 0."""
+    """Floats were not comparable below opset 11; only NaN is neither below 1 nor above 0."""
     if not A.dtype.is_float:
         return None
     apart = or_(less(A, B), greater(A, B))
@@ -103,7 +103,7 @@ def equal_lowering(A: Value, B: Value) -> Value | None:
 
 @equal.lower()
 def equal_lowering_2(A: Value, B: Value) -> Value | None:
-    """Strings were not comparable before opset 19; equal ones have one number among the different ones."""
+    """Strings were not comparable below opset 19; equal strings have equal indices among the unique ones."""
     if A.dtype is not DType.string:
         return None
     a, b = ops.expand(A, ops.shape(B)), ops.expand(B, ops.shape(A))
@@ -117,22 +117,22 @@ def equal_lowering_2(A: Value, B: Value) -> Value | None:
 
 @elementwise("And", result=DType.bool)
 def and_(A, B):
-    """Whether both hold."""
+    """Logical and."""
 
 
 @elementwise("Or", result=DType.bool)
 def or_(A, B):
-    """Whether one or both hold."""
+    """Logical or."""
 
 
 @elementwise("Xor", result=DType.bool)
 def xor(A, B):
-    """Whether exactly one holds."""
+    """Logical exclusive or."""
 
 
 @elementwise("Not", result=DType.bool)
 def not_(X):
-    """Whether X does not hold."""
+    """Logical negation."""
 
 
 not_.lower()(lambda X: equal(X, False))
@@ -148,22 +148,22 @@ xor_one_way = one_way(xor, swapped=lambda: xor)
 
 @elementwise("Where", since=9, mixed=("condition",), data_movement=True)
 def where(condition, X, Y):
-    """X where ``condition`` holds, Y elsewhere."""
+    """X where ``condition`` is true, Y elsewhere."""
 
 
 @where.numpy
 def where_numpy(condition: Array, X: Array, Y: Array) -> Array:
     if condition.size < _LARGE or X.dtype == object or X.dtype.itemsize > 8:
         return np.where(condition, X, Y)
-    return _masked(condition, X, Y)
+    return _where_bits(condition, X, Y)
 
 
-#: From this size on bits are masked, which takes no branch for each element.
+#: From this size on, elements are selected by masking bits, without a branch per element.
 _LARGE = 1 << 13
 
 
-def _masked(condition: Array, x: Array, y: Array) -> Array:
-    """The elements of ``x`` or ``y``, chosen bit by bit."""
+def _where_bits(condition: Array, x: Array, y: Array) -> Array:
+    """Select elements of ``x`` or ``y`` by masking their bits."""
     bits = np.dtype(f"i{x.dtype.itemsize}")
     mask = condition.astype(bits)
     np.negative(mask, out=mask)
@@ -189,7 +189,7 @@ def where_vjp(g: Value, y: Value, condition: Value, X: Value, Y: Value) -> tuple
 
 @where.lower()
 def where_lowering(condition: Value, X: Value, Y: Value) -> Value | None:
-    """Without Where integers can be masked; floats cannot, as 0 times infinity is NaN, so they are gathered."""
+    """Without Where, integers are masked and floats gathered, since 0 times infinity is NaN."""
     if X.dtype is DType.bool:
         return or_(and_(condition, X), and_(not_(condition), Y))
     if not X.dtype.is_integer:
@@ -199,7 +199,7 @@ def where_lowering(condition: Value, X: Value, Y: Value) -> Value | None:
 
 
 def _gathered(condition: Value, X: Value, Y: Value) -> Value | None:
-    """``Where`` of known shapes as a gather from both inputs, joined."""
+    """``Where`` of static shapes as a Gather from both inputs concatenated."""
     known = broadcast_types(where, (condition, X, Y))
     if known is None or not all(isinstance(side, int) for side in known):
         return None
@@ -214,25 +214,25 @@ def _gathered(condition: Value, X: Value, Y: Value) -> Value | None:
 
 @op("BitwiseAnd", since=18, broadcasts=True)
 def bitwise_and(A, B):
-    """The bits that are set in both."""
+    """Bitwise and."""
     return _from_bits(_bits(A) * _bits(B), A.dtype)
 
 
 @op("BitwiseOr", since=18, broadcasts=True)
 def bitwise_or(A, B):
-    """The bits that are set in one or both."""
+    """Bitwise or."""
     return A + B - bitwise_and(A, B)
 
 
 @op("BitwiseXor", since=18, broadcasts=True)
 def bitwise_xor(A, B):
-    """The bits that are set in exactly one."""
+    """Bitwise exclusive or."""
     return A + B - bitwise_and(A, B) * 2
 
 
 @op("BitwiseNot", since=18, broadcasts=True)
 def bitwise_not(X):
-    """Every bit flipped."""
+    """Bitwise negation."""
     _check_integers(bitwise_not, X)
     return constant(_ones(X.dtype), X.dtype) - X
 
@@ -250,12 +250,12 @@ def _check_integers(op: Any, *inputs: Value) -> None:
 
 
 def _ones(dtype: DType) -> Array:
-    """The number all of whose bits are set."""
+    """The integer with all bits set."""
     return np.asarray(-1 if dtype.is_signed else (1 << dtype.bits) - 1)
 
 
 def _weights(dtype: DType) -> Array:
-    """Weights of the bits of a number; that of the last bit of a signed number is negative."""
+    """Place values of the bits of an integer; negative for the last bit of a signed one."""
     weights = [1 << place for place in range(dtype.bits)]
     if dtype.is_signed:
         weights[-1] = -weights[-1]
@@ -263,13 +263,13 @@ def _weights(dtype: DType) -> Array:
 
 
 def _bits(x: Value) -> Value:
-    """The bits of integers as zeros and ones along a new last axis, computed by division."""
+    """The bits of integers as zeros and ones along a new last axis, by division."""
     _check_integers(bitwise_and, x)
     dtype = DType.uint64 if x.dtype is DType.uint64 else DType.int64
     wide = ops.unsqueeze(cast(x, to=dtype), [x.ndim])
     if not x.dtype.is_signed:
         return _lowest_bit(wide / constant(_weights(x.dtype)))
-    # Of a negative number the bits are the flipped ones of -1 - x, which is not negative.
+    # A negative number has the flipped bits of -1 - x, which is not negative.
     negative = cast(less(wide, 0), to=dtype)
     flipped = wide - negative * (wide * 2 + 1)
     low = _lowest_bit(flipped / constant(_weights(x.dtype)[:-1]))
@@ -281,13 +281,13 @@ def _lowest_bit(x: Value) -> Value:
 
 
 def _from_bits(bits: Value, dtype: DType) -> Value:
-    """The numbers of such bits; a matrix product sums them, as some runtimes sum integers in floats elsewhere."""
+    """Integers from their bits, by a matrix product, since some runtimes sum integers in floats."""
     return cast(ops.matmul(bits, constant(_weights(dtype))), to=dtype)
 
 
 @op("BitShift", since=11, broadcasts=True)
 def bitshift(X, Y, *, direction: str):
-    """X shifted by Y bits to the ``LEFT`` or ``RIGHT``; to the right the sign is kept."""
+    """X shifted by Y bits to the ``LEFT`` or ``RIGHT``; right shifts keep the sign."""
     _check_integers(bitshift, X, Y)
     last = X.dtype.bits - 1
     amount = cast(Y, to=DType.int64)

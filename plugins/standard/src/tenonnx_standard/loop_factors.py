@@ -1,8 +1,8 @@
-"""Factors of cotangents in the backward pass of a loop, known before it begins.
+"""Reassociation of products in the backward pass of a loop.
 
-A product of what comes back with what was stored is multiplied again: the numbers stored are multiplied with each
-other instead, for all iterations at once, and what is joined side by side is multiplied once. An iteration of the way
-back is then fewer and larger steps, each of which costs a runtime more than its numbers.
+A cotangent is multiplied by a stored value, and the product by another one. Here the stored values are multiplied by
+each other first, for all iterations at once, and parts of a Concat together. Each backward iteration then has fewer and
+larger steps, which cost a runtime less overhead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Factors = tuple[Value, Value]
 
 
 def gathered(graph: Graph, cotangents: Collection[Value]) -> Graph:
-    """``graph``, which takes ``cotangents``, with the factors of each gathered; inputs and outputs stay in order."""
+    """``graph``, which takes ``cotangents``, with the factors of each grouped; inputs and outputs keep their order."""
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value] | None:
         if call.op is ops.mul:
@@ -30,7 +30,7 @@ def gathered(graph: Graph, cotangents: Collection[Value]) -> Graph:
 
 
 def _moving(known: Collection[Value]) -> Callable[[Value], bool]:
-    """A test whether a value depends on any of these."""
+    """A predicate: whether a value depends on any of ``known``."""
     found = dict.fromkeys(known, True)
 
     def moves(value: Value) -> bool:
@@ -42,7 +42,7 @@ def _moving(known: Collection[Value]) -> Callable[[Value], bool]:
 
 
 def _factors(value: Value, moves: Callable[[Value], bool]) -> Factors | None:
-    """Split a product of elements into the factors that move and those that do not."""
+    """Split an elementwise product into the factor that varies with the cotangents and the other one."""
     node = value.producer
     if node is None or node.op is not ops.mul or value.dtype not in (DType.float32, DType.float64):
         return None
@@ -67,7 +67,7 @@ def _joined(call: Call, moves: Callable[[Value], bool]) -> Sequence[Value] | Non
     if len(values) < 2 or any(each is None or each[0].rank is None for each in found):
         return None
     pairs = [each for each in found if each is not None]
-    axis -= (values[0].rank or 0) if axis >= 0 else 0  # counted from behind, it is the same for all iterations at once
+    axis -= (values[0].rank or 0) if axis >= 0 else 0  # a negative axis is the same for all iterations at once
     parts: list[Value] = []
     for moving, _ in pairs:
         node = moving.producer

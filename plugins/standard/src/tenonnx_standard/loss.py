@@ -1,4 +1,4 @@
-"""Losses of classifiers."""
+"""Classification losses."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenonnx_standard.slicing import gather, gather_elements
 def _sample_weights(
     like: Value, target: Value, weight: Value | None, ignore_index: int | None
 ) -> tuple[Value, Value | None]:
-    """The target, the ignored ones replaced by a class that exists, and the weights, None where all are 1."""
+    """The target with ignored labels replaced by a valid class, and the weights, None if all are 1."""
     if ignore_index is None:
         return target, None if weight is None else gather(weight, target)
     ignored = equal(target, ignore_index)
@@ -36,9 +36,9 @@ def _reduced(loss: Value, weights: Value | None, reduction: str) -> Value:
 
 @op("NegativeLogLikelihoodLoss", since=12)
 def negative_log_likelihood_loss(input, target, weight=None, *, ignore_index: int | None = None, reduction="mean"):
-    """Minus the log-probability that ``input`` gives to the class in ``target``, weighted by class.
+    """The negative log-probability in ``input`` of the class in ``target``, weighted by class.
 
-    Samples whose target is ``ignore_index`` count for nothing; the mean is the weighted one.
+    Samples whose target is ``ignore_index`` are ignored; the mean is the weighted mean.
     """
     target, weights = _sample_weights(input, target, weight, ignore_index)
     loss = -squeeze(gather_elements(input, unsqueeze(target, [1]), axis=1), [1])
@@ -53,7 +53,7 @@ negative_log_likelihood_loss.requires(
 
 @negative_log_likelihood_loss.vjp
 def negative_log_likelihood_loss_vjp(g, y, input, target, weight, *, ignore_index, reduction):
-    """By a mask of the target's class instead of a scatter, which not every opset can say."""
+    """Mask the target class instead of scattering, which not every opset supports."""
     given = target
     target, weights = _sample_weights(input, target, weight, ignore_index)
     if reduction == "mean":
@@ -75,7 +75,7 @@ def negative_log_likelihood_loss_vjp(g, y, input, target, weight, *, ignore_inde
 
 @op("SoftmaxCrossEntropyLoss", since=12)
 def softmax_cross_entropy_loss(scores, labels, weights=None, *, ignore_index: int | None = None, reduction="mean"):
-    """The negative log-likelihood of ``labels`` by the softmax of ``scores`` along axis 1; the logarithm of that."""
+    """The negative log-likelihood of ``labels`` under the softmax of ``scores`` along axis 1; and the log-softmax."""
     log_prob = log_softmax(scores, axis=1)
     loss = negative_log_likelihood_loss(log_prob, labels, weights, ignore_index=ignore_index, reduction=reduction)
     return loss, log_prob

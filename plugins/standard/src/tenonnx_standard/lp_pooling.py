@@ -1,4 +1,4 @@
-"""LpPool: the norm of each window."""
+"""LpPool: the p-norm of each window."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from tenonnx_standard.windows import (
     covering,
     end_in_padding,
     floored,
+    infer_float_pool,
     of_nothing,
     padded_with,
     pool,
-    pools_floats,
     through_float32,
     widened,
     windows,
@@ -63,7 +63,7 @@ def _norm_of_windows(X: Value, window: Windows, p: float) -> Value:
     if 0 in X.shape:
         return of_nothing(X, window)
     begins, ends = covering(window, dims(X)[2:])
-    x = cast(X, to=DType.float32) if X.dtype.bits < 32 else X  # powers leave the range of half floats soon
+    x = cast(X, to=DType.float32) if X.dtype.bits < 32 else X  # powers soon exceed the range of float16
     powers = padded_with(power(absolute(x), p), begins, ends)
     means = average_pool(powers, **floored(window, [0] * (2 * window.rank)).attributes)
     y = root(means * float(np.prod(window.kernel)), p)
@@ -80,7 +80,7 @@ def lp_pool_float(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ):
-    """The p-norm of each window, or of each image where no size is given; ``p`` need not be an integer."""
+    """The p-norm of each window, or of each image without ``kernel_shape``; ``p`` need not be an integer."""
     if kernel_shape is None:
         return global_lp_pool_float(X, p=p)
     if float(p).is_integer():
@@ -96,7 +96,7 @@ def lp_pool_to_lp_pool_float(X, *, ceil_mode, dilations, p, **attributes):
 
 
 through_float32(lp_pool)
-pools_floats(lp_pool, "p")
+infer_float_pool(lp_pool, "p")
 
 
 @lp_pool.numpy

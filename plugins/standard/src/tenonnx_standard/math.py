@@ -65,7 +65,7 @@ mul.vjp(lambda g, y, A, B: (g * B, g * A))
 
 @elementwise("Div")
 def div(A, B):
-    """A / B; of integers the quotient rounded towards zero."""
+    """A / B; integer division truncates towards zero."""
 
 
 div.symbolic(of_dims(symbolic.truncate_div))
@@ -89,7 +89,7 @@ div.specialize(lambda A, B: None if A.dtype.kind in "iuO" else np.divide)
 
 
 def _fits_float64(x: Array) -> bool:
-    """Whether float64 holds these integers, and thereby their quotients to the integer below."""
+    """Whether float64 represents these integers, and hence their quotients rounded down, exactly."""
     return int(x.min(initial=0)) > -(1 << 53) and int(x.max(initial=0)) < 1 << 53
 
 
@@ -105,12 +105,12 @@ def neg(X):
 
 neg.symbolic(neg.numpy(np.negative))
 neg.vjp(lambda g, y, X: neg(g))
-neg.lower()(lambda X: mul(X, -1))  # signs of zeros too, which 0 - X would lose
+neg.lower()(lambda X: mul(X, -1))  # keeps the sign of zeros, which 0 - X would lose
 
 
 @elementwise("Abs")
 def absolute(X):
-    """The magnitude of X."""
+    """The absolute value of X."""
 
 
 absolute.numpy(np.absolute)
@@ -119,7 +119,7 @@ absolute.vjp(lambda g, y, X: g * sign(X))
 
 @op("Sign", since=9, broadcasts=True)
 def sign(input):
-    """-1, 0 or 1 for negative, zero and positive elements."""
+    """-1 for negative, 0 for zero and 1 for positive elements."""
     zero = constant(np.zeros(()), input.dtype)
     return cast(greater(input, zero), to=input.dtype) - cast(less(input, zero), to=input.dtype)
 
@@ -143,17 +143,17 @@ reciprocal.lower()(lambda X: div(1.0, X))
 
 @elementwise("Ceil")
 def ceil(X):
-    """The least integer that is not below X."""
+    """The smallest integer not below X."""
 
 
 @elementwise("Floor")
 def floor(X):
-    """The greatest integer that is not above X."""
+    """The largest integer not above X."""
 
 
 @op("Round", since=11, broadcasts=True)
 def round_(X):
-    """The nearest integer, of two the even one."""
+    """The nearest integer; halves round to even."""
     below = floor(X)
     rest = X - below
     odd = greater(below - floor(below / 2) * 2, 0)
@@ -174,7 +174,7 @@ for _step in (ceil, floor, round_):
 
 @elementwise("Sqrt")
 def sqrt(X):
-    """The square root; NaN below zero."""
+    """The square root; NaN for negative numbers."""
 
 
 sqrt.numpy(np.sqrt)
@@ -192,7 +192,7 @@ exp.vjp(lambda g, y, x: g * y)
 
 @elementwise("Log")
 def log(input):
-    """The natural logarithm; NaN below zero."""
+    """The natural logarithm; NaN for negative numbers."""
 
 
 log.numpy(np.log)
@@ -201,7 +201,7 @@ log.vjp(lambda g, y, x: g / x)
 
 @elementwise("Pow", mixed=("Y",))
 def pow_(X, Y):
-    """X to the power of Y, in the element type of X."""
+    """X to the power of Y, in the dtype of X."""
 
 
 @pow_.numpy
@@ -236,14 +236,14 @@ def pow_specialize(X: Operand, Y: Operand) -> Any:
 
 @pow_.lower()
 def pow_lowering(X: Value, Y: Value) -> Value | None:
-    """Pow for opsets with one dtype: in float64, which holds all other numbers but the largest integers."""
+    """Pow for opsets with a single dtype: in float64, which represents all numbers but the largest integers."""
     if X.dtype is Y.dtype or not (X.dtype.is_float or Y.dtype.is_float):
         return None
     return cast(pow_(cast(X, to=DType.float64), cast(Y, to=DType.float64)), to=X.dtype)  # type: ignore[no-any-return]
 
 
 def _integerpower(X: Array, Y: Array) -> Array:
-    near = Y if Y.dtype == X.dtype else np.where(Y > 64, 64 + Y % 2, Y)  # beyond the bits of X only odd or even counts
+    near = Y if Y.dtype == X.dtype else np.where(Y > 64, 64 + Y % 2, Y)  # beyond the bits of X, only parity matters
     if Y.dtype.kind == "u" or not (Y < 0).any():
         return np.power(X, near.astype(X.dtype))
     result = np.power(X, np.maximum(near, 0).astype(X.dtype))
@@ -267,7 +267,7 @@ def pow_vjp(g: Value, y: Value, X: Value, Y: Value) -> tuple[Value, Value | None
 
 @elementwise("Mod", since=10)
 def mod(A, B, *, fmod=0):
-    """The remainder of A / B: with the sign of B, or with ``fmod`` that of A."""
+    """The remainder of A / B, with the sign of B, or with ``fmod`` the sign of A."""
 
 
 @mod.symbolic
@@ -284,7 +284,7 @@ def mod_vjp(g: Value, y: Value, A: Value, B: Value, *, fmod: int) -> tuple[Value
 
 @mod.until(28)
 def mod_of_integers(A, B, *, fmod=0):
-    """Mod that takes floats with ``fmod`` only."""
+    """Mod that takes floats only with ``fmod``."""
     if not fmod and A.dtype.is_float:
         raise TypeMismatch(
             f"{mod_of_integers.title}: fmod is 0 for floating-point inputs",
@@ -317,7 +317,7 @@ for _unary in (absolute, neg, ceil, floor, sqrt, reciprocal, exp, log):
 
 
 def _fold(function: Any, arrays: Sequence[Array]) -> Array:
-    """A binary ufunc from the first array to the last, into one buffer as far as shapes allow."""
+    """Apply a binary ufunc across the arrays, reusing one buffer where shapes allow."""
     if len(arrays) < 3:
         return functools.reduce(function, arrays)
     result = function(arrays[0], arrays[1])
@@ -329,7 +329,7 @@ def _fold(function: Any, arrays: Sequence[Array]) -> Array:
 
 @elementwise("Max", data_movement=True)
 def maximum(*data_0):
-    """The greatest of the inputs, element by element; NaN where one is NaN."""
+    """The elementwise maximum of the inputs; NaN if one is NaN."""
 
 
 maximum.symbolic(lambda *data_0: functools.reduce(of_dims(symbolic.maximum), data_0))
@@ -342,7 +342,7 @@ def maximum_numpy(*data_0: Array) -> Array:
 
 @elementwise("Min", data_movement=True)
 def minimum(*data_0):
-    """The least of the inputs, element by element; NaN where one is NaN."""
+    """The elementwise minimum of the inputs; NaN if one is NaN."""
 
 
 minimum.symbolic(lambda *data_0: functools.reduce(of_dims(symbolic.minimum), data_0))
@@ -354,7 +354,7 @@ def minimum_numpy(*data_0: Array) -> Array:
 
 
 def _extreme_gradient(g: Value, y: Value, *data_0: Value) -> tuple[Value, ...]:
-    """The cotangent goes to the inputs that are the extreme one, in equal parts."""
+    """Split the cotangent equally between the inputs that attain the extremum."""
     if len(data_0) == 1:
         return (g,)
     chosen = [cast(equal(x, y), to=y.dtype) for x in data_0]
@@ -363,7 +363,7 @@ def _extreme_gradient(g: Value, y: Value, *data_0: Value) -> tuple[Value, ...]:
 
 
 def _by_comparing(better: Any) -> Any:
-    """Compare the widest integers, for which there is neither a kernel nor a wider dtype."""
+    """Compare 64-bit integers, which have neither a kernel nor a wider dtype."""
 
     def lowered(*data_0: Value) -> Value | None:
         if len(data_0) == 1 or data_0[0].dtype not in (DType.int64, DType.uint64):
@@ -381,7 +381,7 @@ minimum.vjp(_extreme_gradient)
 
 @op("Sum", broadcasts=True)
 def sum_(*data_0):
-    """The sum of the inputs, element by element."""
+    """The elementwise sum of the inputs."""
     if not data_0:
         raise TypeMismatch(f"{sum_.title} has no inputs")
     return functools.reduce(add, data_0)
@@ -394,7 +394,7 @@ def sum_vjp(g: Value, y: Value, *data_0: Value) -> tuple[Value, ...]:
 
 @op("Mean", broadcasts=True)
 def mean(*data_0):
-    """The mean of the inputs, element by element."""
+    """The elementwise mean of the inputs."""
     return sum_(*data_0) / len(data_0)
 
 
@@ -413,7 +413,7 @@ mean_of_one_shape = one_shape(mean)
 
 @op("Clip", data_movement=True, broadcasts=True)
 def clip(input, min=None, max=None):
-    """``input`` held between ``min`` and ``max``; ``max`` wins where they cross."""
+    """``input`` clipped to between ``min`` and ``max``; ``max`` wins if it is less than ``min``."""
     bounded = input if min is None else maximum(input, _as_scalar(min))
     return bounded if max is None else minimum(bounded, _as_scalar(max))
 
@@ -442,7 +442,7 @@ def clip_numpy(input: Array, min: Array | None = None, max: Array | None = None)
 
 @clip.specialize
 def clip_specialize(input: Operand, min: Operand | None = None, max: Operand | None = None) -> Any:
-    """Of few elements, np.clip takes longer to begin than to work."""
+    """For few elements, calling np.clip costs more than its work."""
     few = input.size <= 1 << 12 and input.dtype.isbuiltin == 1
     one = min is not None and max is not None and min.ndim == max.ndim == 0
     return (lambda x, low, high: np.minimum(np.maximum(x, low), high)) if few and one else None
@@ -450,7 +450,7 @@ def clip_specialize(input: Operand, min: Operand | None = None, max: Operand | N
 
 @clip.vjp
 def clip_vjp(g: Value, y: Value, input: Value, min: Value | None, max: Value | None) -> tuple[Value | None, ...]:
-    """A bound takes the cotangent of what lies beyond it; on the bound itself it stays with the input."""
+    """A bound takes the cotangent of elements beyond it; elements equal to a bound keep theirs."""
     zero = constant(np.zeros(()), g.dtype)
     below = above = None
     gradient, to_min, to_max = g, None, None
@@ -488,7 +488,7 @@ def erf_vjp(g: Value, y: Value, input: Value) -> Value:
 
 @erf.lower()
 def erf_lowering(input: Value) -> Value | None:
-    """Erf in float64 within 2e-15, where a runtime has it in float32 alone."""
+    """Erf in float64 within 2e-15, for runtimes that have it only in float32."""
     if input.dtype is not DType.float64:
         return None
     x = where(greater(absolute(input), LAST_DOUBLE), sign(input) * LAST_DOUBLE, input)

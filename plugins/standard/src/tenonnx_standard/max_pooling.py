@@ -1,4 +1,4 @@
-"""MaxPool: the greatest element of each window."""
+"""MaxPool: the maximum of each window."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def max_pool(
     strides: list[int] | None = None,
     _outputs=None,
 ):
-    """The greatest element of each window and, if asked for, its place in the flattened ``X``."""
+    """The maximum of each window and, as second output, its index in the flattened ``X``."""
     window = windows(
         max_pool.title,
         kernel_shape,
@@ -79,7 +79,7 @@ def max_pool(
     sizes = dims(X)[2:]
     begins, ends = covering(window, sizes)
     outputs = window.outputs(sizes)
-    # an element that is the least integer would not be told from padding
+    # the smallest integer would be indistinguishable from padding
     wide = cast(X, to=DType.float32) if indexed and X.dtype.is_integer else X
     x = padded_with(wide, begins, ends, lowest(wide.dtype.numpy))
     if not indexed:
@@ -99,7 +99,7 @@ end_in_padding(max_pool)
 def _places(
     X: Value, window: Windows, chosen: Value, begins: Sequence[Length], outputs: Sequence[Length], storage_order: int
 ) -> Value:
-    """Positions in the flattened ``X`` of the ``chosen`` places of the kernel."""
+    """Indices in the flattened ``X`` of the ``chosen`` kernel offsets."""
     batch, channels, *sizes = dims(X)
     image = batch * channels
     count = sizes[0]
@@ -144,7 +144,7 @@ def max_pool_specialize(X, *, kernel_shape, storage_order, _outputs, **attribute
 
 
 def reads(window: Windows, sizes: Sequence[int]) -> list[tuple[tuple[slice, ...], tuple[slice, ...]]]:
-    """For each place of the kernel the windows that read inside an image there, and what they read."""
+    """For each kernel offset, the windows that read inside an image there, and the elements that they read."""
     offsets, (begins, _) = window.offsets, window.padding(sizes)
     axes = [
         taps_inside(size, window, k, begins[k], count)
@@ -158,7 +158,7 @@ def reads(window: Windows, sizes: Sequence[int]) -> list[tuple[tuple[slice, ...]
 
 
 def first_maxima(x: Array, y: Array, window: Windows) -> Array:
-    """At which place of the kernel each window first finds its maximum ``y``."""
+    """The kernel offset at which each window first finds its maximum ``y``."""
     taps = reads(window, x.shape[2:])
     small = np.min_scalar_type(len(taps))
     none = small.type(np.iinfo(small).max)
@@ -169,7 +169,7 @@ def first_maxima(x: Array, y: Array, window: Windows) -> Array:
         found = read == part
         if any_nan:
             found |= np.isnan(read) & np.isnan(part)
-        # the place where it is found, else the greatest number: by bits, as masks that follow the data are slow
+        # the offset on a match, else the largest number; done on bits, since data-dependent masks are slow
         numbers = found.view(np.uint8) if small == np.uint8 else found.astype(small)
         numbers -= small.type(1)
         numbers |= small.type(place)
@@ -178,7 +178,7 @@ def first_maxima(x: Array, y: Array, window: Windows) -> Array:
 
 
 def _places_of(chosen: Array, shape: Sequence[int], window: Windows, storage_order: int) -> Array:
-    """Positions in a flattened tensor of that shape of the chosen places of the kernel."""
+    """Indices in a flattened tensor of that shape of the chosen kernel offsets."""
     sizes = shape[2:]
     begins, _ = window.padding(sizes)
     steps = np.cumprod([1, *sizes[:-1]]) if storage_order else np.cumprod([1, *sizes[:0:-1]])[::-1]
@@ -195,5 +195,5 @@ def _places_of(chosen: Array, shape: Sequence[int], window: Windows, storage_ord
 @max_pool.vjp
 def max_pool_vjp(g, y, X, *, storage_order, _outputs=None, **attributes):
     g, y = (v[0] if isinstance(v, tuple) else v for v in (g, y))
-    x, y = (v if v.dtype.is_float else cast(v, to=g.dtype) for v in (X, y))  # it may be a pool of quantized values
+    x, y = (v if v.dtype.is_float else cast(v, to=g.dtype) for v in (X, y))  # ``y`` may be a pool of quantized values
     return ops.max_pool_gradient(x, g, y, **attributes)

@@ -1,7 +1,7 @@
-"""Ops of the default domain that occur in files, but not in the specification.
+"""Ops of the default domain that occur in models but not in the specification.
 
-The first were experimental ops of ONNX, which onnxruntime still runs; exporters leave the others where they know no
-better. An export to an opset leaves none of them.
+The first ones are former experimental ops of ONNX, which onnxruntime still runs. Exporters emit the others. An export
+to an opset leaves none of them.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def affine(X, *, alpha=1.0, beta=0.0):
 
 @op("Scale", specified=False)
 def scale(input, *, scale=1.0):
-    """``input`` times a number."""
+    """``input`` times a constant."""
     return input * scale
 
 
@@ -72,7 +72,7 @@ def parametric_softplus(X, *, alpha=1.0, beta=1.0):
 
 @op("ImageScaler", specified=False)
 def image_scaler(input, *, bias, scale=1.0):
-    """Images times a number, plus a ``bias`` for each channel."""
+    """Scale images and add a ``bias`` per channel."""
     return input * scale + constant(np.asarray(bias).reshape(-1, 1, 1), input.dtype)
 
 
@@ -86,9 +86,9 @@ image_scaler.requires(
 
 @op("Crop", specified=False, data_movement=True)
 def crop(input, *, border, scale=None):
-    """Images without a ``border`` (left, top, right, bottom).
+    """Crop a ``border`` (left, top, right, bottom) off images.
 
-    With ``scale`` they are so high and wide, from the left and top border on.
+    With ``scale``, the result has that height and width, starting at the left and top border.
     """
     left, top, right, bottom = border
     height, width = dims(input)[2:]
@@ -109,28 +109,28 @@ crop.requires(
 
 @op("DynamicSlice", specified=False, data_movement=True)
 def dynamic_slice(data, starts: Index, ends: Index, axes: Index = None):
-    """Slice before it could take steps."""
+    """Slice without steps, a former experimental op."""
     return slice_(data, starts, ends, axes)
 
 
 @op("MemcpyFromHost", specified=False, data_movement=True)
 def memcpy_from_host(X):
-    """``X``, on the device of those who read it, as onnxruntime says in files that it optimized for one."""
+    """Copy ``X`` from host to device memory, inserted by onnxruntime into optimized models; the identity here."""
     return identity(X)
 
 
 @op("MemcpyToHost", specified=False, data_movement=True)
 def memcpy_to_host(X):
-    """``X``, in the memory of the host: see MemcpyFromHost."""
+    """Copy ``X`` from device to host memory; the identity here. See MemcpyFromHost."""
     return identity(X)
 
 
-# ----- other names ----------------------------------------------------------------------------------------------------
+# ----- alternative names ----------------------------------------------------------------------------------------------
 
 
 @op("Bitshift", broadcasts=True, specified=False)
 def bitshift_alias(X, Y, *, direction):
-    """BitShift."""
+    """BitShift under another name."""
     return bitshift(X, Y, direction=direction)
 
 
@@ -149,7 +149,7 @@ def deformable_conv(
     pads=None,
     strides=None,
 ):
-    """DeformConv."""
+    """DeformConv under another name."""
     return deform_conv(
         X,
         W,
@@ -170,18 +170,18 @@ def deformable_conv(
 
 @op("AdaptiveAvgPool", specified=False)
 def adaptive_average_pool(X, *, output_size):
-    """The means of ``output_size`` windows on each spatial axis, which cover it and may overlap by one element."""
+    """The means over ``output_size`` windows per spatial axis, which cover it and may overlap by one element."""
     return _adaptive(X, output_size, 0.0, reduce_sum)
 
 
 @op("AdaptiveMaxPool", specified=False)
 def adaptive_max_pool(X, *, output_size):
-    """The greatest elements of the windows of AdaptiveAvgPool."""
+    """The maxima over the windows of AdaptiveAvgPool."""
     return _adaptive(X, output_size, -np.inf, reduce_max)
 
 
 def _adaptive(x: Value, output_size: Any, neutral: float, reduce: Op) -> Value:
-    """Window ``k`` of ``n`` on an axis reaches from ``k / n`` of its length, rounded down, to ``(k + 1) / n``, up."""
+    """Window ``k`` of ``n`` on an axis of length ``L`` is from ``floor(k L / n)`` to ``ceil((k + 1) L / n)``."""
     rank = x.ndim - 2
     counts = [output_size] * rank if isinstance(output_size, int) else list(output_size)
     limits.check_elements(counts, "a pool")
@@ -217,7 +217,7 @@ def im2col(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ):
-    """The windows of ``X`` as columns: (batch, channels times places of the kernel, windows); Col2Im sums them up."""
+    """The windows of ``X`` as columns: (batch, channels * kernel size, windows); the transpose of Col2Im."""
     window = windows(im2col.title, kernel_shape, strides=strides, dilations=dilations, pads=pads)
     batch, channels, *sizes = dims(X)
     counts = window.outputs(sizes)
@@ -248,10 +248,10 @@ im2col.requires(holds(_kernel_fits))
 
 @op("CTCGreedyDecoder", specified=False)
 def ctc_greedy_decoder(inputs, sequence_length, *, blank_index=-1, merge_repeated=0):
-    """The most likely class of each step, without blanks and, if wanted, without repetitions (Graves et al., 2006).
+    """The most likely class of each step, without blanks and optionally without repetitions (Graves et al., 2006).
 
-    ``inputs`` are (steps, batch, classes). As in TensorFlow the outputs are a sparse matrix of the classes found
-    (its positions, values and shape), and the negated sum of the greatest inputs of each sequence.
+    ``inputs`` are (steps, batch, classes). As in TensorFlow, the outputs are the indices, values and shape of a sparse
+    matrix of classes, and for each sequence the negated sum of its maximum inputs.
     """
     steps, batch, classes = dims(inputs)
     step = unsqueeze(range_(0, steps, 1), [0])

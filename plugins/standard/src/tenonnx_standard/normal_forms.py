@@ -1,4 +1,4 @@
-"""Canonicalization rules (``normal``), by which fusion finds the body of an op in other, equivalent forms."""
+"""Canonicalization rules (``normal``), by which fusion recognizes equivalent forms of an op's body."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tenonnx_standard.shapes import expand, identity, reshape, shape, transpose,
 from tenonnx_standard.simplification import reshaped_once, transposed_once
 from tenonnx_standard.symbolic_ints import fixed, is_spread
 
-#: Constants of more bytes are not looked at.
+#: Larger constants are not examined.
 MOST_BYTES = 1 << 16
 
 
@@ -68,14 +68,14 @@ def pow_normal(X: Value, Y: Value) -> Value | None:
     return None
 
 
-def _is_full_of(number: float, x: Value) -> bool:
-    """Whether a constant of few floats holds one number, and does so when it was trained."""
+def _is_constant_equal_to(number: float, x: Value) -> bool:
+    """Whether a small float constant is not trainable and equals one number everywhere."""
     held = fixed(x) if is_float(x) and x.data is not None and x.data.nbytes <= MOST_BYTES else None
     return held is not None and bool((held == number).all())
 
 
-def _spread_anyway(x: Value, other: Value, *ops: Op) -> Value | None:
-    """The input of ``other`` before ``ops`` added axes in front, if ``x`` has these axes already."""
+def _before_redundant_expand(x: Value, other: Value, *ops: Op) -> Value | None:
+    """The input of ``other`` before ``ops`` expanded it, if broadcasting with ``x`` has the same effect."""
     node = other.producer
     inner = None if node is None or node.op not in ops else node.uses[0]
     if inner is not None and node is not None and node.op is unsqueeze:
@@ -92,22 +92,22 @@ def _spread_anyway(x: Value, other: Value, *ops: Op) -> Value | None:
     return inner if same else None
 
 
-def _drops(op: Op, unit: float, *spreading: Op, placed: Callable[[Value, Value], Value | None]) -> None:
-    """Leave out what changes nothing, expand nothing that broadcasts; reckon in kernels, by parts, as ``placed``."""
+def _normalize_neutral(op: Op, unit: float, *spreading: Op, placed: Callable[[Value, Value], Value | None]) -> None:
+    """Drop the neutral operand and redundant expansion; fold into convolutions and parts, or reorder by ``placed``."""
 
     @op.rule("normal")
     def op_normal(A: Value, B: Value) -> Value | None:
         for x, other in ((A, B), (B, A)):
-            if _is_full_of(unit, other) and is_spread(x, other):
+            if _is_constant_equal_to(unit, other) and is_spread(x, other):
                 return x
-            if (spread := _spread_anyway(x, other, *spreading)) is not None:
+            if (spread := _before_redundant_expand(x, other, *spreading)) is not None:
                 return op(x, spread)  # type: ignore[no-any-return]
         found = (rule(A, B) for rule in (functools.partial(folded, op), functools.partial(lifted, op), placed))
         return next((each for each in found if each is not None), None) if is_float(A) else None
 
 
-_drops(add, 0.0, expand, placed=by_common_factor)  # masks keep their axes
-_drops(mul, 1.0, expand, unsqueeze, placed=with_numbers_placed)
+_normalize_neutral(add, 0.0, expand, placed=by_common_factor)  # masks keep their axes
+_normalize_neutral(mul, 1.0, expand, unsqueeze, placed=with_numbers_placed)
 
 
 @identity.rule("normal")
@@ -129,7 +129,7 @@ def cast_normal(input: Value, *, to: int, **_: Any) -> Value | None:
 
 @transpose.rule("normal")
 def transpose_normal(data: Value, *, perm: Sequence[int] | None) -> Value | None:
-    """As ``simplify`` has it, with the order always written, and numbers multiplied afterwards."""
+    """As ``simplify`` does, with an explicit permutation, and constant factors moved behind."""
     inner, number = parts_of_product(data)
     order = list(range(data.ndim))[::-1] if perm is None else list(perm)
     if number != 1.0:
@@ -140,7 +140,7 @@ def transpose_normal(data: Value, *, perm: Sequence[int] | None) -> Value | None
 
 @reshape.rule("normal")
 def reshape_normal(data: Value, shape: Value, *, allowzero: int) -> Value | None:
-    """As ``simplify`` has it, with numbers multiplied afterwards."""
+    """As ``simplify`` does, with constant factors moved behind."""
     inner, number = parts_of_product(data)
     if number != 1.0:
         return reshape(inner, shape, allowzero=allowzero) * number
@@ -149,7 +149,7 @@ def reshape_normal(data: Value, shape: Value, *, allowzero: int) -> Value | None
 
 @matmul.rule("normal")
 def matmul_normal(A: Value, B: Value) -> Value | None:
-    """Numbers multiplied afterwards, and heads that are repeated as rows of one product."""
+    """Move constant factors behind the product; multiply repeated heads as rows of one product."""
     (left, one), (right, other) = parts_of_product(A), parts_of_product(B)
     if one != 1.0 or other != 1.0:
         return matmul(left, right) * (one * other)
@@ -157,7 +157,7 @@ def matmul_normal(A: Value, B: Value) -> Value | None:
 
 
 def product_by_groups(rows: Value, columns: Value) -> Value | None:
-    """A product with matrices that are repeated along axis 1: these once, by rows that lie one below the other."""
+    """Multiply by matrices repeated along axis 1 as one product per distinct matrix, with its rows stacked."""
     turned = columns.producer is not None and columns.producer.op is transpose
     found = repeated_heads(columns if not turned else columns.producer.inputs[0])
     kind = rows.type.shape if isinstance(rows.type, TensorType) else None
@@ -175,7 +175,7 @@ def product_by_groups(rows: Value, columns: Value) -> Value | None:
 
 
 def repeated_heads(x: Value) -> tuple[Value, int, int] | None:
-    """Of heads that are repeated: these once, how many they are, and how many they become."""
+    """The heads before repetition along axis 1, their number, and the number of repeated heads; else None."""
     merge = x.producer
     wide = None if merge is None or merge.op is not reshape else merge.inputs[0]
     spread = None if wide is None or wide.producer is None or wide.producer.op is not expand else wide.producer
@@ -235,7 +235,7 @@ def max_pool_normal(
     _outputs: int | None,
     **attributes: Any,
 ) -> Value | None:
-    """Of what is rectified, rectified afterwards, unless a window may lie in the padding alone."""
+    """Move a Relu behind the pool, unless a window may contain only padding."""
     inner = rectified(X)
     if inner is None or (_outputs or 1) > 1:
         return None
@@ -248,7 +248,7 @@ def max_pool_normal(
 
 @shape.rule("normal")
 def shape_normal(data: Value, *, start: int, end: int | None) -> Value | None:
-    """Lengths that inputs of the graph have, too, are theirs."""
+    """Express lengths by those of graph inputs."""
     sizes = data.type.shape if isinstance(data.type, TensorType) else None
     inputs = [] if data.graph is None else data.graph.all_inputs
     if sizes is None or None in sizes[start:end] or any(data is x for x in inputs):
@@ -256,8 +256,8 @@ def shape_normal(data: Value, *, start: int, end: int | None) -> Value | None:
     return lengths(sizes[start:end], inputs)
 
 
-def _counts_from_the_front(op: Op) -> None:
-    """Name axes by their place from the front."""
+def _use_non_negative_axes(op: Op) -> None:
+    """Use non-negative axes."""
 
     @op.rule("normal")
     def op_normal_2(data: Value, axes: Value | None, *, keepdims: int, noop_with_empty_axes: int) -> Value | None:
@@ -269,10 +269,10 @@ def _counts_from_the_front(op: Op) -> None:
 
 
 for _op in (reduce_mean, reduce_sum, reduce_max, reduce_min, reduce_prod):
-    _counts_from_the_front(_op)
+    _use_non_negative_axes(_op)
 
 
 @einsum.rule("normal")
 def einsum_normal(*Inputs: Value, equation: str) -> Any:
-    """Its body: a permutation, or products of matrices."""
+    """Einsum as its body: a permutation or matrix products."""
     return einsum.function(*Inputs, equation=equation)

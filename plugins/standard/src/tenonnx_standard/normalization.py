@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 Array = np.ndarray[Any, Any]
 
-# ----- stages: statistics are taken in a dtype that may differ from that of the data ----------------------------------
+# ----- stages: statistics may have another dtype than the data --------------------------------------------------------
 
 
 def to_dtype(x: Value, dtype: DType) -> Value:
@@ -59,18 +59,18 @@ def to_dtype(x: Value, dtype: DType) -> Value:
 
 
 def statistics_dtype(*values: Value) -> DType:
-    """The dtype to take statistics in: float64 where there is some, else float32."""
+    """The dtype of statistics: float64 if an input is float64, else float32."""
     return DType.float64 if any(v.dtype is DType.float64 for v in values) else DType.float32
 
 
-#: The numbers of the element types that statistics may be taken in. 0 names none, which onnxruntime takes.
+#: Element types of statistics. onnxruntime accepts 0, which is undefined.
 FLOATS = [0, *(int(dtype) for dtype in DType if dtype.is_float and dtype.bits >= 16)]
 
 
 def stage_dtype(X: Operand, stash_type: int) -> DType:
-    """The dtype of the attribute ``stash_type``, or that of ``statistics_dtype`` where it names none.
+    """The dtype of the attribute ``stash_type``, or that of ``statistics_dtype`` if it is undefined.
 
-    float64 stays so: onnxruntime and the reference compute it in full, though the default of the attribute is float32.
+    float64 is kept: onnxruntime and the reference compute it in full, although the attribute defaults to float32.
     """
     if str(X.dtype) == "float64":
         return DType.float64
@@ -78,7 +78,7 @@ def stage_dtype(X: Operand, stash_type: int) -> DType:
 
 
 def standardized(x: Value, axes: Sequence[int], epsilon: float) -> tuple[Value, Value, Value, Value]:
-    """``x`` with mean 0 and variance 1 over ``axes``; the mean, the inverse standard deviation, and the variance."""
+    """Normalize ``x`` over ``axes``; returns the result, the mean, the inverse standard deviation, and the variance."""
     mean = reduce_mean(x, axes)
     deviation = x - mean
     variance = reduce_mean(deviation * deviation, axes)
@@ -87,19 +87,19 @@ def standardized(x: Value, axes: Sequence[int], epsilon: float) -> tuple[Value, 
 
 
 def standardized_gradient(g: Value, standard: Value, inverse: Value, axes: Sequence[int]) -> Value:
-    """The gradient of what was standardized: ``g`` without its mean and without its part along the result."""
+    """The gradient of normalization: ``g`` minus its mean and minus its projection on the result."""
     return (g - reduce_mean(g, axes) - standard * reduce_mean(g * standard, axes)) * inverse
 
 
 def count_along(x: Value, axes: Sequence[int]) -> Any:
-    """Number of elements of ``x`` along ``axes``: a number, or a value of the dtype of ``x``."""
+    """Number of elements of ``x`` along ``axes``: a float, or a value of the dtype of ``x``."""
     sizes = dims(x)
     count = math.prod([sizes[axis] for axis in axes])
     return cast_like(count, x) if isinstance(count, Value) else float(count)
 
 
 def standardized_array(x: Array, axes: tuple[int, ...], epsilon: float) -> tuple[Array, Array, Array, Array]:
-    """``standardized`` on arrays, rounded at every step where the dtype is narrow."""
+    """``standardized`` on arrays, rounded at every step if the dtype is narrow."""
     mean = mean_array(x, axes)
     deviation = x - mean
     variance = _mean_square(deviation, axes)
@@ -116,7 +116,7 @@ def _mean_square(x: Array, axes: tuple[int, ...]) -> Array:
 
 
 def _affine(x: Array, scale: Array | None, bias: Array | None) -> Array:
-    """``x * scale + bias``, in place where the dtypes allow."""
+    """``x * scale + bias``, in place if the dtypes allow."""
     for ufunc, parameter in ((np.multiply, scale), (np.add, bias)):
         if parameter is not None:
             x = ufunc(x, parameter.astype(x.dtype, copy=False), out=x)
@@ -127,12 +127,12 @@ def _affine(x: Array, scale: Array | None, bias: Array | None) -> Array:
 
 
 def per_channel(parameter: Value, x: Value) -> Value:
-    """A parameter with one element for each channel, shaped to broadcast along axis 1 of ``x``."""
+    """A parameter with one element per channel, reshaped to broadcast along axis 1 of ``x``."""
     return reshape(parameter, [-1] + [1] * (x.ndim - 2)) if x.ndim > 2 else parameter
 
 
 def but_channels(rank: int) -> list[int]:
-    """All axes but that of the channels; a tensor of one axis has one channel."""
+    """All axes except the channel axis; a tensor of rank 1 has one channel."""
     return [axis for axis in range(rank) if axis != 1]
 
 
@@ -141,7 +141,7 @@ def but_channels(rank: int) -> list[int]:
 
 @op("InstanceNormalization")
 def instance_normalization(input, scale, B, *, epsilon=1e-5):
-    """Each channel of each instance standardized over its positions, then scaled and shifted."""
+    """Normalize each channel of each instance over its positions, then scale and shift."""
     x = to_dtype(input, statistics_dtype(input))
     standard = to_dtype(standardized(x, range(2, input.ndim), epsilon)[0], input.dtype)
     return standard * per_channel(scale, input) + per_channel(B, input)
@@ -176,7 +176,7 @@ def instance_normalization_vjp(g, y, input, scale, B, *, epsilon):
 
 @op("GroupNormalization", since=18)
 def group_normalization(X, scale, bias, *, epsilon=1e-5, num_groups: int, stash_type=1):
-    """Each group of channels of each instance standardized in ``stash_type``; then channels are scaled and shifted."""
+    """Normalize each group of channels of each instance in ``stash_type``, then scale and shift each channel."""
     x = to_dtype(X, stage_dtype(X, stash_type))
     limits.check("entries", num_groups, group_normalization.title)
     ones, zeros = (constant(np.full(num_groups, number), x.dtype) for number in (1, 0))
@@ -207,7 +207,7 @@ def group_normalization_numpy(X, scale, bias, *, epsilon, num_groups, stash_type
 
 @group_normalization.until(21)
 def group_normalization_by_group(X, scale, bias, *, epsilon=1e-5, num_groups: int):
-    """Each group of channels of each instance standardized, then scaled and shifted by the group's parameters."""
+    """Normalize each group of channels of each instance, then scale and shift by parameters per group."""
     size = dims(X)[1] // num_groups
     weight, shift = (reshape(expand(reshape(v, [-1, 1]), [num_groups, size]), [-1]) for v in (scale, bias))
     stash = int(statistics_dtype(X))
@@ -231,7 +231,7 @@ def _trailing(axis: int, rank: int) -> range:
 
 @op("LayerNormalization", specified=17, broadcasts=True)
 def layer_normalization(X, Scale, B=None, *, axis=-1, epsilon=1e-5, stash_type=1):
-    """Standardize over the axes from ``axis`` on in ``stash_type``, then scale and shift."""
+    """Normalize over the axes from ``axis`` on in ``stash_type``, then scale and shift."""
     x = to_dtype(X, stage_dtype(X, stash_type))
     standard, mean, inverse, _ = standardized(x, _trailing(axis, X.ndim), epsilon)
     y = to_dtype(standard, X.dtype) * Scale
@@ -259,7 +259,7 @@ layer_normalization.specialize(lambda X, Scale, B, **attributes: _row_kernel(X, 
 
 @layer_normalization.residuals
 def layer_normalization_residuals(demand, X, Scale, B, **attributes):
-    """The mean and the inverse standard deviation, which are outputs that the call may leave out."""
+    """Keep the mean and the inverse standard deviation, which are optional outputs."""
     outputs = layer_normalization(X, Scale, B, **attributes, _outputs=3)  # type: ignore[call-arg]
     return outputs, outputs[1:]
 
@@ -268,7 +268,7 @@ def layer_normalization_residuals(demand, X, Scale, B, **attributes):
 def layer_normalization_vjp(g, kept, X, Scale, B, *, axis, epsilon, stash_type):
     mean, inverse = kept
     x = to_dtype(X, stage_dtype(X, stash_type))
-    if mean.dtype is not x.dtype:  # the outputs are narrower than what they were computed in
+    if mean.dtype is not x.dtype:  # the outputs have fewer bits than the computation
         _, mean, inverse, _ = standardized(x, _trailing(axis, X.ndim), epsilon)
     standard = (x - mean) * inverse
     return *_row_gradients(g, standard, inverse, X, Scale, _trailing(axis, X.ndim)), g[0]
@@ -276,9 +276,9 @@ def layer_normalization_vjp(g, kept, X, Scale, B, *, axis, epsilon, stash_type):
 
 @layer_normalization.until(17)
 def layer_normalization_before_onnx(X, Scale, B=None, *, axis=-1, epsilon=1e-5, stash_type=1):
-    """LayerNormalization as onnxruntime has it below 17, whose optimizer puts it into files of any version.
+    """LayerNormalization of onnxruntime at opsets below 17, which its optimizer writes into models of any opset.
 
-    The result is of the type of ``Scale``, which may be another than that of ``X``.
+    The result has the dtype of ``Scale``, which may differ from that of ``X``.
     """
     stage = X.dtype if X.dtype is Scale.dtype else stage_dtype(X, stash_type)
     given = [None if v is None else to_dtype(v, stage) for v in (X, Scale, B)]
@@ -292,13 +292,13 @@ layer_normalization.lower(to=layer_normalization_before_onnx)(layer_normalizatio
 
 @op("RMSNormalization", since=23, broadcasts=True)
 def rms_normalization(X, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
-    """Divide by the root of the mean square over the axes from ``axis`` on, in ``stash_type``; then scale."""
+    """Divide by the root mean square over the axes from ``axis`` on, in ``stash_type``; then scale."""
     return _by_mean_square(rms_normalization, X, scale, axis, epsilon, stash_type)[0]
 
 
 @op("SimplifiedLayerNormalization", broadcasts=True, specified=False)
 def simplified_layer_normalization(X, scale, *, axis=-1, epsilon=1e-5, stash_type=1):
-    """RMSNormalization as onnxruntime has it in the default domain; the inverse root mean square is an output too."""
+    """RMSNormalization as an onnxruntime op; the second output is the inverse root mean square."""
     return _by_mean_square(simplified_layer_normalization, X, scale, axis, epsilon, stash_type)
 
 
@@ -310,7 +310,7 @@ def _by_mean_square(made, X, scale, axis, epsilon, stash_type):
 
 
 def _mean_square_rules(made: Op, several: bool) -> None:
-    """Give RMSNormalization its rules; with ``several`` outputs the inverse root mean square is the second."""
+    """Register the rules of RMSNormalization; with ``several`` outputs, the second is the inverse root mean square."""
     made.requires(axis("axis", of="X"), broadcasts_to("X", "scale"), floats("X", "scale"), one_of(stash_type=FLOATS))
 
     @made.numpy
@@ -340,15 +340,15 @@ _mean_square_rules(rms_normalization, several=False)
 _mean_square_rules(simplified_layer_normalization, several=True)
 
 
-# ----- rows: what stands behind an axis, as one -----------------------------------------------------------------------
+# ----- rows: the axes from ``axis`` on, flattened ---------------------------------------------------------------------
 
 
 def _row_kernel(
     X: Operand, scale: Operand, bias: Operand | None, *, axis: int, epsilon: float, stash_type: int, centered: bool
 ) -> Callable[..., tuple[Array, ...]] | None:
-    """Kernel that normalizes rows of float32, ``centered`` by their mean, short enough for exact sums.
+    """Kernel that normalizes float32 rows, ``centered`` by their mean, and short enough for accurate sums.
 
-    It gives the rows, the mean if they are centered, and the inverse of the root of the mean square.
+    Returns the rows, the mean if they are centered, and the inverse root mean square.
     """
     size, rank = math.prod(X.shape[axis % X.ndim :]), X.ndim - axis % X.ndim
     parameters = [scale] if bias is None else [scale, bias]
@@ -389,7 +389,7 @@ def _row_gradients(
     *,
     centered: bool = True,
 ) -> tuple[Value, Value | None]:
-    """The gradients of ``X`` and of the scale, by those of the result and perhaps of the mean and of the inverse."""
+    """The gradients of ``X`` and the scale, from those of the result, the optional mean and the inverse."""
     gy, *others = (*g, None, None)[:3]
     gmean, ginverse = (None if each is None else to_dtype(each, standard.dtype) for each in others)  # of stash_type
     parts: list[Value] = []
@@ -411,7 +411,7 @@ def _row_gradients(
 
 @op("MeanVarianceNormalization", specified=9)
 def mean_variance_normalization(X, *, axes=(0, 2, 3)):
-    """``X`` less its mean, divided by its standard deviation over ``axes``; 1e-9 keeps that from being zero."""
+    """``X`` minus its mean, divided by its standard deviation over ``axes`` plus 1e-9."""
     x = to_dtype(X, statistics_dtype(X))
     axes = axes if X.rank is None else _present(axes, X.rank)
     deviation = x - reduce_mean(x, axes)
@@ -420,7 +420,7 @@ def mean_variance_normalization(X, *, axes=(0, 2, 3)):
 
 
 def _present(axes: Sequence[int], rank: int) -> list[int]:
-    """The axes that there are: the default names four, and runtimes take it for tensors of fewer."""
+    """The axes that exist: the default lists four, and runtimes accept tensors with fewer."""
     return sorted({axis % rank for axis in axes if -rank <= axis < rank})
 
 
@@ -436,7 +436,7 @@ mean_variance_normalization.requires(floats("X"), holds(_hold_present))
 
 @mean_variance_normalization.until(9)
 def channel_normalization_before_onnx(input, *, across_channels=0, normalize_variance=1):
-    """MeanVarianceNormalization as onnxruntime has it below 9: over axes 0, 2 and 3, and 1 with ``across_channels``."""
+    """MeanVarianceNormalization of onnxruntime below opset 9: over axes 0, 2 and 3, and 1 with ``across_channels``."""
     axes = [axis for axis in (0, 1, 2, 3) if axis < input.ndim and (axis != 1 or across_channels)]
     if normalize_variance:
         return mean_variance_normalization(input, axes=axes)
@@ -459,7 +459,7 @@ def mean_variance_normalization_numpy(X, *, axes):
 
 @op("LpNormalization")
 def lp_normalization(input, *, axis=-1, p=2):
-    """``input`` divided by its norm along ``axis``, the sum of magnitudes or with ``p`` 2 the Euclidean; 0 stays 0."""
+    """``input`` divided by its 1-norm or 2-norm (``p``) along ``axis``; zero vectors stay zero."""
     norm = (reduce_l1 if p == 1 else reduce_l2)(input, [axis])
     return input / where(equal(norm, 0.0), 1.0, norm)
 

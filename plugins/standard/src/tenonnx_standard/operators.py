@@ -1,4 +1,4 @@
-"""Python's operators on values as ops."""
+"""Python operators on values as ops."""
 
 from __future__ import annotations
 
@@ -41,22 +41,22 @@ def _is_float(*values: Any) -> bool:
 
 
 def conjunction(a: Any, b: Any) -> Value:
-    """``a & b``: logical on bools, bit by bit on integers."""
+    """``a & b``: logical for bool, bitwise for integers."""
     return and_(a, b) if _is_bool(a, b) else bitwise_and(a, b)
 
 
 def disjunction(a: Any, b: Any) -> Value:
-    """``a | b``: logical on bools, bit by bit on integers."""
+    """``a | b``: logical for bool, bitwise for integers."""
     return or_(a, b) if _is_bool(a, b) else bitwise_or(a, b)
 
 
 def negation(x: Value) -> Value:
-    """``~x``: logical on bools, bit by bit on integers."""
+    """``~x``: logical for bool, bitwise for integers."""
     return not_(x) if _is_bool(x) else bitwise_not(x)
 
 
 def floor_divide(a: Any, b: Any) -> Value:
-    """``a // b``: Div on integers, which rounds towards zero; the floor of the quotient on floats."""
+    """``a // b``: Div for integers, which truncates towards zero; the floor of the quotient for floats."""
     return floor(div(a, b)) if _is_float(a, b) else div(a, b)
 
 
@@ -69,7 +69,7 @@ def modulo(a: Any, b: Any) -> Value:
 
 
 def getitem(x: Value, key: Any) -> Value:
-    """``x[key]`` for a basic key: ints, slices, None and Ellipsis; an integer value picks along its axis."""
+    """``x[key]`` for a basic key: ints, slices, None and Ellipsis. An integer value gathers along its axis."""
     keys = _without_ellipsis(x, list(key) if isinstance(key, tuple) else [key])
     cuts: list[tuple[Any, Any, int, Any]] = []
     dropped: list[int] = []
@@ -124,13 +124,13 @@ def _without_ellipsis(x: Value, keys: list[Any]) -> list[Any]:
 
 
 def dimension(x: Value, axis: int) -> Value:
-    """The length of one axis, a scalar int64."""
+    """The length of an axis, an int64 scalar."""
     axis %= x.ndim
     return squeeze(shape(x, start=axis, end=axis + 1), [0])  # type: ignore[no-any-return]
 
 
 def vector(items: Sequence[Any]) -> Value:
-    """Ints and integer values of one element, one after the other, as a one-dimensional int64 tensor."""
+    """Concatenate ints and integer values of one element to an int64 vector."""
     parts: list[Value] = []
     run: list[int] = []
     for item in items:
@@ -149,7 +149,7 @@ def vector(items: Sequence[Any]) -> Value:
 
 
 def lengths(dims: Sequence[Dim], inputs: Sequence[Value]) -> Value | None:
-    """A vector of numbers and of dims that ``inputs`` have; None where none of them has one."""
+    """A vector of ints and of dims of ``inputs``; None if a dim occurs in no input."""
     shapes = [(x, x.type.shape or ()) for x in inputs if isinstance(x.type, TensorType)]
     count = len(dims)
     for x, sizes in shapes:

@@ -1,4 +1,4 @@
-"""Padding: elements added at the ends of axes, or cut off."""
+"""Padding: adding or cropping elements at the ends of axes."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def check_mode(op: Op, mode: str, modes: Sequence[str] = MODES) -> None:
 
 @op("Pad", data_movement=True)
 def pad(data, pads: Index, constant_value=None, axes: Index = None, *, mode="constant"):
-    """``data`` with elements added at both ends of its axes, or removed where a number is negative.
+    """``data`` with elements added at both ends of its axes, or removed for negative pads.
 
-    They are ``constant_value`` (0 by default), or taken from ``data``: mirrored at its first and last elements
+    New elements are ``constant_value`` (0 by default), or from ``data``: mirrored at its first and last elements
     (``reflect``), repetitions of these (``edge``), or from the other end (``wrap``).
     """
     return padded(pad, data, pads, constant_value, axes, mode)
@@ -82,7 +82,7 @@ def pad_to_pad_unwrapped(data, pads, constant_value, axes, *, mode):
 
 @pad_unwrapped.lower()
 def pad_unwrapped_lowering(data, pads, constant_value, axes, *, mode):
-    """With numbers for every axis."""
+    """Pad with pads for every axis."""
     if axes is None:
         return None
     return pad_unwrapped(data, pads_for_every_axis(pad, pads, axes, data.ndim), constant_value, mode=mode)
@@ -92,7 +92,7 @@ def pad_unwrapped_lowering(data, pads, constant_value, axes, *, mode):
 
 
 def padded(op: Op, x: Value, pads: Value, constant_value: Value | None, axes: Value | None, mode: str) -> Value:
-    """The body of Pad, axis by axis: what is filled may be cut off again, and what is cut off is not taken."""
+    """The body of Pad, axis by axis: filled elements may be cropped again, and cropped ones are not repeated."""
     check_mode(op, mode)
     data = x
     for axis, (before, after) in enumerate(_pairs(op, pads, axes, x.ndim)):
@@ -104,7 +104,7 @@ def padded(op: Op, x: Value, pads: Value, constant_value: Value | None, axes: Va
 
 
 def _pairs(op: Op, pads: Value, axes: Value | None, rank: int) -> list[tuple[Any, Any]]:
-    """The numbers of elements to add at both ends of every axis, ints and values."""
+    """The numbers of elements to add at both ends of every axis, as ints or values."""
     if axes is not None:
         pads = pads_for_every_axis(op, pads, axes, rank)
     known = elements(pads)
@@ -114,7 +114,7 @@ def _pairs(op: Op, pads: Value, axes: Value | None, rank: int) -> list[tuple[Any
 
 
 def pads_for_every_axis(op: Op, pads: Value, axes: Value, rank: int) -> Value:
-    """``pads`` for all axes, 0 for those that ``axes`` does not list."""
+    """``pads`` for all axes, 0 for those not in ``axes``."""
     listed = elements(axes)
     if listed is not None and all(isinstance(axis, int) for axis in listed):
         count = len(listed)
@@ -212,7 +212,7 @@ def padded_type(
 
 
 def pad_array(op: Op, x: Array, pads: Sequence[int], fill: Any, axes: Sequence[int] | None, mode: str) -> Array:
-    """``x`` padded; ``fill`` is one element, or None for 0."""
+    """``x`` padded; ``fill`` is an array of one element, or None for 0."""
     check_mode(op, mode)
     places = range(x.ndim) if axes is None else axes_within(op, axes, x.ndim)
     if len(pads) != 2 * len(places):
@@ -237,7 +237,7 @@ def pad_array(op: Op, x: Array, pads: Sequence[int], fill: Any, axes: Sequence[i
 
 
 def _full(shape: tuple[int, ...], x: Array, fill: Any) -> Array:
-    """An array of one element, 0 by default, or "" among strings; object arrays without strings hold symbolic dims."""
+    """An array filled with ``fill``, by default 0, or "" for strings; other object arrays have symbolic dims."""
     if fill is not None:
         return np.full(shape, fill.reshape(-1)[0], x.dtype)
     if x.dtype == object:
@@ -246,7 +246,7 @@ def _full(shape: tuple[int, ...], x: Array, fill: Any) -> Array:
 
 
 def _mirror(y: Array, axis: int, before: int, after: int, mode: str) -> None:
-    """Fill both ends of an axis from what lies between them."""
+    """Fill both ends of an axis with elements from between them."""
     size = y.shape[axis] - before - after
     if size <= 0:
         raise ValueError(f"mode {mode} cannot pad an empty axis")
@@ -257,7 +257,7 @@ def _mirror(y: Array, axis: int, before: int, after: int, mode: str) -> None:
 
 
 def _places(places: Array, size: int, mode: str) -> Array:
-    """The positions on an axis that stand for those before and behind it."""
+    """The positions on an axis to copy to the given positions outside of it."""
     if mode == "edge":
         return places.clip(0, size - 1)
     if mode == "wrap":
@@ -267,12 +267,12 @@ def _places(places: Array, size: int, mode: str) -> Array:
     return np.minimum(places, period - places)
 
 
-# ----- to a given size ------------------------------------------------------------------------------------------------
+# ----- center crop ----------------------------------------------------------------------------------------------------
 
 
 @op("CenterCropPad", since=18, data_movement=True)
 def center_crop_pad(input_data, shape: Index, *, axes: list[int] | None = None):
-    """``input_data`` cut or padded with zeros at both ends of ``axes`` to the lengths ``shape``."""
+    """``input_data`` cropped or padded with zeros at both ends of ``axes`` to the lengths ``shape``."""
     rank, known = input_data.ndim, elements(shape)
     places = range(rank) if axes is None else axes_within(center_crop_pad, axes, rank)
     fixed = known is not None and all(isinstance(size, int) for size in known)

@@ -37,7 +37,7 @@ After = Callable[[Value], Value] | None
 
 
 class Guess(NamedTuple):
-    """A call for a value: what makes the value of its first result, if it is not that, and how many it always has."""
+    """A candidate call for a value: ``after`` maps its first output to the value; ``outputs`` is its minimum number."""
 
     inputs: Sequence[Value | None]
     attributes: dict[str, Any]
@@ -45,20 +45,20 @@ class Guess(NamedTuple):
     outputs: int = 1
 
 
-#: More ones than this are not written into a file for a norm that scales by nothing.
+#: Larger scales of ones are expanded at run time instead of stored in the file.
 MOST_ONES = 1 << 16
 
-#: How far back the smallest number is looked for.
+#: Maximum producers visited by a search for bounds.
 MOST_STEPS = 12
 
 #: Ops whose results are elements of their first input.
 _ELEMENTS_OF = (reduce_max, expand, reshape, transpose, squeeze, unsqueeze, slice_, gather, identity)
 
-# ----- rows that see no key -------------------------------------------------------------------------------------------
+# ----- fully masked rows ----------------------------------------------------------------------------------------------
 
 
 def range_of(x: Value, steps: int = MOST_STEPS) -> tuple[float, float] | None:
-    """Numbers that no element of ``x`` is below and above; None where they are not known."""
+    """Lower and upper bounds of all elements of ``x``; None if unknown."""
     if x.data is not None:
         held = static(x)
         if held is None or not held.size or held.dtype.kind not in "biuf" or np.isnan(held.astype(np.float64)).any():
@@ -94,14 +94,14 @@ def _range_of_type(kind: DType) -> tuple[float, float] | None:
 
 
 def _rounded(x: Value, numbers: Sequence[float]) -> tuple[float, float] | None:
-    """The least and the greatest of some numbers as the type of ``x`` has them."""
+    """The minimum and maximum of some numbers rounded to the dtype of ``x``."""
     with np.errstate(over="ignore"):
         held = [float(np.asarray(number).astype(x.dtype.numpy)) for number in numbers]
     return None if np.isnan(held).any() else (min(held), max(held))
 
 
 def smallest(x: Value) -> float | None:
-    """A number that no element of ``x`` is below; None where none is known."""
+    """A lower bound of all elements of ``x``; None if unknown."""
     found = range_of(x)
     return None if found is None else found[0]
 
@@ -113,7 +113,7 @@ def _is_above_nothing(x: Value) -> bool:
 
 @equal.rule("normal")
 def equal_normal(A: Value, B: Value) -> Value | None:
-    """False for a comparison of a finite value with minus infinity."""
+    """Comparing a finite value with minus infinity is False."""
     for x, other in ((A, B), (B, A)):
         held = static(other) if isinstance(other.type, TensorType) and other.type.dtype.is_float else None
         if held is not None and held.size == 1 and np.isneginf(held).all() and _is_above_nothing(x):
@@ -123,9 +123,9 @@ def equal_normal(A: Value, B: Value) -> Value | None:
 
 @where.rule("normal")
 def where_normal(condition: Value, X: Value, Y: Value) -> Value | None:
-    """Without a condition that never or always holds; or with one against a softmax that is no number.
+    """Drop a constant condition, and one that replaces NaN in a softmax.
 
-    That is where masks are finite: fusion counts on it that the scores are numbers.
+    The latter needs finite masks: fusion assumes that the scores are finite.
     """
     held = static(condition)
     if held is not None and not held.any() and X.rank == 0 and is_spread(Y, condition):
@@ -141,7 +141,7 @@ def where_normal(condition: Value, X: Value, Y: Value) -> Value | None:
 
 
 def _terms(x: Value) -> list[Value]:
-    """The product among the terms of a sum, and the others."""
+    """The terms of a sum, a scaled product first."""
     pending, found = [x], []
     while pending:
         term = pending.pop()
@@ -166,7 +166,7 @@ def _before_reshape(x: Value) -> Value:
 
 
 def attended(y: Value) -> Iterator[tuple[Value, Value, Value, Value | None, float]]:
-    """Of a product of a softmax with values: queries, keys, values, the mask, and the scale."""
+    """Match softmax(q k + mask) v; yields queries, keys, values, the mask, and the scale."""
     weighting = _product(y)
     made = None if weighting is None else weighting[0].producer
     if weighting is None or made is None or made.op is not softmax or made.inputs[0] is None:
@@ -185,7 +185,7 @@ def attended(y: Value) -> Iterator[tuple[Value, Value, Value, Value | None, floa
 
 
 def _of_one_batch(queries: Value, keys: Value, values: Value, mask: Value | None) -> bool:
-    """Whether no batch is repeated for another: products of matrices broadcast, attention in onnxruntime does not."""
+    """Whether batches are equal: matrix products broadcast batches, attention in onnxruntime does not."""
     batch = queries.shape[0]
     if not batch == keys.shape[0] == values.shape[0]:
         return False
@@ -196,7 +196,7 @@ def _of_one_batch(queries: Value, keys: Value, values: Value, mask: Value | None
 
 
 def joined_heads(y: Value) -> tuple[Value, After] | None:
-    """Heads (batch, heads, length, size) that ``y`` joins; and what makes ``y`` of that where its rows are one axis."""
+    """The heads (batch, heads, length, size) that ``y`` merges, and a function that restores its rank."""
     turned = None if y.producer is None or y.producer.op is not reshape else y.producer.uses[0]
     if turned is None or turned.producer is None or turned.producer.op is not transpose or turned.rank != 4:
         return None
@@ -207,7 +207,7 @@ def joined_heads(y: Value) -> tuple[Value, After] | None:
 
 
 def _product(x: Value) -> tuple[Value, Value] | None:
-    """The operands of a product of heads, or of one by groups of them, which lie one below the other."""
+    """The operands of a product of heads, or of grouped heads with stacked rows."""
     node = x.producer
     if node is None or x.rank != 4:
         return None
@@ -219,30 +219,30 @@ def _product(x: Value) -> tuple[Value, Value] | None:
     return (_before_reshape(made.uses[0]), made.uses[1]) if made.uses[0].producer.op is reshape else None
 
 
-def _attention_spot(op: Op) -> None:
+def _register_attention_pattern(op: Op) -> None:
     @op.pattern
     def op_pattern(y: Value) -> Iterator[Guess]:
         for q, k, v, mask, scale in attended(y):
             if mask is not None and mask.ndim > 1 and mask.shape[-2] == 1 != q.shape[2]:
-                mask = expand(mask, [1, 1, dims(q)[2], 1])  # onnxruntime takes one row for one query only
-            if (cached := behind_past(k, v)) is not None:  # onnxruntime wants the new cache to be asked for, too
+                mask = expand(mask, [1, 1, dims(q)[2], 1])  # onnxruntime does not broadcast rows
+            if (cached := behind_past(k, v)) is not None:  # onnxruntime requires the new cache as outputs
                 yield Guess((q, *cached.new, mask, *cached.past), {"scale": scale}, outputs=3)
             yield Guess((q, k, v, mask), {"scale": scale})
 
 
 for _op in (attention, attention_of_full_masks):
-    _attention_spot(_op)
+    _register_attention_pattern(_op)
 
 
 class Cached(NamedTuple):
-    """Keys and values that are appended to those of a cache."""
+    """New keys and values, and the cache to which they are appended."""
 
     past: tuple[Value, Value]
     new: tuple[Value, Value]
 
 
 def behind_past(*heads: Value) -> Cached | None:
-    """Inputs that keys and values are joined of along the positions."""
+    """Match keys and values that are appended to a cache along the positions."""
     made = [x.producer for x in heads]
     pairs = [n.uses for n in made if n is not None and n.op is concat and n.attributes.get("axis") == 2]
     if len(pairs) != 2 or any(len(pair) != 2 for pair in pairs):
@@ -251,14 +251,14 @@ def behind_past(*heads: Value) -> Cached | None:
     return Cached((key, value), (new_key, new_value))
 
 
-# ----- products of matrices and bounds --------------------------------------------------------------------------------
+# ----- matrix products and clips --------------------------------------------------------------------------------------
 
 
 @gemm.pattern
 def gemm_pattern(y: Value) -> Iterator[Guess]:
-    """A product of matrices, which may be turned, with a number; and what is added, with another.
+    """A scaled product of optionally transposed matrices plus a scaled addend.
 
-    The number may have come out of a factor that is a product itself, and that an activation needs.
+    A scale inside of a factor is left to patterns of activations, which need it.
     """
     sums = itertools.permutations(y.producer.uses) if y.producer is not None and y.producer.op is add else [(y, None)]
     for product, added in sums if y.rank == 2 and is_float(y) else ():
@@ -289,7 +289,7 @@ def clip_pattern(y: Value) -> Iterator[Guess]:
 
 
 def rotated(y: Value) -> Iterator[tuple[Value, Value, Value, dict[str, Any]]]:
-    """Of heads of which two parts are turned: these before that, cosines and sines that broadcast, and attributes."""
+    """Match rotary heads; yields the input, cosines and sines that broadcast to it, and attributes."""
     found = interleaved(y) if y.rank == 4 else None
     if found is None or len(found.parts) not in (2, 3):
         return
@@ -298,7 +298,7 @@ def rotated(y: Value) -> Iterator[tuple[Value, Value, Value, dict[str, Any]]]:
         return
     for (one, cosine), (other, sine) in itertools.permutations(f for f in factors if f is not None):
         (x, first, *_), (same, *_) = (v.uses for v in (one.producer, other.producer) if v is not None)
-        if same is not x or static(first) != 0:  # a cosine keeps a part where it is
+        if same is not x or static(first) != 0:  # the cosine multiplies the part that keeps its place
             continue
         attributes = {"interleaved": int(found.turns)}
         if len(found.parts) == 3 and isinstance(one.shape[-1], int):
@@ -307,7 +307,7 @@ def rotated(y: Value) -> Iterator[tuple[Value, Value, Value, dict[str, Any]]]:
 
 
 def _factors_of_parts(term: Value) -> tuple[Value, Value] | None:
-    """Of a product, what is a slice, and what this is multiplied with but for a number."""
+    """The slice and the other factor of a product, constants left out; else None."""
     term = parts_of_product(term)[0]
     if term.producer is None or term.producer.op is not mul:
         return None
@@ -319,7 +319,7 @@ def _factors_of_parts(term: Value) -> tuple[Value, Value] | None:
 
 
 def by_position(x: Value, table: Value, heads: int) -> Value | None:
-    """Of numbers that broadcast to all heads, which are the axis ``heads``: (batch or 1, length, half), if they are."""
+    """A table that is the same for all heads (axis ``heads``), as (batch or 1, length, half); else None."""
     node, length = table.producer, x.shape[3 - heads]
     inner = None if node is None or node.op is not unsqueeze else node.uses[0]
     for found in (inner, table if heads == 1 else None):
@@ -331,8 +331,8 @@ def by_position(x: Value, table: Value, heads: int) -> Value | None:
     return squeeze(wide, [heads]) if wide.rank == 4 and wide.shape[heads] == 1 else None
 
 
-class Turned(NamedTuple):
-    """Angles of a rotary embedding, (batch or 1, length, half), as an op takes them, and its attributes."""
+class _RotaryInputs(NamedTuple):
+    """Inputs of a rotary embedding with tables (batch or 1, length, half), its attributes, and a final reshape."""
 
     x: Value
     cosine: Value
@@ -341,25 +341,25 @@ class Turned(NamedTuple):
     after: After = None
 
 
-def turned(y: Value) -> Iterator[Turned]:
-    """Heads (batch, heads, length, size) that are turned, or heads (batch, length, heads, size), joined."""
+def turned(y: Value) -> Iterator[_RotaryInputs]:
+    """Match rotary heads (batch, heads, length, size), or (batch, length, heads, size), which are merged for the op."""
     for x, *tables, attributes in rotated(y):
         for heads in (1, 2):
             cosine, sine = (by_position(x, table, heads) for table in tables)
             if cosine is None or sine is None:
                 continue
             if heads == 1:
-                yield Turned(x, cosine, sine, attributes)
+                yield _RotaryInputs(x, cosine, sine, attributes)
             elif isinstance(count := x.shape[2], int) and isinstance(size := x.shape[3], int):
                 apart = [0, 0, count, size]
                 flat = reshape(x, [0, 0, count * size])
-                yield Turned(
+                yield _RotaryInputs(
                     flat, cosine, sine, {**attributes, "num_heads": count}, lambda y, apart=apart: reshape(y, apart)
                 )
 
 
-def looked_up(cosine: Value, sine: Value) -> tuple[Value, Value, Value] | None:
-    """The tables of which rows were gathered by one and the same positions, and these."""
+def common_gather(cosine: Value, sine: Value) -> tuple[Value, Value, Value] | None:
+    """The tables and the positions, if cosines and sines are gathered with the same positions; else None."""
     one, other = cosine.producer, sine.producer
     if one is None or other is None or one.op is not gather or other.op is not gather:
         return None
@@ -370,7 +370,7 @@ def looked_up(cosine: Value, sine: Value) -> tuple[Value, Value, Value] | None:
 @rotary_embedding.pattern
 def rotary_embedding_pattern(y: Value) -> Iterator[Guess]:
     for x, cosine, sine, attributes, after in turned(y):
-        found = looked_up(cosine, sine)
+        found = common_gather(cosine, sine)
         if found is not None:
             yield Guess((x, *found), attributes, after)
         yield Guess((x, *(expand(t, [dims(x)[0], 1, 1]) for t in (cosine, sine))), attributes, after)
@@ -380,7 +380,7 @@ def rotary_embedding_pattern(y: Value) -> Iterator[Guess]:
 
 
 def _scaled_by_ones(op: Op) -> None:
-    """Neutral scales: ones."""
+    """Use a scale of ones for a normalization without scale."""
 
     @op.pattern(absent=True)
     def op_pattern_absent(
@@ -396,7 +396,7 @@ def _scaled_by_ones(op: Op) -> None:
 for _op in (layer_normalization, rms_normalization, simplified_layer_normalization):
     _scaled_by_ones(_op)
 
-group_normalization.traits(on_request=True)  # onnxruntime has no kernel for it on CPUs, and is faster without it
+group_normalization.traits(on_request=True)  # without a CPU kernel in onnxruntime, slower than the unfused nodes
 
 
 @group_normalization.pattern

@@ -1,4 +1,4 @@
-"""Registration: every module of this package that defines operators."""
+"""Registration of every module of this package that defines operators."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
     from tenonnx.extend import Registry
 
 
-#: Names that are used for ops, and have one meaning.
+#: Alternative names of ops that have a single meaning.
 ALIASES = {
     "GlobalAveragePooling": "ai.onnx::GlobalAveragePool",
     "GlobalMaxPooling": "ai.onnx::GlobalMaxPool",
 }
 
-#: Names whose nearest op does not tell all that they may mean.
+#: Hints for names that the nearest op does not fully explain.
 HINTS = {
     **{f"{kind}Norm": f"ai.onnx::{kind}Normalization" for kind in ("Batch", "Group", "Instance", "Layer", "RMS")},
     **dict.fromkeys(("SiLU", "Silu"), "ai.onnx::Swish"),

@@ -41,10 +41,10 @@ def max_pool_gradient(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ):
-    """The gradient of MaxPool, which gave ``Y``: each element of ``dY`` is added to the place that held the maximum.
+    """The gradient of MaxPool with output ``Y``: each element of ``dY`` is added at the position of the maximum.
 
-    Where windows lie side by side the places are found by comparing, else they are those that MaxPool tells, which
-    takes opset 8; where windows overlap, the additions of ScatterElements or, below opset 16, several scatters.
+    For windows that tile the input, positions are found by comparison; otherwise MaxPool returns them, which needs
+    opset 8. For overlapping windows, gradients are added by ScatterElements or, below opset 16, by several scatters.
     """
     window = windows(
         max_pool.title,
@@ -69,7 +69,7 @@ def max_pool_gradient(
 
 @max_pool_gradient.lower(to=scatter_elements_plain)
 def max_pool_gradient_to_scatter_elements_plain(X, dY, Y=None, *, kernel_shape, **attributes):
-    """Lowering without a scatter that adds: one after the other for windows that do not overlap."""
+    """Lower to Scatter, which does not add: one Scatter per set of windows that do not overlap."""
     window = windows(max_pool.title, kernel_shape, **attributes)
     window = plainly(window, X.shape[2:]) or window
     if _is_tiled(X, window):
@@ -83,7 +83,7 @@ def max_pool_gradient_to_scatter_elements_plain(X, dY, Y=None, *, kernel_shape, 
 
 
 def _places(X: Value, window: Windows) -> Value:
-    """Positions in the flattened ``X`` of the maxima of overlapping windows."""
+    """Indices in the flattened ``X`` of the maxima of overlapping windows."""
     _, places = max_pool(X, ceil_mode=int(window.ceil_mode), **window.attributes, _outputs=2)
     return places
 
@@ -93,20 +93,20 @@ def _zeros(X: Value) -> Value:
 
 
 def _periods(window: Windows, dY: Value) -> list[int]:
-    """For each axis, at what distance from each other windows do not overlap."""
+    """For each axis, the distance at which windows do not overlap."""
     apart = [-(-extent // stride) for extent, stride in zip(window.extents, window.strides, strict=True)]
     return [max(1, min(n, size)) if isinstance(size, int) else n for n, size in zip(apart, dY.shape[2:], strict=True)]
 
 
 def _is_tiled(X: Value, window: Windows) -> bool:
-    """Whether every element of the images in ``X`` is in one window."""
+    """Whether windows tile ``X``, so that every element is in exactly one."""
     sizes = X.shape[2:]
     whole = all(isinstance(n, int) and n % k == 0 for n, k in zip(sizes, window.kernel, strict=True))
     return whole and window.kernel == window.extents == window.strides and not any(window.pads)
 
 
 def _places_by_comparing(X: Value, y: Value, window: Windows) -> Value:
-    """First positions in the flattened ``X`` of the maxima ``y`` of the tiles."""
+    """First indices in the flattened ``X`` of the maxima ``y`` of the tiles."""
     batch, channels, *sizes = dims(X)
     outputs = window.outputs(sizes)
     places = np.arange(math.prod(limits.sized(sizes, max_pool.title))).reshape(sizes)
@@ -142,12 +142,12 @@ def max_pool_gradient_numpy(X, dY, Y=None, *, kernel_shape, **attributes):
     chosen = first_maxima(X, pooled, window)
     result = np.zeros(X.shape, g.dtype)
     for place, (target, source) in enumerate(reads(window, X.shape[2:])):
-        result[(..., *source)] += _masked(g[(..., *target)], chosen[(..., *target)] == place)
+        result[(..., *source)] += _where_mask(g[(..., *target)], chosen[(..., *target)] == place)
     return result.astype(X.dtype, copy=False)
 
 
-def _masked(x: Array, mask: Array) -> Array:
-    """``x`` where ``mask`` holds, else 0; by its bits."""
+def _where_mask(x: Array, mask: Array) -> Array:
+    """``x`` where ``mask`` is true, else 0, by masking bits."""
     bits = np.negative(mask.astype(f"i{x.dtype.itemsize}"))
     bits &= x.view(bits.dtype)
     return bits.view(x.dtype)

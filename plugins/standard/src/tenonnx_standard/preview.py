@@ -1,4 +1,4 @@
-"""The domain ai.onnx.preview: operators that may still change."""
+"""The operators of the domain ai.onnx.preview, which may still change."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def flex_attention(
     score_mod: Graph | None = None,
     softmax_precision: int | None = None,
 ):
-    """Attention whose scores and probabilities each pass through a function of their own.
+    """Attention with user-defined functions applied to the scores and to the probabilities.
 
-    Everything is (batch, heads, sequence, size); heads of ``Q`` may share those of ``K`` and ``V``. The functions see
-    (batch, heads, queries, keys) in the dtype that the softmax is taken in.
+    All inputs are (batch, heads, sequence, size); several heads of ``Q`` may share one of ``K`` and ``V``. The
+    functions take (batch, heads, queries, keys) in the dtype of the softmax.
     """
     dtype = _precision(Q.dtype, softmax_precision)
     scores = _modified(cast(grouped_scores(Q, K, scale), to=dtype), score_mod, "score_mod")

@@ -1,4 +1,4 @@
-"""Ops that draw random numbers. They are never folded; without a seed every call draws anew."""
+"""Random ops. They are never folded; without a seed every call draws new numbers."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tenonnx.extend import DType, TensorType, TypeMismatch, Value, at_least, lim
 from tenonnx_standard.casting import cast
 from tenonnx_standard.logic import less
 
-#: A number that is one of an element type; rules tell which of them they take.
+#: Any element type; type rules check which ones an op takes.
 _DTYPE = one_of(dtype=tuple(map(int, DType)))
 
 
 def generator(seed: float | None) -> np.random.Generator | np.random.RandomState:
-    """Random generator of a ``seed`` attribute. A whole number seeds numpy's RandomState, as in onnx."""
+    """Random generator of a ``seed`` attribute. An integer seeds numpy's RandomState, like in onnx."""
     if seed is None:
         return np.random.default_rng()
     whole = float(seed).is_integer() and 0 <= seed < 2**32
@@ -38,7 +38,7 @@ def _like_type(input: Value, *, dtype: int | None, **_: Any) -> TensorType:
 
 
 def _uniform(shape: Any, dtype: int, low: float, high: float, seed: float | None) -> Any:
-    # From ``high`` downward: onnx's reference draws with the same generator, and equal numbers would test nothing.
+    # From ``high`` downward, since equal numbers as onnx's reference, which has the same generator, would test nothing.
     return (high - (high - low) * generator(seed).random(limits.sized(shape, "a random tensor"))).astype(
         DType(dtype).numpy
     )
@@ -56,7 +56,7 @@ def _dtype_of(input: Any, dtype: int | None) -> int:
 
 @primitive("RandomUniform", since=1, pure=False, type=_shaped_type)
 def random_uniform(*, dtype=1, high=1.0, low=0.0, seed: float | None = None, shape: list[int]):
-    """Random numbers of a shape and element type, drawn evenly from ``(low, high]``; float32 by default."""
+    """Uniform random numbers in ``(low, high]``, with the given shape and dtype; float32 by default."""
 
 
 random_uniform.requires(_DTYPE, at_least(shape=0))
@@ -65,7 +65,7 @@ random_uniform.numpy(lambda *, dtype, high, low, seed, shape: _uniform(shape, dt
 
 @primitive("RandomNormal", since=1, pure=False, type=_shaped_type)
 def random_normal(*, dtype=1, mean=0.0, scale=1.0, seed: float | None = None, shape: list[int]):
-    """Random numbers of a shape and element type, from a normal distribution: ``scale`` is its standard deviation."""
+    """Normally distributed numbers with the given shape and dtype; ``scale`` is the standard deviation."""
 
 
 random_normal.requires(_DTYPE, at_least(shape=0))
@@ -74,7 +74,7 @@ random_normal.numpy(lambda *, dtype, mean, scale, seed, shape: _normal(shape, dt
 
 @primitive("RandomUniformLike", since=1, pure=False, type=_like_type)
 def random_uniform_like(input, *, dtype: int | None = None, high=1.0, low=0.0, seed: float | None = None):
-    """``random_uniform`` with the shape of ``input`` and, by default, its element type."""
+    """Uniform random numbers with the shape of ``input`` and, by default, its dtype."""
 
 
 random_uniform_like.requires(_DTYPE)
@@ -86,7 +86,7 @@ random_uniform_like.vjp(lambda g, y, input, **_: None)
 
 @primitive("RandomNormalLike", since=1, pure=False, type=_like_type)
 def random_normal_like(input, *, dtype: int | None = None, mean=0.0, scale=1.0, seed: float | None = None):
-    """``random_normal`` with the shape of ``input`` and, by default, its element type."""
+    """Normally distributed numbers with the shape of ``input`` and, by default, its dtype."""
 
 
 random_normal_like.requires(_DTYPE)
@@ -98,8 +98,8 @@ random_normal_like.vjp(lambda g, y, input, **_: None)
 
 @op("Bernoulli", since=15, pure=False)
 def bernoulli(input, *, dtype: int | None = None, seed: float | None = None):
-    """1 with the probability given by each element of ``input``, otherwise 0; of the shape of ``input``."""
-    wide = cast(input, to=DType.float32) if input.dtype.bits < 32 else input  # where fewer numbers would round to 1
+    """1 with the probability given by each element of ``input``, otherwise 0, in the shape of ``input``."""
+    wide = cast(input, to=DType.float32) if input.dtype.bits < 32 else input  # fewer numbers round to 1
     drawn = less(random_uniform_like(wide, seed=seed), wide)
     return cast(drawn, to=int(input.dtype) if dtype is None else dtype)
 
@@ -114,7 +114,7 @@ def _multinomial_type(input: Value, *, dtype: int, sample_size: int, **_: Any) -
 
 @primitive("Multinomial", since=7, pure=False, type=_multinomial_type)
 def multinomial(input, *, dtype=6, sample_size=1, seed: float | None = None):
-    """Class numbers ``[batch, sample_size]``, drawn by ``input``: log-probabilities ``[batch, classes]``."""
+    """Class indices ``[batch, sample_size]``, sampled from log-probabilities ``input [batch, classes]``."""
 
 
 multinomial.requires(

@@ -28,12 +28,12 @@ from tenonnx_standard.slicing import gather
 
 # ----- depth and space ------------------------------------------------------------------------------------------------
 
-#: The axes of N, depth, block rows, block columns, H and W among those of the split depth, by mode.
+#: Order of the axes of the split depth (N, depth, block rows, block columns, H, W), by mode.
 _SPLIT_DEPTH = {"DCR": (0, 3, 4, 1, 5, 2), "CRD": (0, 1, 4, 2, 5, 3)}
 
 
 def _to_space(sizes: Any, block: int, mode: str) -> tuple[list[Any], tuple[int, ...], list[Any]]:
-    """Move depth to space: the shape to split to, the order of its axes, the shape to join to."""
+    """Parameters of DepthToSpace: the shape to split to, the permutation, the shape to merge to."""
     n, c, h, w = sizes
     depth = c // (block * block)
     split = [n, block, block, depth, h, w] if mode == "DCR" else [n, depth, block, block, h, w]
@@ -41,7 +41,7 @@ def _to_space(sizes: Any, block: int, mode: str) -> tuple[list[Any], tuple[int, 
 
 
 def _to_depth(sizes: Any, block: int, mode: str) -> tuple[list[Any], tuple[int, ...], list[Any]]:
-    """Move space to depth, with the same parts."""
+    """Parameters of SpaceToDepth, in the same form."""
     n, c, h, w = sizes
     order = _SPLIT_DEPTH[mode]
     back = tuple(order.index(k) for k in range(6))
@@ -61,14 +61,14 @@ def _rearranged(parts: tuple[Any, Any, Any], x: Array) -> Array:
 
 @op("DepthToSpace", data_movement=True)
 def depth_to_space(input, *, blocksize: int, mode="DCR"):
-    """Blocks taken from the depth of images and laid out in space; ``mode`` gives the order within the depth."""
+    """Move blocks of channels into space; ``mode`` is their order within the depth."""
     split, order, joined = _to_space(dims(input), blocksize, mode)
     return ops.as_shape(transpose(ops.as_shape(input, split), perm=order), joined)
 
 
 @op("SpaceToDepth", data_movement=True)
 def space_to_depth(input, *, blocksize: int, mode="DCR"):
-    """Blocks of images laid out in depth: the inverse of DepthToSpace."""
+    """Move blocks of pixels into channels: the inverse of DepthToSpace."""
     split, order, joined = _to_depth(dims(input), blocksize, mode)
     return ops.as_shape(transpose(ops.as_shape(input, split), perm=order), joined)
 
@@ -107,7 +107,7 @@ def space_to_depth_vjp(g, y, input, *, blocksize, mode):
 
 @op("ReverseSequence", since=10, data_movement=True)
 def reverse_sequence(input, sequence_lens: Index, *, batch_axis=1, time_axis=0):
-    """The first ``sequence_lens[i]`` elements of sample ``i`` in reverse order, the others where they were."""
+    """Reverse the first ``sequence_lens[i]`` elements of sample ``i``; the others stay."""
     batch, time, *rest = dims(transpose(input, perm=_batch_first(input.ndim, batch_axis)))
     steps, ends = range_(0, time, 1), unsqueeze(sequence_lens, [1])
     flipped = where(steps < ends, ends - 1 - steps, steps)
@@ -124,13 +124,13 @@ def _batch_fits(input: Value, batch: Dim, batch_axis: int, time_axis: int) -> st
 
 
 def _batch_first(rank: int, batch_axis: int) -> list[int]:
-    """The order of axes that puts the batch before the time, which is its own inverse."""
+    """The permutation that puts the batch axis before the time axis; its own inverse."""
     return [batch_axis, 1 - batch_axis, *range(2, rank)]
 
 
 @reverse_sequence.type
 def reverse_sequence_type(input, sequence_lens, *, batch_axis, time_axis):
-    """The batch is as long as ``sequence_lens``, which the body cannot tell where neither is known."""
+    """The batch is as long as ``sequence_lens``, which the body cannot infer if neither is known."""
     (batch,), sizes = sequence_lens.tensor.shape or (None,), input.tensor.shape
     if sizes is None or sizes[batch_axis] is not None:
         return input.tensor

@@ -1,6 +1,6 @@
 """Recurrent layers: RNN, GRU and LSTM, over padded batches of sequences, in one or both directions.
 
-The step of each layer is written once, for values of a graph and for arrays; what runs it over time is not.
+The step of each layer is defined once, for values and for arrays; loops over time are separate.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from tenonnx_standard.shapes import expand, transpose, unsqueeze
 
 Array = np.ndarray[Any, Any]
 
-#: So many steps are written out one after the other, where their number is known; more are a Scan.
+#: Up to this many steps are unrolled if their number is known; otherwise a Scan is used.
 WRITTEN_OUT = 4
 
-#: What a step takes: the share of the input in the gates, then the states; and gives: the new states.
+#: A step maps the input's contribution to the gates, and the states, to the new states.
 Step = Callable[..., tuple[Any, ...]]
 
 
@@ -38,9 +38,9 @@ Step = Callable[..., tuple[Any, ...]]
 def _functions(
     layer: Layer, kit: Kit, *, activations: Any, activation_alpha: Any, activation_beta: Any, clip: Any, direction: str
 ) -> list[list[Callable[[Any], Any]]]:
-    """The activation functions of each direction, with clipping before them.
+    """The activation functions of each direction, including clipping of their arguments.
 
-    ``activation_alpha`` and ``activation_beta`` are taken in order by the functions that have such a parameter.
+    Functions with parameters consume ``activation_alpha`` and ``activation_beta`` in order.
     """
     wanted = len(layer.activations)
     count = wanted * len(_backwards(layer.made, direction))
@@ -48,7 +48,7 @@ def _functions(
     if len(names) < count:
         raise TypeMismatch(f"{layer.made.title}: fewer than {count} activations are given", given=repr(names))
     alphas, betas = iter(activation_alpha or ()), iter(activation_beta or ())
-    clips = (clip, clip, None)  # of the three functions of LSTM the last one takes no gate
+    clips = (clip, clip, None)  # the last of LSTM's three functions is not for a gate
     found = [_function(layer.made, kit, n, alphas, betas, clips[k % wanted]) for k, n in enumerate(names[:count])]
     return [found[start : start + wanted] for start in range(0, count, wanted)]
 
@@ -67,12 +67,12 @@ def _function(
 
 
 class Layer(NamedTuple):
-    """Differences of the layers: numbers of gates and states, default activations, and the function of a step.
+    """Differences of the layers: numbers of gates and states, default activations, and the step function.
 
-    ``step(kit, functions, recurrence, bias, peepholes, **attributes)`` gives the step of one direction; ``bias`` is
-    added to what comes from the hidden state, when ``separate_bias`` says of the attributes that it has to be. ``run``
-    are the kernels of the usual layer, the second with such a bias, and its first ``sigmoids`` gates are sigmoids;
-    ``rectified`` that of a layer whose activations are all Relu.
+    ``step(kit, functions, recurrence, bias, peepholes, **attributes)`` returns the step of one direction. ``bias`` is
+    added to the hidden state's contribution, for attributes for which ``separate_bias`` is true. ``run`` are the
+    kernels of the layer with default activations, the second with separate bias; its first ``sigmoids`` gates are
+    sigmoids. ``rectified`` is the kernel with Relu activations.
     """
 
     made: Op
@@ -87,7 +87,7 @@ class Layer(NamedTuple):
 
 
 def _backwards(made: Op, direction: str) -> list[bool]:
-    """For each direction whether it runs from the end."""
+    """For each direction, whether it is reversed."""
     known = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
     if direction not in known:
         raise TypeMismatch(f"{made.title}: unknown direction", given=repr(direction), available=", ".join(known))
@@ -107,7 +107,7 @@ def decided(
     layout: int,
     **own: Any,
 ) -> tuple[list[bool], list[Any], dict[str, Any]]:
-    """Of the attributes: the directions, their activations, and those that only this layer has."""
+    """Split the attributes: whether each direction is reversed, its activations, and the layer's own attributes."""
     functions = _functions(
         layer,
         kit,
@@ -121,7 +121,7 @@ def decided(
 
 
 def _biases(kit: Kit, bias: Any, separate: bool) -> tuple[Any, Any]:
-    """The bias of the input's share, and that of the hidden state's share where it is kept apart."""
+    """The bias of the input's contribution, and a separate one of the hidden state's, or None."""
     if bias is None:
         return None, None
     of_input, of_state = kit.split(bias, 2)
@@ -131,7 +131,7 @@ def _biases(kit: Kit, bias: Any, separate: bool) -> tuple[Any, Any]:
 def _body(
     layer: Layer, X: Value, W: Value, R: Value, B: Any, lengths: Any, initial: Sequence[Any], P: Any, **given: Any
 ) -> tuple[Value, ...]:
-    """The layer in other ops: step after step where these are few, else by Scan."""
+    """The layer as a graph: unrolled if there are few steps, else a Scan."""
     backwards, functions, own = decided(layer, ON_VALUES, **given)
     narrow = X.dtype
     dtype = narrow if narrow.bits >= 32 else DType.float32
@@ -165,7 +165,10 @@ def stacked(values: Sequence[Value], axis: int) -> Value:
 def over_time(
     step: Step, shares: Value, states: Sequence[Value], lengths: Value | None, backward: bool
 ) -> tuple[Value, ...]:
-    """The hidden states of all steps, and the last states. Behind the end of a sequence the states stay and give 0."""
+    """The hidden states of all steps, and the last states.
+
+    Past the end of a sequence, states stay and outputs are 0.
+    """
     length = shares.shape[0]
 
     def one(time: Any, share: Value, *old: Value) -> list[Value]:
@@ -205,7 +208,7 @@ def over_time(
 def _computed(
     layer: Layer, X: Array, W: Array, R: Array, B: Any, lengths: Any, initial: Sequence[Any], P: Any, **given: Any
 ) -> tuple[Array, ...]:
-    """The layer on arrays: the share of the input in all steps is one product."""
+    """The layer on arrays; the input's contribution to all steps is one product."""
     backwards, functions, own = decided(layer, ON_ARRAYS, **given)
     narrow = X.dtype
     wide: list[Any] = [None if v is None else widened(v) for v in (X, W, R, B, P, *initial)]
@@ -247,7 +250,7 @@ def _computed(
 def _types(
     layer: Layer, X: Value, W: Value, R: Value, B: Any, lengths: Any, initial: Sequence[Any], P: Any, **given: Any
 ) -> tuple[TensorType, ...]:
-    """The types of the outputs, when all inputs fit together."""
+    """The types of the outputs. Raises ``TypeMismatch`` if the inputs do not fit together."""
     decided(layer, ON_VALUES, **given)
     made, gates, size = layer.made, layer.gates, given["hidden_size"]
     dtype = same_dtypes(made, X, W, R, B, *initial, P)
@@ -320,7 +323,7 @@ def rnn(
     hidden_size: int | None = None,
     layout=0,
 ):
-    """The state is an activation of the input and the state before, each multiplied with weights (Elman 1990)."""
+    """A simple recurrent layer (Elman 1990): the activation of the weighted input plus the weighted previous state."""
     given = {name: value for name, value in locals().items() if name in rnn.signature.attributes}
     return _body(RNN, X, W, R, B, sequence_lens, [initial_h], None, **given)
 
@@ -374,7 +377,7 @@ def gru(
     layout=0,
     linear_before_reset=0,
 ):
-    """The gated recurrent unit (Cho et al. 2014); gates are in the order update, reset, hidden."""
+    """The gated recurrent unit (Cho et al. 2014), with gates in the order update, reset, hidden."""
     given = {name: value for name, value in locals().items() if name in gru.signature.attributes}
     return _body(GRU, X, W, R, B, sequence_lens, [initial_h], None, **given)
 
@@ -406,7 +409,7 @@ def memory_step(
     *,
     input_forget: int,
 ) -> Step:
-    """The step of LSTM in one direction; ``of_state`` gives the share of the hidden state in the gates."""
+    """The step of LSTM in one direction; ``of_state`` computes the hidden state's contribution to the gates."""
     f, g, h = functions
     peeps = None if peepholes is None else kit.split(peepholes, 3)
 
@@ -463,7 +466,7 @@ LSTM = Layer(lstm, 4, 2, ("Sigmoid", "Tanh", "Tanh"), _memory_step, run=(recurri
 
 
 def _arranged(layer: Layer, inputs: Sequence[Any]) -> tuple[Any, ...]:
-    """The inputs as all layers have them: the initial states in a list, then the peepholes."""
+    """The inputs in the order common to all layers: the initial states as a list, then the peepholes."""
     states = 5 + layer.states
     return (*inputs[:5], inputs[5:states], inputs[states] if len(inputs) > states else None)
 
@@ -489,7 +492,7 @@ def _rules(layer: Layer) -> None:
         peepholes = _arranged(layer, inputs)[-1]
         if run is None or given["clip"] is not None or given["layout"] or given.get("input_forget") or peepholes:
             return None
-        return recurring.usual(run, layer.gates, layer.sigmoids, separate, inputs[: 5 + layer.states], backwards)
+        return recurring.kernel_of(run, layer.gates, layer.sigmoids, separate, inputs[: 5 + layer.states], backwards)
 
 
 def _lower(names: Sequence[str]) -> list[str]:

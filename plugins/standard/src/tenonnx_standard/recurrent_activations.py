@@ -1,4 +1,4 @@
-"""Activations and clipping of recurrent layers, on values and arrays alike."""
+"""Activations and clipping of recurrent layers, for values and arrays."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ Array = np.ndarray[Any, Any]
 
 
 class Kit(NamedTuple):
-    """Operations of a step, on values or on arrays: apply an op, cut the last axis evenly, and clip.
+    """Operations of a step, on values or on arrays: apply an op, split the last axis evenly, and clip.
 
-    ``but_last`` cuts the last axis into all of so many even parts but one, and that one.
+    ``but_last`` splits off the last of equal parts.
     """
 
     apply: Callable[..., Any]
@@ -60,7 +60,7 @@ ON_ARRAYS = Kit(
     lambda x, limit: np.clip(x, -limit, limit),
 )
 
-#: For each activation the defaults of its parameters (none, alpha, or alpha and beta), and how it is computed.
+#: For each activation, the defaults of its parameters (none, alpha, or alpha and beta), and its function.
 ACTIVATIONS: dict[str, tuple[tuple[float, ...], Callable[..., Any]]] = {
     "relu": ((), lambda kit, x: kit.apply(relu, x)),
     "tanh": ((), lambda kit, x: kit.apply(tanh, x)),

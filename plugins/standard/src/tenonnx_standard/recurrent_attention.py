@@ -1,4 +1,4 @@
-"""Linear attention with a state instead of a cache, and the short causal convolution before it."""
+"""LinearAttention, with a state instead of a cache, and CausalConvWithState."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ from tenonnx_standard.slicing import gather
 
 Array = np.ndarray[Any, Any]
 
-#: Which rules let the state decay, and which write only what the state does not give already.
+#: Update rules in which the state decays, and those that subtract the value predicted by the state.
 DECAYING, CORRECTING = ("gated", "gated_delta"), ("delta", "gated_delta")
 
 
@@ -62,10 +62,10 @@ def linear_attention(
     scale=0.0,
     update_rule="gated_delta",
 ):
-    """Attention by a matrix from keys to values that every position updates and reads (Yang et al., arXiv:2412.06464).
+    """Attention by a state matrix that maps keys to values, updated at every position (Yang et al., arXiv:2412.06464).
 
-    The state decays by ``exp(decay)``, gets the outer product of key and value, and answers the query. Delta rules
-    write the value less what the state gives for the key, times ``beta``. All of it is computed in float32.
+    The state decays by ``exp(decay)``, adds the outer product of key and value, and is multiplied by the query. Delta
+    rules add the value minus the state's prediction for the key, times ``beta``. Computed in float32.
     """
     batch, length, width = dims(query)
     state, steps = _steps(query, key, value, past_state, decay, beta, kv_num_heads, q_num_heads)
@@ -90,7 +90,7 @@ def _steps(
     kv_num_heads: int,
     q_num_heads: int,
 ) -> tuple[Value, list[Value]]:
-    """The first state, and the inputs step by step: query, key, value, how the state decays, and beta."""
+    """The initial state, and the inputs by step: query, key, value, decay factor, and beta."""
     dtype = _wide(query)
     batch, length, width = dims(query)
     key_size, value_size = width // q_num_heads, dims(value)[2] // kv_num_heads
@@ -117,7 +117,7 @@ def _updated(state: Value, k: Value, v: Value, decays: bool, corrects: bool, gat
 
 
 def _scanned(step: Callable[..., Any], state: Value, steps: Sequence[Value], *, backward: bool = False) -> Any:
-    """The last state, and what each step gives beside one."""
+    """The last state, and the outputs of each step."""
     formals = [("state", state.type), *((f"x{k}", TensorType(x.dtype, x.shape[1:])) for k, x in enumerate(steps))]
     body = subgraph(step, formals, name="step")
     directions: dict[str, list[int]] = {}
@@ -132,7 +132,7 @@ def _swapped(x: Value) -> Value:
 
 
 def _by_step(x: Value, dtype: DType, sizes: list[Any]) -> Value:
-    """``x`` in ``dtype``, with its heads apart and the sequence first."""
+    """``x`` in ``dtype``, with heads split and the sequence axis first."""
     return transpose(cast(reshape(x, sizes), to=dtype), perm=[1, 0, 2, 3, 4])
 
 
@@ -265,9 +265,9 @@ linear_attention.requires(
 
 @define("CausalConvWithState", since=27)
 def causal_conv_with_state(input, weight, bias=None, past_state=None, *, activation="none"):
-    """Convolve each channel of ``input [batch, channels, length]`` with its own kernel over current and past positions.
+    """Causal depthwise convolution of ``input [batch, channels, length]`` over current and past positions.
 
-    ``past_state [batch, channels, kernel - 1]`` holds the positions before the input (zeros by default). The second
+    ``past_state [batch, channels, kernel - 1]`` has the positions before the input (zeros by default). The second
     output is the ``past_state`` of the next call.
     """
     batch, channels, length = dims(input)
@@ -300,7 +300,7 @@ causal_conv_with_state.requires(
 
 
 def _convolved(padded: Value, weight: Value, length: Any, size: Any) -> Value:
-    """The convolution as one product for each channel: windows of ``padded`` by the kernel."""
+    """The convolution as one product per channel: windows of ``padded`` times the kernel."""
     windows = gather(padded, reshape(range_(0, length, 1), [-1, 1]) + range_(0, size, 1), axis=2)
     return squeeze(windows @ transpose(weight, perm=[0, 2, 1]), [3])
 

@@ -37,9 +37,9 @@ Array = np.ndarray[Any, Any]
 
 
 def _chosen(op: Op, axes: Sequence[int] | None, rank: int, noop: int) -> tuple[int, ...]:
-    """The axes that are reduced, where none given means all of them, or none of them with ``noop``.
+    """The reduced axes. No axes mean all of them, or none with ``noop``.
 
-    One that is named twice is reduced once, as runtimes have it.
+    A repeated axis is reduced once, like in runtimes.
     """
     if axes is None or not len(axes):
         return () if noop else tuple(range(rank))
@@ -49,7 +49,7 @@ def _chosen(op: Op, axes: Sequence[int] | None, rank: int, noop: int) -> tuple[i
 def _reduced_type(
     op: Op, data: Value, axes: Value | None, *, keepdims: int, noop_with_empty_axes: int, booleans: bool
 ) -> TensorType:
-    """The type of ``data`` reduced over ``axes``; axes that only run time knows leave the dims open."""
+    """The type of ``data`` reduced over ``axes``; axes known only at run time leave the dims unknown."""
     kind = data.tensor
     if not kind.dtype.is_numeric and not (booleans and kind.dtype is DType.bool):
         raise TypeMismatch(f"{op.title}: data is not numeric", given=repr(data))
@@ -92,8 +92,8 @@ def _without_noop(op: Op) -> Callable[..., Any]:
     return lowered
 
 
-def _axis_by_axis(op: Op) -> Callable[..., Any]:
-    """Lower a reduction of computed axes to opsets where they are an attribute: a choice for each known axis."""
+def _lower_computed_axes(op: Op) -> Callable[..., Any]:
+    """Lower a reduction over computed axes to opsets where they are an attribute, by an If per axis."""
 
     def lowered(data: Value, axes: Value | None, *, keepdims: int, noop_with_empty_axes: int) -> Any:
         if axes is None or elements(axes) is not None or data.rank is None or noop_with_empty_axes:
@@ -111,8 +111,8 @@ def _axis_by_axis(op: Op) -> Callable[..., Any]:
     return lowered
 
 
-def _of_booleans(op: Op) -> Callable[..., Any]:
-    """Lower an extremum of bools to numbers; that of none is an infinity of the right sign."""
+def _lower_booleans(op: Op) -> Callable[..., Any]:
+    """Lower the maximum or minimum of bools to numbers; for empty sets it is an infinity."""
 
     def lowered(data: Value, axes: Value | None, **attributes: int) -> Any:
         return op(cast(data, to=DType.float32), axes, **attributes) > 0 if data.dtype is DType.bool else None
@@ -123,7 +123,7 @@ def _of_booleans(op: Op) -> Callable[..., Any]:
 def _reduction(
     name: str, *, moved: int = 18, define: Callable[..., Any] = primitive, booleans: bool = False, **flags: Any
 ) -> Callable[[Callable[..., Any]], Op]:
-    """A reduction, whose ``axes`` were an attribute below version ``moved``."""
+    """Define a reduction whose ``axes`` are an attribute below version ``moved``."""
 
     def decorate(function: Callable[..., Any]) -> Op:
         made: Op = define(name, **flags)(function)
@@ -132,10 +132,10 @@ def _reduction(
         made.until(moved, attributes=["axes"], lacks=["noop_with_empty_axes"])
         made.until(11, positive=["axes"])
         made.lower()(_without_noop(made))
-        if made.primitive:  # others are said by these
-            made.lower()(_axis_by_axis(made))
+        if made.primitive:  # other reductions expand to these
+            made.lower()(_lower_computed_axes(made))
         if booleans:
-            made.lower()(_of_booleans(made))
+            made.lower()(_lower_booleans(made))
         return made
 
     return decorate
@@ -143,26 +143,26 @@ def _reduction(
 
 # ----- numpy ----------------------------------------------------------------------------------------------------------
 
-#: Rows up to this long are summed by einsum, which is faster; longer ones pairwise, which is more exact.
+#: Longest row summed by einsum, which is faster; longer ones are summed pairwise, which is more accurate.
 PLAIN_ROW = 4096
-#: Rows up to this long are reduced as columns, as numpy spends more on starting a row than on its elements.
+#: Longest row reduced as columns, since numpy's overhead per row exceeds the work.
 SHORT_ROW = 32
-#: Fewer rows than this are added up in less time than a product takes to begin.
+#: For fewer rows, adding is faster than a matrix product.
 FEW_ROWS = 16
 
 
 def is_half(dtype: np.dtype[Any]) -> bool:
-    """Whether this is a float type too narrow to accumulate in."""
+    """Whether a float type is too narrow for accumulation."""
     return dtype.itemsize < 4 and dtype.kind not in "biuSO"
 
 
 def widened(x: Array) -> Array:
-    """``x``, in float32 where its own floats are too narrow to accumulate in."""
+    """``x``, in float32 if its float type is too narrow for accumulation."""
     return x.astype(np.float32) if is_half(x.dtype) else x
 
 
 def total(x: Array, axes: tuple[int, ...], dtype: Any = None) -> Array:
-    """The sum over ``axes``, which stay as dims of 1."""
+    """The sum over ``axes``, kept as dims of 1."""
     rows = _plain_rows(x, axes) if dtype is None else None
     if rows is None:
         if dtype is None and len(axes) == 1 and 0 < axes[0] < x.ndim - 1:
@@ -172,7 +172,7 @@ def total(x: Array, axes: tuple[int, ...], dtype: Any = None) -> Array:
 
 
 def _middle_total(x: Array, axis: int) -> Array:
-    """The sum over an axis amid others: as a product with ones, unless there are few elements to add."""
+    """The sum over a middle axis, as a product with ones unless there are few elements."""
     count = x.shape[axis]
     if count < FEW_ROWS or not _is_plain(x, count):
         return np.asarray(np.add.reduce(x, axis=axis, keepdims=True))
@@ -181,7 +181,7 @@ def _middle_total(x: Array, axis: int) -> Array:
 
 
 def sum_of_squares(x: Array, axes: tuple[int, ...]) -> Array:
-    """The sum of squares over ``axes``, which stay as dims of 1."""
+    """The sum of squares over ``axes``, kept as dims of 1."""
     rows = _plain_rows(x, axes)
     if rows is None:
         return total(x * x, axes, x.dtype if x.dtype.kind in "iu" else None)
@@ -189,7 +189,7 @@ def sum_of_squares(x: Array, axes: tuple[int, ...]) -> Array:
 
 
 def _plain_rows(x: Array, axes: tuple[int, ...]) -> Array | None:
-    """``x`` as a matrix with a row for each sum over ``axes``, where these are the last ones and a row is not long."""
+    """``x`` as a matrix with a row for each sum, if ``axes`` are the last ones and rows are short; else None."""
     first = x.ndim - len(axes)
     trailing = bool(axes) and axes == tuple(range(first, x.ndim))
     inner = math.prod(x.shape[first:])
@@ -197,20 +197,20 @@ def _plain_rows(x: Array, axes: tuple[int, ...]) -> Array | None:
 
 
 def _is_plain(x: Array, count: int) -> bool:
-    """Whether sums of so many elements are taken one after the other."""
+    """Whether sums of this many elements are accumulated sequentially."""
     plain = x.dtype in (np.float32, np.float64) and x.flags.c_contiguous
     return plain and x.size > 0 and count <= PLAIN_ROW
 
 
 def mean_array(x: Array, axes: tuple[int, ...]) -> Array:
-    """The mean of floats over ``axes``, which stay as dims of 1."""
+    """The mean of floats over ``axes``, kept as dims of 1."""
     wide = widened(x)
     count = math.prod(x.shape[axis] for axis in axes)
     return np.divide(total(wide, axes), wide.dtype.type(count)).astype(x.dtype, copy=False)
 
 
 def extremum(ufunc: np.ufunc, x: Array, axes: tuple[int, ...]) -> Array:
-    """The maximum, minimum or product over ``axes``, which stay as dims of 1 and are not empty."""
+    """The maximum, minimum or product over non-empty ``axes``, kept as dims of 1."""
     rank, count = x.ndim, len(axes)
     if count and axes == tuple(range(rank - count, rank)) and x.size:
         inner = math.prod(x.shape[rank - count :])
@@ -221,7 +221,7 @@ def extremum(ufunc: np.ufunc, x: Array, axes: tuple[int, ...]) -> Array:
 
 
 def _numpy(op: Op) -> Callable[[Callable[[Array, tuple[int, ...]], Array]], Callable[..., Array]]:
-    """Give ``op`` a numpy rule from a function of data and axes that keeps the reduced dims."""
+    """Register a numpy rule for ``op``, from a function of data and axes that keeps the reduced dims."""
 
     def register(kept: Callable[[Array, tuple[int, ...]], Array]) -> Callable[..., Array]:
         _prepare(op, kept)
@@ -246,7 +246,7 @@ def _over_axes(op: Op, kept: Callable[[Array, tuple[int, ...]], Array]) -> Calla
 
 
 def _symbolic(op: Op, ufunc: np.ufunc) -> None:
-    """Give ``op`` a symbolic rule from a function of two dims."""
+    """Register a symbolic rule for ``op``, from a function of two dims."""
 
     def kept(x: Array, axes: tuple[int, ...]) -> Array:
         for axis in axes:
@@ -275,7 +275,7 @@ def _prepare(op: Op, kept: Callable[[Array, tuple[int, ...]], Array]) -> None:
 
 @_reduction("ReduceSum", moved=13)
 def reduce_sum(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
-    """The sum over ``axes``; 0 of an empty set."""
+    """The sum over ``axes``; 0 for an empty set."""
 
 
 @_numpy(reduce_sum)
@@ -288,7 +288,7 @@ def reduce_sum_numpy(x, axes):
 
 
 def _restored(reduced: Value, data: Value, axes: Value | None, keepdims: int) -> Value:
-    """A reduced value with its reduced dims back as dims of 1; a scalar of unknown axes is left to broadcast."""
+    """A reduced value with its reduced dims restored as 1; a scalar of unknown axes is left to broadcast."""
     if keepdims or axes is None or axes.shape[0] == 0:
         return reduced
     known = elements(axes)
@@ -306,7 +306,7 @@ def reduce_sum_vjp(g, y, data, axes, *, keepdims, noop_with_empty_axes):
 
 @_reduction("ReduceMean")
 def reduce_mean(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
-    """The arithmetic mean over ``axes``; that of integers is truncated."""
+    """The arithmetic mean over ``axes``; truncated for integers."""
 
 
 @_numpy(reduce_mean)
@@ -327,14 +327,14 @@ def reduce_mean_vjp(g, y, data, axes, *, keepdims, noop_with_empty_axes):
 
 
 def over_count(x: Value, count: Value) -> Value:
-    """``x`` divided by an integer, which may be too great for the dtype of ``x``."""
+    """``x`` divided by an integer that may overflow the dtype of ``x``."""
     wide = DType.float64 if x.dtype is DType.float64 else DType.float32
     return x * _as_given(reciprocal(cast(count, to=wide)), x)
 
 
 @_reduction("ReduceProd")
 def reduce_prod(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
-    """The product over ``axes``; 1 of an empty set."""
+    """The product over ``axes``; 1 for an empty set."""
 
 
 @_numpy(reduce_prod)
@@ -348,7 +348,7 @@ def reduce_prod_numpy(x, axes):
 
 @reduce_prod.vjp
 def reduce_prod_vjp(g, y, data, axes, *, keepdims, noop_with_empty_axes):
-    """The product of the others: where there is one zero, the product of the rest is its gradient."""
+    """The gradient is the product of the other elements, computed correctly with zeros."""
     options = {"keepdims": 1, "noop_with_empty_axes": noop_with_empty_axes}
     zero = equal(data, 0.0)
     others = where(zero, 1.0, data)
@@ -361,12 +361,12 @@ def reduce_prod_vjp(g, y, data, axes, *, keepdims, noop_with_empty_axes):
 
 @_reduction("ReduceMax", booleans=True, data_movement=True)
 def reduce_max(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
-    """The maximum over ``axes``; of an empty set the least value of the dtype, minus infinity for floats."""
+    """The maximum over ``axes``; for an empty set the smallest value of the dtype (minus infinity for floats)."""
 
 
 @_reduction("ReduceMin", booleans=True, data_movement=True)
 def reduce_min(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
-    """The minimum over ``axes``; of an empty set the greatest value of the dtype, infinity for floats."""
+    """The minimum over ``axes``; for an empty set the largest value of the dtype (infinity for floats)."""
 
 
 def _extremum(ufunc: np.ufunc, sign: int) -> Callable[..., Array]:
@@ -402,7 +402,7 @@ _symbolic(reduce_min, np.frompyfunc(symbolic.minimum, 2, 1))
 
 
 def _extremum_gradient(g, y, data, axes, *, keepdims, noop_with_empty_axes):
-    """The gradient goes to the elements that attain the extremum, in equal parts."""
+    """The cotangent is split equally between the elements that attain the extremum."""
     attained = cast_like(equal(data, _restored(y, data, axes, keepdims)), g)
     share = attained / reduce_sum(attained, axes, keepdims=1, noop_with_empty_axes=noop_with_empty_axes)
     return _restored(g, data, axes, keepdims) * share, None
@@ -416,7 +416,7 @@ reduce_min.vjp(_extremum_gradient)
 
 
 def _in_floats(data: Value) -> Value:
-    """``data`` in floats wide enough to square and add in: integers as float64, half floats as float32."""
+    """``data`` in a float type wide enough to sum squares: integers as float64, float16 as float32."""
     if data.dtype.is_integer:
         return cast(data, to=DType.float64)
     return cast(data, to=DType.float32) if data.dtype.bits < 32 else data
@@ -445,7 +445,7 @@ def reduce_sum_square(data, axes: Index = None, *, keepdims=1, noop_with_empty_a
 
 @_reduction("ReduceL2", define=op)
 def reduce_l2(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
-    """The square root of the sum of squares over ``axes``; that of integers is truncated."""
+    """The square root of the sum of squares over ``axes``; truncated for integers."""
     x = _in_floats(data)
     squares = reduce_sum(x * x, axes, keepdims=keepdims, noop_with_empty_axes=noop_with_empty_axes)
     return _as_given(sqrt(squares), data)
@@ -453,24 +453,24 @@ def reduce_l2(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
 
 @reduce_l2.vjp
 def reduce_l2_vjp(g, y, data, axes, *, keepdims, noop_with_empty_axes):
-    """The unit vector; none at the origin, where the norm has a kink."""
+    """The unit vector; 0 at the origin, where the norm is not differentiable."""
     norm = _restored(y, data, axes, keepdims)
     return _restored(g, data, axes, keepdims) * data / where(equal(norm, 0.0), 1.0, norm), None
 
 
 @_reduction("ReduceLogSum", define=op)
 def reduce_log_sum(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
-    """The logarithm of the sum over ``axes``; minus infinity of an empty set."""
+    """The logarithm of the sum over ``axes``; minus infinity for an empty set."""
     x = _in_floats(data)
     return _as_given(log(reduce_sum(x, axes, keepdims=keepdims, noop_with_empty_axes=noop_with_empty_axes)), data)
 
 
 @_reduction("ReduceLogSumExp", define=op)
 def reduce_log_sum_exp(data, axes: Index = None, *, keepdims=1, noop_with_empty_axes=0):
-    """The logarithm of the sum of exponentials over ``axes``, kept in range by taking out the greatest element."""
+    """The logarithm of the sum of exponentials over ``axes``, with the maximum subtracted against overflow."""
     x = _in_floats(data)
     options = {"noop_with_empty_axes": noop_with_empty_axes}
-    # An infinite maximum less itself would be undefined, so a finite one is taken out instead.
+    # Infinity minus itself is NaN, so a finite number is subtracted instead.
     limit = float(np.finfo(x.dtype.numpy).max)
     greatest = minimum(maximum(reduce_max(x, axes, keepdims=1, **options), -limit), limit)
     sums = reduce_sum(exp(x - greatest), axes, keepdims=keepdims, **options)

@@ -1,7 +1,7 @@
 """Regular expressions in the syntax of RE2, in linear time.
 
-The package ``google-re2`` matches where it is installed. Elsewhere all ways through a pattern are followed at once, as
-Python's own matching goes back and forth, for some patterns longer than anyone can wait.
+Uses the package ``google-re2`` if installed. Otherwise an automaton tracks all alternatives in parallel, since
+backtracking in Python's ``re`` takes exponential time for some patterns.
 """
 
 from __future__ import annotations
@@ -21,17 +21,20 @@ class RegularExpression(Protocol):
     """A compiled pattern."""
 
     def matches(self, text: str) -> bool:
-        """Whether the text as a whole matches."""
+        """Whether the pattern matches the entire text."""
         ...
 
     def spans(self, text: str) -> Iterator[Span]:
-        """Spans of the matches, from left to right without overlap. Alternatives are tried in their order."""
+        """Spans of non-overlapping matches from left to right. Alternatives are tried in order."""
         ...
 
 
 @functools.lru_cache(maxsize=256)
 def compiled(title: str, pattern: str | None) -> RegularExpression:
-    """A pattern of RE2. Raises ``TypeMismatch`` where it is none, ``LimitExceeded`` for one that is too long."""
+    """Compile an RE2 pattern.
+
+    Raises ``TypeMismatch`` for invalid syntax, ``LimitExceeded`` for one that is too long.
+    """
     if pattern is None:
         raise TypeMismatch(f"{title}: the pattern is missing", do="write the attribute pattern")
     limits.check("pattern", len(pattern), f"{title}: the pattern")
@@ -60,7 +63,7 @@ class _OfPackage(NamedTuple):
 
 # ----- syntax ---------------------------------------------------------------------------------------------------------
 
-#: The ASCII classes of RE2, as they are written inside brackets.
+#: The ASCII classes of RE2, for use inside brackets.
 _CLASSES = {
     "alnum": "0-9A-Za-z",
     "alpha": "A-Za-z",
@@ -78,12 +81,12 @@ _CLASSES = {
     "xdigit": "0-9A-Fa-f",
 }
 
-#: What RE2 writes in other ways than Python, and what Python has and RE2 has not.
+#: Syntax that RE2 and Python interpret differently, or that only Python has.
 _DIFFERENT = re.compile(
     r"\\Q(?P<literal>.*?)(?:\\E|$)|\[:(?P<kind>\w+):\]|(?P<escape>\\.)|(?P<group>\(\?<?[=!]|\(\?<)", re.DOTALL
 )
 
-#: RE2 repeats nothing more often.
+#: Maximum repetition count of RE2.
 _MOST_REPEATED = 1000
 
 
@@ -118,15 +121,15 @@ def _advice() -> str:
 
 _JUMP, _TEST, _READ, _END = range(4)
 
-#: A step: what it is, and where it leads, the first choice first; a test of a place, or of the character that is read.
+#: A state: its kind, its successors in order of preference, and a test of a position or of the next character.
 Instruction = tuple[int, tuple[int, ...], Callable[..., bool] | None]
 
-#: Sets of steps that are remembered at most.
+#: Maximum number of cached state sets.
 _REMEMBERED = 10_000
 
 
 class _Automaton:
-    """A pattern as steps, of which all that can be taken are taken side by side."""
+    """A nondeterministic automaton, whose states are tracked in parallel."""
 
     def __init__(self, title: str, pattern: str, tree: Any) -> None:
         self.title, self.pattern = title, pattern
@@ -183,7 +186,7 @@ class _Automaton:
             )
         forks = [self._add(_JUMP, ())] if unbounded and not least else []
         start = len(self.steps)
-        for _ in range(max(least, 1) if unbounded else least):  # an empty repetition is one, too, as in RE2
+        for _ in range(max(least, 1) if unbounded else least):  # RE2 repeats an empty match once, too
             start = len(self.steps)
             self._sequence(item, flags)
         for _ in range(0 if unbounded else most - least):
@@ -220,9 +223,9 @@ class _Automaton:
             start = max(found[1], found[0] + 1)
 
     def _search(self, text: str, start: int) -> Span | None:
-        """The first match from ``start`` on; of those that begin there, the one whose choices come first."""
+        """The first match from ``start`` on; of those with the same start, the most preferred."""
         found: Span | None = None
-        threads: list[tuple[int, int]] = []  # where a match began, and its state, the most preferred first
+        threads: list[tuple[int, int]] = []  # start of a match and its state, the most preferred first
         for place in range(start, len(text) + 1):
             if found is None:
                 threads.append((place, 0))
@@ -247,7 +250,7 @@ class _Automaton:
         return [to[0] for kind, to, test in steps if kind == _READ and test is not None and test(character)]
 
     def _reach(self, states: Sequence[int], text: str, place: int, seen: set[int] | None = None) -> tuple[int, ...]:
-        """The steps that read or end, to which the given ones lead without reading, the most preferred first."""
+        """The reading and final states reachable without reading, the most preferred first."""
         seen = set() if seen is None else seen
         reached = []
         left = list(states)[::-1]
@@ -265,7 +268,7 @@ class _Automaton:
 
 
 def _single(operator: Any, argument: Any, flags: int) -> re.Pattern[str]:
-    """A pattern of one item, which Python matches without going back."""
+    """A pattern of a single item, which Python matches without backtracking."""
     state = _parser.State()
     state.flags = flags
     made: re.Pattern[str] = _compiler.compile(_parser.SubPattern(state, [(operator, argument)]), flags)
@@ -279,6 +282,6 @@ def _character(operator: Any, argument: Any, flags: int) -> Callable[[str], bool
 
 def _place(operator: Any, argument: Any, flags: int) -> Callable[[str, int], bool]:
     if argument is _constants.AT_END and not flags & re.MULTILINE:
-        return lambda text, place: place == len(text)  # RE2 means the very end, Python also that before a last newline
+        return lambda text, place: place == len(text)  # RE2 means the very end, Python also before a final newline
     match = _single(operator, argument, flags).match
     return lambda text, place: match(text, place) is not None

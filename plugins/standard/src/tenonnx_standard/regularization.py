@@ -1,4 +1,4 @@
-"""Dropout: random noise in training, nothing otherwise."""
+"""Dropout: random in training mode, the identity otherwise."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenonnx_standard.shapes import expand, shape
 
 
 def _known(training_mode: Value | None) -> bool | None:
-    """Whether this is training, where that is known before run time."""
+    """Whether this is training mode; None if only known at run time."""
     if training_mode is None:
         return False
     contents = static(training_mode)
@@ -19,9 +19,9 @@ def _known(training_mode: Value | None) -> bool | None:
 
 @op("Dropout", pure=False)
 def dropout(data, ratio=None, training_mode=None, *, seed: int | None = None, _outputs=None):
-    """In training elements are zeroed with probability ``ratio``, and the rest scaled to keep the mean.
+    """In training mode, elements are zeroed with probability ``ratio``, and the rest scaled to preserve the mean.
 
-    Otherwise ``data`` is returned. The mask is True for kept elements.
+    Otherwise returns ``data``. The mask is True for kept elements.
     """
     masked = _outputs is None or _outputs > 1
     known = _known(training_mode)
@@ -44,7 +44,7 @@ dropout.requires(shapes(ratio="", training_mode=""))
 
 @dropout.until(12)
 def dropout_off(data, *, ratio=0.5, _outputs=None):
-    """``data`` itself, and a mask that keeps all of it."""
+    """``data`` itself, and a mask that keeps everything."""
     return dropout(data, _outputs=_outputs)
 
 
@@ -62,7 +62,7 @@ def dropout_off_masked_by_number(data, *, ratio=0.5, _outputs=None):
 
 @dropout_off_masked_by_number.until(7)
 def dropout_unless_test(data, *, is_test=0, ratio=0.5, _outputs=None):
-    """Dropout in training, which is when ``is_test`` is 0; the mask has the dtype of ``data``."""
+    """Dropout in training mode, when ``is_test`` is 0; the mask has the dtype of ``data``."""
     if is_test:
         return (data, None) if _outputs and _outputs > 1 else data
     if _outputs == 1:
@@ -77,7 +77,7 @@ dropout_unless_test.until(6, ignored=["consumed_inputs"])
 
 @dropout.lower(to=dropout_off)
 def dropout_to_dropout_off(data, ratio, training_mode, *, seed, _outputs=None):
-    """Without the mask, which onnxruntime fills with zeros at those versions."""
+    """Only without the mask, which onnxruntime fills with zeros at those versions."""
     if _outputs == 1 and _known(training_mode) is False:
         return dropout_off(data, ratio=_number(ratio), _outputs=1)
     return None

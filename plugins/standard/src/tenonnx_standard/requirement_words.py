@@ -23,16 +23,16 @@ from tenonnx.extend import (
 
 # ----- shapes ---------------------------------------------------------------------------------------------------------
 
-#: The shapes that an input may have, each a tuple of words.
+#: Alternative shapes of an input, each a tuple of words.
 Pattern = tuple[tuple[str, ...], ...]
 
 
 def shapes(**patterns: str) -> Requirement:
-    """The shapes of inputs, one word for each axis: ``shapes(query="batch length hidden", mask="batch length")``.
+    """Shapes of inputs, with a word for each axis: ``shapes(query="batch length hidden", mask="batch length")``.
 
-    A word is a name (equal wherever it stands), the name of an integer attribute, a number, ``_`` for any size, or once
-    ``...`` for any number of axes; ``sizes...`` is the same run of axes wherever it stands. Between alternatives there
-    is ``|``, and the empty text is a scalar. ``divides``, ``at_least`` and ``holds`` may speak of the named sizes.
+    A word is a name (the same size everywhere), the name of an integer attribute, a number, ``_`` for any size, or once
+    ``...`` for any number of axes; ``sizes...`` denotes the same axes everywhere. ``|`` separates alternatives, and the
+    empty string is a scalar. ``divides``, ``at_least`` and ``holds`` may use the named sizes.
     """
     parsed: dict[str, Pattern] = {n: _parsed(n, text) for n, text in patterns.items()}
     dims = {word for pattern in parsed.values() for axes in pattern for word in axes if word.isidentifier()} - {"_"}
@@ -56,7 +56,7 @@ def shapes(**patterns: str) -> Requirement:
 
 
 def _parsed(name: str, text: str) -> Pattern:
-    """The alternatives of a pattern. Raises ``InvalidCall`` for a word that no axis can have."""
+    """The alternatives of a pattern. Raises ``InvalidCall`` for a word that cannot be an axis."""
     pattern = tuple(tuple(axes.split()) for axes in text.split("|"))
     for axes in pattern:
         wrong = [word for word in axes if not _is_axis(word)]
@@ -76,7 +76,7 @@ def _is_axis(word: str) -> bool:
 
 
 def _mismatch(call: Arguments, pattern: Pattern, shape: Shape) -> str | None:
-    """Reason why no alternative of a pattern fits, empty where no rank does; None where one fits."""
+    """Reason why no alternative of a pattern matches, empty if no rank does; None if one matches."""
     reason, before, fits = "", (dict(call.dims), dict(call.runs)), []
     for axes in pattern:
         pairs = _aligned(axes, shape)
@@ -87,7 +87,7 @@ def _mismatch(call: Arguments, pattern: Pattern, shape: Shape) -> str | None:
                 fits.append((call.dims, call.runs))
             reason = reason or found or ""
             call.dims, call.runs = dict(before[0]), dict(before[1])
-    for number, resolved in enumerate(fits):  # only what all alternatives that fit agree on is known
+    for number, resolved in enumerate(fits):  # only dims common to all matching alternatives are known
         dims, runs = (call.dims, call.runs) if number else resolved
         call.dims = {word: dim for word, dim in resolved[0].items() if dims.get(word) == dim}
         call.runs = {word: run for word, run in resolved[1].items() if runs.get(word) == run}
@@ -95,7 +95,7 @@ def _mismatch(call: Arguments, pattern: Pattern, shape: Shape) -> str | None:
 
 
 def _implied(call: Arguments, axes: Sequence[str], shape: Shape | None) -> Shape | None:
-    """A shape as far as the names of its axes tell."""
+    """A shape with the dims implied by the names of its axes."""
     found: list[Dim] = []
     for word, dims in [(word, None) for word in axes] if shape is None else _aligned(axes, shape) or ():
         if word.endswith("..."):
@@ -109,7 +109,7 @@ def _implied(call: Arguments, axes: Sequence[str], shape: Shape | None) -> Shape
 
 
 def _aligned(axes: Sequence[str], shape: Shape) -> list[tuple[str, Shape]] | None:
-    """Dims of each word of a pattern in a shape; None where the ranks do not fit."""
+    """Dims of each word of a pattern in a shape; None if the ranks differ."""
     run = next((k for k, word in enumerate(axes) if word.endswith("...")), len(axes))
     behind = len(axes) - run - 1
     if len(shape) != len(axes) if behind < 0 else len(shape) < run + behind:
@@ -120,7 +120,7 @@ def _aligned(axes: Sequence[str], shape: Shape) -> list[tuple[str, Shape]] | Non
 
 
 def _disagreement(call: Arguments, word: str, dims: Shape) -> str | None:
-    """Reason why dims contradict a word, or None; dims that it resolves are noted."""
+    """Reason why dims contradict a word, or None; records dims that the word resolves."""
     if word in ("_", "..."):
         return None
     if word.endswith("..."):
@@ -138,13 +138,13 @@ def _disagreement(call: Arguments, word: str, dims: Shape) -> str | None:
 
 
 def _size(call: Arguments, word: str) -> Dim:
-    """Size of a word, as far as it is resolved."""
+    """Size of a word, if resolved."""
     given = int(word) if word.isdigit() else call.attributes.get(word)
     return call.dims.get(word) if given is None else given
 
 
 def _resolved_dim(known: Dim, dim: Dim) -> Dim:
-    """Combine two dims of one size: a number, else the first name."""
+    """Merge two dims of one size: a number, else the first name."""
     return dim if known is None or isinstance(dim, int) else known
 
 
@@ -153,7 +153,7 @@ def _side(dim: Dim) -> str:
 
 
 def broadcasts_to(target: str, *inputs: str) -> Requirement:
-    """Each of ``inputs`` takes the shape of the input ``target`` when it is broadcast."""
+    """Each of ``inputs`` broadcasts to the shape of the input ``target``."""
 
     def check(call: Arguments) -> None:
         for _, whole in call.tensors(target):
@@ -167,9 +167,9 @@ def broadcasts_to(target: str, *inputs: str) -> Requirement:
             if shape is not None and other is not None:
                 known = (*(None,) * len(shape), *other)[len(other) :]
                 pairs = zip(shape, known, strict=True)
-                if name == target:  # what is longer than 1 is as long as the target
+                if name == target:  # a dim greater than 1 equals the target's
                     shape = tuple(b if a is None and isinstance(b, int) and b != 1 else a for a, b in pairs)
-                else:  # what is 1 is stretched
+                else:  # a dim of 1 is stretched
                     shape = tuple(a if b is None or isinstance(a, int) else b for a, b in pairs)
         return shape
 
@@ -182,9 +182,9 @@ def _stretches(shape: Shape, wanted: Shape) -> bool:
 
 
 def axis(name: str, *, of: str, end: bool = False) -> Requirement:
-    """An attribute, or an input whose contents are known, names an axis or distinct axes of the input ``of``.
+    """An attribute, or a constant input, is one or several distinct axes of the input ``of``.
 
-    They may count from the end; with ``end`` they are axes of a result that has one more than the input.
+    They may be negative; with ``end`` they are axes of a result with rank one higher than the input.
     """
 
     def check(call: Arguments) -> None:
@@ -232,7 +232,7 @@ def dtypes(**inputs: str) -> Requirement:
 
 @functools.cache
 def _members(words: str) -> frozenset[DType]:
-    """The element types that words stand for."""
+    """The element types denoted by words."""
     found: set[DType] = set()
     for word in words.split():
         if word not in _KINDS and word not in DType.__members__:
@@ -243,17 +243,17 @@ def _members(words: str) -> frozenset[DType]:
 
 
 def floats(*inputs: str) -> Requirement:
-    """These inputs hold floats, of whatever width."""
+    """Inputs with any float type."""
     return dtypes(**dict.fromkeys(inputs, "float"))
 
 
 def integers(*inputs: str) -> Requirement:
-    """These inputs hold integers, of whatever width."""
+    """Inputs with any integer type."""
     return dtypes(**dict.fromkeys(inputs, "integer"))
 
 
 def same_dtype(*inputs: str) -> Requirement:
-    """These inputs have one element type."""
+    """Inputs with the same element type."""
 
     def check(call: Arguments) -> None:
         given = list(call.tensors(*inputs))
@@ -269,7 +269,7 @@ def same_dtype(*inputs: str) -> Requirement:
 
 
 def together(*names: str) -> Requirement:
-    """Either all of these inputs and attributes are given, or none."""
+    """Either all of these inputs and attributes are present, or none."""
 
     def check(call: Arguments) -> None:
         missing = [name for name in names if call[name] is None]
@@ -280,7 +280,7 @@ def together(*names: str) -> Requirement:
 
 
 def divides(divisor: str | int, number: str) -> Requirement:
-    """An attribute, a size named by ``shapes``, or a number divides an attribute or size; it is positive, too."""
+    """An attribute, a size named by ``shapes``, or a number is positive and divides an attribute or size."""
     names = [name for name in (divisor, number) if isinstance(name, str)]
 
     def check(call: Arguments) -> None:
@@ -292,7 +292,7 @@ def divides(divisor: str | int, number: str) -> Requirement:
 
 
 def at_least(**bounds: float) -> Requirement:
-    """Attributes, all numbers of lists, or sizes named by ``shapes`` are not less than that."""
+    """Lower bounds of attributes, of all items of lists, or of sizes named by ``shapes``."""
 
     def check(call: Arguments) -> None:
         for name, least in bounds.items():
@@ -303,7 +303,7 @@ def at_least(**bounds: float) -> Requirement:
 
 
 def one_of(**choices: Iterable[Any]) -> Requirement:
-    """Attributes, or all items of lists, are among these: ``one_of(mode=("linear", "nearest"))``."""
+    """Allowed values of attributes, or of all items of lists: ``one_of(mode=("linear", "nearest"))``."""
     known = {name: list(items) for name, items in choices.items()}
 
     def check(call: Arguments) -> None:
@@ -315,13 +315,13 @@ def one_of(**choices: Iterable[Any]) -> Requirement:
 
 
 def every(what: str, test: Callable[[Any], Any], *inputs: str) -> Requirement:
-    """Every float of these inputs is ``what``, wherever contents are known: of constants, in calls on arrays, of feeds.
+    """Every float of these inputs is ``what``, wherever contents are known: constants, arrays in calls, feeds.
 
-    ``test`` tells of an array in float32 or float64 which numbers are. Large contents of files are read in parts.
+    ``test`` maps an array in float32 or float64 to a mask. Large contents of files are read in parts.
     """
 
     def numbers(array: Any) -> Sequence[Any]:
-        """Three of those that are not."""
+        """Up to three elements that violate the requirement."""
         import numpy as np
 
         kind = DType.of(array.dtype)
@@ -342,8 +342,8 @@ def every(what: str, test: Callable[[Any], Any], *inputs: str) -> Requirement:
 def holds(function: Callable[..., str | None]) -> Requirement:
     """Any other requirement: ``function`` returns the violated condition or None, or raises ``TypeMismatch``.
 
-    Its parameters are named as the inputs, attributes and sizes that it reads, any of which may be None, and
-    ``**others`` takes all further attributes. Where it reads attributes alone, files are checked by it when loaded.
+    Its parameters are named like the inputs, attributes and sizes that it reads, any of which may be None; ``**others``
+    collects all other attributes. If it reads only attributes, models are checked when loaded.
     """
     code = function.__code__
     names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]

@@ -1,6 +1,6 @@
-"""Resampling along one axis: input elements and weights of each output element.
+"""Resampling along one axis: input positions and weights of each output element.
 
-The arithmetic is written once for numpy arrays (``Arrays``) and for values of a graph (``Values``).
+The arithmetic is defined once for numpy arrays (``Arrays``) and for values (``Values``).
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ MODES = ("nearest", "linear", "cubic")
 
 
 class Method(NamedTuple):
-    """Resampling of an axis: the attributes of Resize."""
+    """How an axis is resampled: the attributes of Resize."""
 
     mode: str = "nearest"
     coordinates: str = "half_pixel"
@@ -55,18 +55,18 @@ class Arrays:
 
     @staticmethod
     def count(low: Any, high: Any) -> Array:
-        """The whole numbers from ``low`` on, below ``high``, as floats."""
+        """The integers from ``low`` up to, but excluding, ``high``, as floats."""
         limits.check_elements([high - low], "a resampled axis")
         return np.arange(low, high, dtype=np.float64)
 
     @staticmethod
     def spread(x: Array) -> Array:
-        """``x`` with one more axis at the end."""
+        """``x`` with a new last axis."""
         return x[..., None]
 
     @staticmethod
     def total(x: Array) -> Array:
-        """The sums along the last axis, which is kept."""
+        """Sums along the last axis, which is kept."""
         return x.sum(-1, keepdims=True)
 
     @staticmethod
@@ -75,7 +75,7 @@ class Arrays:
 
 
 class Values:
-    """The same arithmetic on values of float64."""
+    """The arithmetic of ``Arrays`` on float64 values."""
 
     floor, ceil, absolute, where = floor, ceil, absolute, where
     maximum, minimum, same = maximum, minimum, equal
@@ -98,10 +98,10 @@ def _whole(number: Any) -> Any:
 
 
 def source(xp: Any, method: Method, size: Any, output: Any, scale: Any, length: Any, start: Any, end: Any) -> Any:
-    """Positions in the input of the ``output`` elements of the resampled axis.
+    """Input coordinates of the ``output`` elements of the resampled axis.
 
-    ``length`` is the resampled length before rounding; the input's part from ``start`` to ``end`` is what is resampled.
-    Where corners are aligned, the test cases of ONNX count by this length; onnxruntime and PyTorch count by ``output``.
+    ``length`` is the resampled length before rounding; the input is cropped to ``start`` to ``end``. With aligned
+    corners, ONNX's test cases use this length; onnxruntime and PyTorch use ``output``.
     """
     i = xp.count(0, output)
     match method.coordinates:
@@ -116,14 +116,14 @@ def source(xp: Any, method: Method, size: Any, output: Any, scale: Any, length: 
         case "asymmetric":
             return i / scale
         case "tf_half_pixel_for_nn":
-            return xp.where(xp.same(scale, 1.0), i, (i + 0.5) / scale)  # an axis that keeps its length stays
+            return xp.where(xp.same(scale, 1.0), i, (i + 0.5) / scale)  # an axis that keeps its length is unchanged
     last = size - 1.0
     step = (end - start) * last / xp.where(xp.same(length, 1.0), length, length - 1.0)
     return xp.where(xp.same(length, 1.0), i * 0.0 + (start + end) * last / 2.0, start * last + i * step)
 
 
 def nearest(xp: Any, method: Method, x: Any, size: Any) -> Any:
-    """The positions of the input next to ``x``."""
+    """The integer positions nearest to ``x``."""
     match method.nearest:
         case "round_prefer_floor":
             x = xp.ceil(x - 0.5)
@@ -137,7 +137,7 @@ def nearest(xp: Any, method: Method, x: Any, size: Any) -> Any:
 
 
 def taps(xp: Any, method: Method, x: Any, size: Any, scale: Any) -> tuple[Any, Any]:
-    """For each of ``x`` the positions that its value is a mean of, and their weights, along a last axis."""
+    """For each ``x``, the positions and weights of the weighted mean, along a last axis."""
     radius: Any = 2.0 if method.mode == "cubic" else 1.0
     shrink: Any = xp.minimum(scale, 1.0) if method.antialias else 1.0
     reach = xp.ceil(radius / shrink) if method.antialias else radius
@@ -153,7 +153,7 @@ def taps(xp: Any, method: Method, x: Any, size: Any, scale: Any) -> tuple[Any, A
 
 
 def _kernel(xp: Any, method: Method, distance: Any) -> Any:
-    """The weight of an element at a distance: a triangle, or Keys' cubic convolution (IEEE 1163711, equation 4)."""
+    """The weight at a distance: a triangle, or Keys' cubic convolution (IEEE 1163711, equation 4)."""
     if method.mode == "linear":
         return xp.maximum(1.0 - distance, 0.0)
     a = method.cubic
@@ -163,7 +163,7 @@ def _kernel(xp: Any, method: Method, distance: Any) -> Any:
 
 
 class Axis(NamedTuple):
-    """One axis to resample, with numbers known: see ``source``."""
+    """An axis to resample, with static sizes; see ``source``."""
 
     size: int
     output: int
@@ -179,13 +179,13 @@ class Axis(NamedTuple):
 
 @functools.lru_cache(maxsize=128)
 def positions(axis: Axis, method: Method) -> Array:
-    """For mode nearest: the input position of every output element."""
+    """Mode nearest: the input position of every output element."""
     return nearest(Arrays, method, _source(axis, method), axis.size).astype(np.intp)
 
 
 @functools.lru_cache(maxsize=32)
 def matrix(axis: Axis, method: Method) -> Array:
-    """For the other modes: the weight of every input element (column) in every output element (row)."""
+    """Other modes: the weight of every input element (column) in every output element (row)."""
     places, weights = taps(Arrays, method, _source(axis, method), axis.size, np.float64(axis.scale))
     made = np.zeros(limits.sized((axis.output, axis.size), "a matrix that resamples"))
     np.add.at(made, (np.arange(axis.output)[:, None], places.astype(np.intp)), weights)
@@ -208,7 +208,7 @@ def _source(axis: Axis, method: Method) -> Array:
 
 
 def contract(x: Array, weights: Array, axis: int) -> Array:
-    """``x`` multiplied by a matrix along one axis, in blocks, as the matrices of resampling are banded."""
+    """``x`` multiplied by a matrix along one axis, in blocks, since resampling matrices are banded."""
     rows, size = weights.shape
     before, after = int(np.prod(x.shape[:axis])), int(np.prod(x.shape[axis + 1 :]))
     y = np.empty((*x.shape[:axis], rows, *x.shape[axis + 1 :]), x.dtype)
@@ -231,7 +231,7 @@ def contract(x: Array, weights: Array, axis: int) -> Array:
 def axes_to_resample(
     shape: Sequence[int], chosen: Sequence[int], roi: Array | None, scales: Array | None, sizes: Any, policy: str
 ) -> dict[int, Axis]:
-    """The axes that change, where every number is known."""
+    """The axes that change, if all sizes are static."""
     if sizes is not None:
         factors = [int(n) / shape[a] if shape[a] else 1.0 for a, n in zip(chosen, sizes, strict=True)]
         outputs = [int(n) for n in sizes]
@@ -258,7 +258,7 @@ def scaled_size(size: int, scale: Any) -> int:
 
 
 def resample(x: Array, axes: dict[int, Axis], method: Method, extrapolation_value: float = 0.0) -> Array:
-    """``x`` resampled along some axes; shrinking ones come first, as they leave less to do."""
+    """``x`` resampled along some axes, shrinking ones first to reduce the work."""
     order = sorted(axes, key=lambda a: (axes[a].scale > 1, a if axes[a].scale <= 1 else -a))
     dtype = x.dtype
     limits.check_elements((axes[a].output if a in axes else size for a, size in enumerate(x.shape)), "a resized tensor")
@@ -281,7 +281,7 @@ def resample(x: Array, axes: dict[int, Axis], method: Method, extrapolation_valu
 
 
 def rounded_to(x: Array, dtype: np.dtype[Any]) -> Array:
-    """``x`` in ``dtype``; integers are rounded and kept within their range."""
+    """``x`` in ``dtype``; integers are rounded and clipped."""
     if x.dtype == dtype:
         return x
     if dtype.kind in "iu":

@@ -1,4 +1,4 @@
-"""Selection of the values that are saved for the backward pass."""
+"""Selection of the values saved for the backward pass."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from tenonnx.extend.transforms import Builder, Call, Rewriter, bind, foreseeing,
 
 
 class Demand(NamedTuple):
-    """The gradients requested of one call.
+    """The gradients requested of a call.
 
-    ``outputs`` tells which of them a cotangent may come to. ``captures`` are the outer values that the subgraphs of the
-    call use, in their order; ``wanted`` are the inputs and captures whose gradient is of use.
+    ``outputs`` states which outputs may receive a cotangent. ``captures`` are the outer values that the subgraphs of
+    the call use, in order; ``wanted`` are the inputs and captures that need a gradient.
     """
 
     outputs: tuple[bool, ...]
@@ -22,10 +22,10 @@ class Demand(NamedTuple):
 
 
 class Application(NamedTuple):
-    """One call that is differentiated as a whole, whatever nodes compute it.
+    """A call that is differentiated as one op, whichever nodes compute it.
 
-    ``node`` names it in messages. ``kept`` is what its gradient rule reads of the forward pass: the outputs (a tuple
-    where there are several), or what the ``residuals`` rule of the op chose.
+    ``node`` is named in messages. ``kept`` are the residuals for its gradient rule: the outputs (a tuple if there are
+    several), or what the op's ``residuals`` rule selected.
     """
 
     node: Node
@@ -38,7 +38,7 @@ class Application(NamedTuple):
 
     @classmethod
     def of(cls, node: Node, builder: Builder) -> Application:
-        """The demand on the op of ``node``, whose outputs are kept."""
+        """The application of ``node``, which keeps its outputs as residuals."""
         op = known_op(node)
         bound, attributes = bind(node)
         inputs = [builder.adopt(v) for v in bound]
@@ -57,15 +57,15 @@ class Application(NamedTuple):
         return f'"{self.captures[position - len(self.inputs)].name}" (used in a subgraph)'
 
 
-#: A graph that is ready for a reverse sweep, and what is applied in it, in order: most nodes stand for themselves.
+#: A graph ready for a reverse sweep, and its steps in order: nodes, or applications replacing several nodes.
 Prepared = tuple[Graph, list[Node | Application]]
 
 
 def prepared(graph: Graph, of: Collection[Value], wrt: Collection[Value]) -> Prepared:
-    """A copy of ``graph`` as its gradient needs it: ops on the path from ``wrt`` to ``of`` keep what is read again.
+    """A copy of ``graph`` prepared for its gradient: ops on the path from ``wrt`` to ``of`` save their residuals.
 
-    Those without a VJP are expanded first, by their surrogate where they have one. In the copy, the contents of
-    what depends on ``wrt`` are unknown, so that nothing on the path is folded.
+    Ops without a VJP are expanded first, by their surrogate if they have one. Contents of values that depend on ``wrt``
+    are unknown in the copy, so that nothing on the path is constant-folded.
     """
     path = _Path(graph, of, wrt)
 
@@ -81,11 +81,11 @@ def prepared(graph: Graph, of: Collection[Value], wrt: Collection[Value]) -> Pre
         if _is_float(value):
             rewriter.copy(value)._replace_fields(data=None)
     expanded = rewriter.run()
-    return _recorded(expanded, _Path(expanded, [rewriter.copy(v) for v in of], [rewriter.copy(v) for v in wrt]))
+    return _with_residuals(expanded, _Path(expanded, [rewriter.copy(v) for v in of], [rewriter.copy(v) for v in wrt]))
 
 
 def dependents(nodes: Sequence[Node], values: Collection[Value]) -> set[Value]:
-    """The values that depend on ``values`` by way of ``nodes``, themselves included."""
+    """The values that depend on ``values`` through ``nodes``, including ``values``."""
     found = set(values)
     for node in nodes:
         if any(v in found for v in node.uses):
@@ -94,8 +94,9 @@ def dependents(nodes: Sequence[Node], values: Collection[Value]) -> set[Value]:
 
 
 class _Path:
-    """Nodes between ``wrt`` and ``of``: the ``nodes``, all that is ``reached`` from the one and ``needed`` for the
-    other.
+    """Nodes between ``wrt`` and ``of``:
+
+    ``nodes``, the values ``reached`` from ``wrt``, and those ``needed`` for ``of``.
     """
 
     def __init__(self, graph: Graph, of: Collection[Value], wrt: Collection[Value]) -> None:
@@ -109,11 +110,11 @@ class _Path:
                     self.nodes.add(node)
 
 
-def _recorded(graph: Graph, path: _Path) -> Prepared:
-    """``graph`` with every call on the path replaced by what the ``residuals`` rule of its op makes of it."""
+def _with_residuals(graph: Graph, path: _Path) -> Prepared:
+    """``graph`` with every call on the path replaced by the result of its op's ``residuals`` rule, if any."""
     if not any(find_rule(known_op(node), "residuals") for node in path.nodes):
         return graph, list(graph.nodes)
-    recorded: dict[int, tuple[int, Application]] = {}  # by the first of its nodes: one behind the last of them
+    recorded: dict[int, tuple[int, Application]] = {}  # by index of the first node: the index after the last one
 
     def record(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
         node = call.node
@@ -133,8 +134,8 @@ def _recorded(graph: Graph, path: _Path) -> Prepared:
         ):
             found = invoke(call.op, rule, arguments, call.attributes, call.outputs)
         declared = [None if v is None else rewriter.copy(v) for v in node.outputs]
-        outputs, kept = _stands_for(node, declared, found)
-        end = len(rewriter.graph.nodes) + (outputs is None)  # the call itself comes behind what is kept of it
+        outputs, kept = _checked_residuals(node, declared, found)
+        end = len(rewriter.graph.nodes) + (outputs is None)  # the call itself follows the residuals
         given = declared if outputs is None else outputs
         recorded[start] = end, Application(node, call.op, call.inputs, call.attributes, captures, given, kept)
         return outputs
@@ -151,10 +152,10 @@ def _recorded(graph: Graph, path: _Path) -> Prepared:
     return ready, steps
 
 
-def _stands_for(
+def _checked_residuals(
     node: Node, declared: Sequence[Value | None], found: Sequence[Any]
 ) -> tuple[Sequence[Value | None] | None, Any]:
-    """Outputs of the rule ``residuals`` of ``node``, and what it keeps. Raises ``InvalidCall`` for less."""
+    """Outputs and residuals returned by the ``residuals`` rule of ``node``. Raises ``InvalidCall`` if malformed."""
     rule = f"{node.title}: the rule residuals did not return"
     if len(found) != 2 or not isinstance(found[0], tuple | list | None):
         what = f"{rule} a pair: a tuple of the outputs, or None to leave the call as it is, and what is kept"

@@ -1,4 +1,4 @@
-"""Positions and weights by which Resize resamples each axis."""
+"""Input positions and weights of each axis of Resize."""
 
 from __future__ import annotations
 
@@ -34,14 +34,14 @@ from tenonnx_standard.shapes import unsqueeze
 
 
 class Plan:
-    """Parts of resampling one axis: positions or a matrix, and a mask of what lies outside; arrays or values."""
+    """How to resample an axis: positions or a matrix, and a mask of outside elements, as arrays or values."""
 
     def __init__(self, axis: int, places: Any, weights: Any, beyond: Any) -> None:
         self.axis, self.places, self.weights, self.beyond = axis, places, weights, beyond
 
 
 def wide(dtype: DType) -> DType:
-    """The dtype that means of ``dtype`` are computed in."""
+    """The dtype for computing means of ``dtype``."""
     return DType.float64 if dtype is DType.float64 or (dtype.is_integer and dtype.bits > 16) else DType.float32
 
 
@@ -62,7 +62,7 @@ def open_plans(
     method: Method,
     policy: str,
 ) -> list[Plan]:
-    """The plans where only run time knows some of the numbers."""
+    """The plans when some sizes are known only at run time."""
     known = None if scales is None else static(scales)
     lengths = doubles([dims(X)[a] for a in chosen])
     if scales is not None:

@@ -58,7 +58,7 @@ def _method(
     keep_aspect_ratio_policy: str = "stretch",
     coordinates: Sequence[str] = COORDINATES,
 ) -> Method:
-    """The attributes of a call. Raises ``TypeMismatch`` for words that are not known."""
+    """The attributes of a call. Raises ``TypeMismatch`` for unknown strings."""
     for name, given, known in (
         ("mode", mode, MODES),
         ("coordinate_transformation_mode", coordinate_transformation_mode, coordinates),
@@ -85,7 +85,7 @@ def _chosen_axes(title: str, rank: int, axes: Sequence[int] | None) -> list[int]
 
 
 def _given(title: str, X: Any, scales: Any, sizes: Any, chosen: Sequence[int], length: Any) -> tuple[Any, Any]:
-    """``scales`` and ``sizes``, one of them None: an empty tensor is the same as none."""
+    """``scales`` and ``sizes``, one of them None; an empty tensor means None."""
     scales = None if scales is None or length(scales) == 0 else scales
     sizes = None if sizes is None or length(sizes) == 0 else sizes
     if (scales is None) == (sizes is None):
@@ -104,7 +104,7 @@ def _given(title: str, X: Any, scales: Any, sizes: Any, chosen: Sequence[int], l
 
 
 def _numbers(sizes: Any) -> list[Any] | None:
-    """The elements as far as they are known."""
+    """The elements, as far as known."""
     return elements(sizes) if isinstance(sizes, Value) else sizes.tolist()
 
 
@@ -136,7 +136,7 @@ def resize(
 ):
     """Resample ``X`` along its axes to ``sizes``, or to its dims times ``scales``.
 
-    Taking the nearest element is a Gather; the other modes multiply by a matrix along each axis.
+    Mode nearest is a Gather; the other modes multiply by a matrix along each axis.
     """
     method = _method(
         resize.title,
@@ -183,7 +183,7 @@ def _plans(
 def _of_changed_axes(
     X: Value, scales: Value | None, sizes: Value | None, chosen: Sequence[int]
 ) -> tuple[Value | None, Value | None, Sequence[int]]:
-    """Scales, sizes and axes without the axes that keep their size, such as a batch of dynamic size."""
+    """Scales, sizes and axes without axes that keep their size, such as a dynamic batch."""
     given = scales if sizes is None else sizes
     numbers = static(given) if sizes is None else elements(given)
     if numbers is None:
@@ -206,7 +206,7 @@ def _resampled(X: Value, plans: Sequence[Plan], method: Method, extrapolation_va
     if method.mode != "nearest" and X.dtype is not wide(X.dtype):
         x = cast(x, to=wide(X.dtype))
     for plan in plans:
-        x = gather(x, plan.places, axis=plan.axis) if plan.weights is None else _contracted(x, plan.weights, plan.axis)
+        x = gather(x, plan.places, axis=plan.axis) if plan.weights is None else _contract(x, plan.weights, plan.axis)
     for plan in plans:
         if plan.beyond is not None:
             mask = reshape(plan.beyond, [-1, *(1,) * (x.ndim - 1 - plan.axis)])
@@ -219,7 +219,7 @@ def _resampled(X: Value, plans: Sequence[Plan], method: Method, extrapolation_va
     return cast(x, to=X.dtype)
 
 
-def _contracted(x: Value, weights: Value, axis: int) -> Value:
+def _contract(x: Value, weights: Value, axis: int) -> Value:
     """``x`` multiplied by a matrix along one axis."""
     if axis == x.ndim - 1:
         return matmul(x, transpose(weights, perm=[1, 0]))
@@ -309,12 +309,12 @@ def resize_vjp(
             g = _gathered_back(g, X, plan)
         else:
             weights = transpose(plan.weights, perm=[1, 0])
-            g = _contracted(g, weights if weights.dtype is g.dtype else cast(weights, to=g.dtype), plan.axis)
+            g = _contract(g, weights if weights.dtype is g.dtype else cast(weights, to=g.dtype), plan.axis)
     return g, None, None, None
 
 
 def _gathered_back(g: Value, X: Value, plan: Plan) -> Value:
-    """The transpose of taking elements along an axis: sums of runs where they are regular, else a matrix product."""
+    """The transpose of gathering along an axis: sums of runs if they are regular, else a matrix product."""
     known, size = static(plan.places), X.shape[plan.axis]
     if known is not None and isinstance(size, int) and size and known.size % size == 0:
         times = known.size // size
@@ -323,12 +323,12 @@ def _gathered_back(g: Value, X: Value, plan: Plan) -> Value:
             runs = reshape(g, [*lengths[: plan.axis], size, times, *lengths[plan.axis + 1 :]])
             return reduce_sum(runs, [plan.axis + 1], keepdims=0)
         hits = np.arange(size)[:, None] == known
-        return _contracted(g, constant(hits, g.dtype), plan.axis)
+        return _contract(g, constant(hits, g.dtype), plan.axis)
     hits = equal(unsqueeze(range_(0, dims(X)[plan.axis], 1), [-1]), plan.places)
-    return _contracted(g, cast(hits, to=g.dtype), plan.axis)
+    return _contract(g, cast(hits, to=g.dtype), plan.axis)
 
 
-# ----- older meanings -------------------------------------------------------------------------------------------------
+# ----- older versions -------------------------------------------------------------------------------------------------
 
 
 @resize.until(19)
@@ -348,7 +348,7 @@ def resize_before_symmetric(
     mode="nearest",
     nearest_mode="round_prefer_floor",
 ):
-    """Resize that does not know half_pixel_symmetric."""
+    """Resize without half_pixel_symmetric."""
     _check_coordinates(resize_before_symmetric.title, coordinate_transformation_mode, COORDINATES[1:])
     return resize(
         X,
@@ -388,7 +388,7 @@ def resize_to_resize_before_symmetric(X, roi=None, scales=None, sizes=None, **at
 def resize_before_symmetric_lowering(
     X, roi=None, scales=None, sizes=None, *, antialias, axes, keep_aspect_ratio_policy, **attributes
 ):
-    """Numbers for all axes instead of some."""
+    """Use ``scales`` and ``sizes`` for all axes instead of some."""
     if antialias or not axes or keep_aspect_ratio_policy != "stretch" or X.rank is None:
         return None
     chosen = _chosen_axes(resize.title, X.ndim, axes)
@@ -405,7 +405,7 @@ def resize_before_symmetric_lowering(
 
 
 def _for_all_axes(given: Value, chosen: Sequence[int], others: Sequence[Any]) -> Value:
-    """The numbers of a list for the chosen axes, and ``others`` for the rest."""
+    """The numbers for the chosen axes, and ``others`` for the rest."""
     parts = []
     for a, other in enumerate(others):
         if a in chosen:
@@ -430,7 +430,7 @@ def resize_with_roi(
     mode="nearest",
     nearest_mode="round_prefer_floor",
 ):
-    """Resize with ``roi`` and ``scales`` always there, ``scales`` empty where ``sizes`` are given."""
+    """Resize with required ``roi`` and ``scales``, ``scales`` empty if ``sizes`` are given."""
     given = COORDINATES_BEFORE_13
     _check_coordinates(resize_with_roi.title, coordinate_transformation_mode, given)
     given_scales = _length_of_value(scales)
@@ -461,7 +461,7 @@ def resize_before_symmetric_to_resize_with_roi(
 
 @resize_with_roi.until(11)
 def resize_asymmetric(X, scales, *, mode="nearest"):
-    """``X`` resampled with element 0 in place; nearest is the element before, or when shrinking the one behind."""
+    """``X`` resampled with asymmetric coordinates; nearest rounds down, or up when shrinking."""
     if mode == "linear":
         return resize(X, None, scales, mode="linear", coordinate_transformation_mode="asymmetric")
     known = static(scales)

@@ -1,9 +1,8 @@
-"""Kernels of standard recurrent layers: RNN, GRU and LSTM in floats, without sequence lengths and clipping.
+"""Kernels of default RNN, GRU and LSTM layers of floats, without sequence lengths and clipping.
 
-States and gates have an axis of units before that of the batch, so that each gate lies in one piece. A sigmoid is half
-a hyperbolic tangent of half its argument: the gates' weights are halved beforehand, and one call serves all gates. Two
-directions take their steps at once: with an axis before that of units, or, where they are small, as one layer whose
-matrix of the state has a block for each.
+States and gates have the unit axis before the batch axis, so that each gate is contiguous. A sigmoid is computed as a
+tanh of half its argument: the weights of its gates are halved beforehand, and one call serves all gates. Two directions
+run simultaneously, stacked along a leading axis or, if small, as one layer with a block-diagonal recurrence matrix.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ from tenonnx_standard.scalars import scalar
 
 Array = np.ndarray[Any, Any]
 
-#: The weights of the input, their bias or None, the weights of the state, and its bias or None.
+#: Input weights, their bias or None, recurrence weights, and their bias or None.
 Weights = tuple[Array, Array | None, Array, Array | None]
-#: Runs the shares of the input in all steps into the hidden states of all steps, and gives the last states.
+#: Maps the input's contributions in all steps to the hidden states of all steps and the last states.
 Steps = Callable[[Array, Weights, Array, Sequence[Array]], Sequence[Array]]
 
-#: Up to so many units two directions are one layer: a product of few numbers takes less than a stack of two.
+#: Up to this many units, two directions are one layer: one small product is faster than two stacked ones.
 _FEW = 32
 
 
 class RecurrentKernel:
-    """A layer for X, W and R of known shapes, whose directions go forwards or ``backwards``.
+    """A layer for X, W and R of known shapes, with directions that are forward or ``backwards``.
 
-    The first ``sigmoids`` of the ``gates`` are sigmoids; with ``separate`` the bias of the state is kept apart. Two
-    directions are one layer if ``joined``; then no state may be infinite or NaN, as it would reach the other one.
+    The first ``sigmoids`` of the ``gates`` are sigmoids; with ``separate`` the recurrence has its own bias. Two
+    directions are one layer if ``joined``; then a state that is infinite or NaN would reach the other direction.
     """
 
     def __init__(
@@ -49,7 +48,7 @@ class RecurrentKernel:
         self.length, self.batch, self.hidden = x.shape[0], x.shape[1], r.shape[2]
         self.count, self.width = len(backwards), gates * self.hidden
         self.turns = [slice(None, None, -1 if backward else 1) for backward in backwards]
-        # rows of weights lie by outer, direction and inner
+        # rows of weights are indexed by outer, direction and inner
         self.outer, self.inner = (gates, self.hidden) if joined else (1, self.width)
         apart = self.count > 1 and not joined
         self.units = (self.count, self.width) if apart else (self.count * self.width,)
@@ -58,7 +57,7 @@ class RecurrentKernel:
         self.factors[: sigmoids * self.hidden] = 0.5
 
     def arranged(self, W: Array, R: Array, B: Array | None) -> Weights:
-        """The weights as the steps read them."""
+        """Weights in the layout that the steps read."""
         bias = of_state = None
         if B is not None:
             bias, of_state = np.split(B[:, :, None], 2, axis=1)
@@ -74,12 +73,12 @@ class RecurrentKernel:
         return self._ordered(W * self.factors), bias, r, of_state if self.separate else None
 
     def _ordered(self, rows: Array) -> Array:
-        """Rows by direction and unit in the order in which they are computed."""
+        """Rows by direction and unit, in order of computation."""
         parts = rows.reshape(self.count, self.outer, self.inner, rows.shape[-1])
         return parts.swapaxes(0, 1).reshape(self.count * self.width, rows.shape[-1])
 
     def __call__(self, X: Array, weights: Weights, initial: Sequence[Array | None]) -> tuple[Array, ...]:
-        """All hidden states and the last states, from ``initial`` ones or zeros."""
+        """All hidden states and the last states, from ``initial`` states or zeros."""
         shares = self._shares(X, *weights[:2])
         hs = np.empty((self.length, *self.state, self.batch), self.dtype)
         zeros = *self.state, self.batch
@@ -92,7 +91,7 @@ class RecurrentKernel:
         return (y, *(state.reshape(hs.shape[1:]).swapaxes(1, 2).copy() for state in last))
 
     def _shares(self, X: Array, w: Array, bias: Array | None) -> Array:
-        """Contributions of the input to the gates, of all steps in the order of each direction."""
+        """Contributions of the input to the gates, for all steps in the order of each direction."""
         products = np.matmul(w, X.reshape(self.length * self.batch, -1).T)
         if bias is not None:
             products += bias
@@ -103,7 +102,7 @@ class RecurrentKernel:
         return shares.reshape(self.length, *self.units, self.batch)
 
 
-def usual(
+def kernel_of(
     run: Steps,
     gates: int,
     sigmoids: int,
@@ -111,13 +110,13 @@ def usual(
     inputs: Sequence[Operand | None],
     backwards: Sequence[bool],
 ) -> Callable[..., tuple[Array, ...]] | None:
-    """The kernel of a layer for inputs X, W, R, B, sequence_lens and initial states; None where it is not usual."""
+    """The kernel of a layer for inputs X, W, R, B, sequence_lens and initial states; None if it is not supported."""
     x, w, r, b, lengths, *states = inputs
     if lengths is not None or x is None or w is None or r is None:
         return None
     if x.dtype not in (np.float32, np.float64) or any(v is not None and v.dtype != x.dtype for v in inputs):
         return None
-    if r.shape[2] == 1:  # of one number, np.dot loses 0 times NaN
+    if r.shape[2] == 1:  # np.dot of a single element ignores 0 * NaN
         return None
 
     def made(joined: bool) -> Callable[..., tuple[Array, ...]]:
@@ -144,12 +143,12 @@ def usual(
 
 
 def _product(r: Array) -> Callable[..., Array]:
-    """The product by weights of one direction, or of two."""
+    """The product with the recurrence weights of one direction, or of two."""
     return np.dot if r.ndim == 2 else np.matmul
 
 
 def remembering(shares: Array, weights: Weights, hs: Array, states: Sequence[Array]) -> Sequence[Array]:
-    """LSTM, whose gates are input, output, forget and cell."""
+    """LSTM, with gates input, output, forget and cell."""
     h, cell = states
     r, half = weights[2], scalar(0.5, cell.dtype)
     product = _product(r)
@@ -171,7 +170,7 @@ def remembering(shares: Array, weights: Weights, hs: Array, states: Sequence[Arr
 
 
 def gated(shares: Array, weights: Weights, hs: Array, states: Sequence[Array]) -> Sequence[Array]:
-    """GRU, whose gates are update, reset and hidden; the reset comes before the product."""
+    """GRU, with gates update, reset and hidden; the reset is applied before the product."""
     (h,) = states
     size, half = h.shape[-2], scalar(0.5, h.dtype)
     of_gates, of_candidate = np.split(weights[2], [2 * size], axis=-2)
@@ -193,7 +192,7 @@ def gated(shares: Array, weights: Weights, hs: Array, states: Sequence[Array]) -
 
 
 def gated_after(shares: Array, weights: Weights, hs: Array, states: Sequence[Array]) -> Sequence[Array]:
-    """GRU whose reset comes behind the product and its bias."""
+    """GRU whose reset is applied after the product and its bias."""
     (h,) = states
     size, half = h.shape[-2], scalar(0.5, h.dtype)
     product = _product(weights[2])
@@ -218,7 +217,7 @@ def gated_after(shares: Array, weights: Weights, hs: Array, states: Sequence[Arr
 
 
 def _mixed(update: Array, candidate: Array, h: Array, part: Array, result: Array) -> Array:
-    """The hyperbolic tangent of the candidate, and of the old state as much as ``update`` says."""
+    """Interpolate between the tanh of the candidate and the old state by ``update``."""
     np.tanh(candidate, out=candidate)
     np.subtract(h, candidate, out=part)
     part *= update
@@ -226,12 +225,12 @@ def _mixed(update: Array, candidate: Array, h: Array, part: Array, result: Array
 
 
 def plain(shares: Array, weights: Weights, hs: Array, states: Sequence[Array]) -> Sequence[Array]:
-    """RNN."""
+    """RNN with tanh."""
     return _elman(shares, weights, hs, states, lambda h: np.tanh(h, out=h))
 
 
 def rectified(shares: Array, weights: Weights, hs: Array, states: Sequence[Array]) -> Sequence[Array]:
-    """RNN with Relu in the place of the hyperbolic tangent."""
+    """RNN with Relu."""
     zero = scalar(0.0, hs.dtype)
     return _elman(shares, weights, hs, states, lambda h: np.maximum(h, zero, out=h))
 

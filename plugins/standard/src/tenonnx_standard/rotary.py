@@ -16,10 +16,10 @@ from tenonnx_standard.slicing import gather
 def rotary_embedding(
     X, cos_cache, sin_cache, position_ids=None, *, interleaved=0, num_heads: int | None = None, rotary_embedding_dim=0
 ):
-    """Turn pairs of features by angles that grow with the position (Su et al. 2021, arXiv:2104.09864).
+    """Rotate pairs of features by angles proportional to the position (Su et al. 2021, arXiv:2104.09864).
 
-    ``X`` is (batch, heads, sequence, size) or (batch, sequence, heads * size); the caches are rows by position where
-    there are ``position_ids``, else (batch, sequence, size / 2).
+    ``X`` is (batch, heads, sequence, size) or (batch, sequence, heads * size). The caches have a row per position if
+    ``position_ids`` are given, else they are (batch, sequence, size / 2).
     """
     hidden = dim_of(X, 2) if X.ndim == 3 else None
     heads = X if hidden is None else reshape(X, [0, 0, num_heads, hidden // num_heads])
@@ -28,7 +28,7 @@ def rotary_embedding(
     size = dim_of(heads, 3)
     width = rotary_embedding_dim or size
     whole = not rotary_embedding_dim or rotary_embedding_dim == size
-    result = _turn(heads if whole else heads[:, :, :, :width], cos, sin, width, interleaved)
+    result = _rotate(heads if whole else heads[:, :, :, :width], cos, sin, width, interleaved)
     if not whole:
         result = concat(result, heads[:, :, :, width:], axis=-1)
     return result if hidden is None else reshape(result, [0, 0, hidden])
@@ -66,8 +66,8 @@ rotary_embedding.requires(
 )
 
 
-def _turn(x, cos, sin, size, interleaved):
-    """The pairs of ``x`` along its last axis turned: neighbors, or one from each half."""
+def _rotate(x, cos, sin, size, interleaved):
+    """Rotate the pairs of ``x`` along its last axis: neighbors, or one element from each half."""
     if not interleaved:
         a, b = split(x, axis=-1, num_outputs=2)
         return concat(a * cos - b * sin, a * sin + b * cos, axis=-1)

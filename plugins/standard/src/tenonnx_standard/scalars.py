@@ -1,4 +1,4 @@
-"""Python numbers as cached arrays, to save numpy's conversion at every call."""
+"""Python numbers as cached arrays, to avoid numpy's conversion at every call."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Array = np.ndarray[Any, Any]
 
 @functools.lru_cache(1 << 12)
 def scalar(value: float, dtype: np.dtype[Any]) -> Array:
-    """``value`` as an array without axes, which nobody may write."""
+    """``value`` as a read-only array of rank 0."""
     array = np.full((), value, dtype)
     array.flags.writeable = False
     return array

@@ -1,4 +1,4 @@
-"""Ops that write elements by position."""
+"""Ops that write elements at given indices."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ from tenonnx_standard.slicing import (
 
 _UFUNCS = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
-#: What a reduction does before version 18: it has no maxima and minima.
+#: Reductions before version 18, which added max and min.
 _ARITHMETIC = ("none", "add", "mul")
 
 
@@ -69,27 +69,27 @@ def _check_indices(made: Op, indices: Value) -> None:
 
 @np.errstate(all="ignore")
 def _combined(y: Array, flat: Array, updates: Array, reduction: str) -> Array:
-    """``y`` with each of ``updates`` combined into the element at a flat place; places may come several times."""
+    """Combine each of ``updates`` into the element of ``y`` at a flat index; indices may repeat."""
     if y.dtype.itemsize > 2 or y.dtype.kind in "biu":
         _UFUNCS[reduction].at(y.reshape(-1), flat, updates)
         return y
-    wide = y.astype(np.float32)  # narrow floats would lose what they add up
+    wide = y.astype(np.float32)  # narrow floats would lose precision when added
     _UFUNCS[reduction].at(wide.reshape(-1), flat, updates.astype(np.float32))
     return wide.astype(y.dtype)
 
 
-# ----- by element -----------------------------------------------------------------------------------------------------
+# ----- ScatterElements ------------------------------------------------------------------------------------------------
 
 
-#: Sums and products are not those of a wider element type, where they overflow.
+#: Overflowing sums and products differ in a wider element type.
 _NO_SUMS = {"reduction": ["none", "max", "min"]}
 
 
 @primitive("ScatterElements", since=11, data_movement=_NO_SUMS)
 def scatter_elements(data, indices: Index, updates, *, axis=0, reduction="none"):
-    """``data`` with each of ``updates`` written, or combined by ``reduction``, at its own place.
+    """Write each of ``updates`` into ``data``, or combine it by ``reduction``, at its own position.
 
-    Along ``axis`` that place is its index.
+    Along ``axis``, the position is replaced by the index.
     """
 
 
@@ -134,7 +134,7 @@ def _gradients(g: Value, y: Value, data: Value, updates: Value, reduction: str, 
         none = ops.equal(updates, 0.0)
         rest = ops.where(none, 1.0, updates)
         zeros = write(ops.zeros_like(data), ops.cast_like(none, data), "add")
-        alone = ops.where(ops.equal(zeros, 1.0), g * write(data, rest, "mul"), 0.0)  # of two zeros, each has the other
+        alone = ops.where(ops.equal(zeros, 1.0), g * write(data, rest, "mul"), 0.0)  # for two zeros
         others = ops.where(none, read(alone), read(g * y) / rest)
         return g * write(ops.ones_like(data), updates, "mul"), None, others
     kept, won = ops.cast_like(ops.equal(data, y), g), ops.cast_like(ops.equal(updates, read(y)), g)
@@ -157,14 +157,14 @@ def scatter_elements_vjp(g, y, data, indices, updates, *, axis, reduction):
 
 @scatter_elements.until(18)
 def scatter_elements_arithmetic(data, indices: Index, updates, *, axis=0, reduction="none"):
-    """ScatterElements without maxima and minima."""
+    """ScatterElements without max and min."""
     _check_reduction(scatter_elements_arithmetic, reduction, _ARITHMETIC)
     return scatter_elements(data, indices, updates, axis=axis, reduction=reduction)
 
 
 @scatter_elements_arithmetic.until(16)
 def scatter_elements_plain(data, indices: Index, updates, *, axis=0):
-    """ScatterElements without sums and products."""
+    """ScatterElements without reductions."""
     return scatter_elements(data, indices, updates, axis=axis)
 
 
@@ -182,7 +182,7 @@ def scatter_elements_lowering(data, indices, updates, *, axis, reduction):
 
 @scatter_elements.lower()
 def scatter_elements_lowering_2(data, indices, updates, *, axis, reduction):
-    """By ScatterND, with all coordinates of every element: for runtimes that have that alone."""
+    """Use ScatterND with full coordinates of every element, for runtimes that lack ScatterElements."""
     axis %= data.ndim
     sizes = dims(indices)
     coordinates = []
@@ -197,7 +197,7 @@ def scatter_elements_lowering_2(data, indices, updates, *, axis, reduction):
 
 @op("Scatter", since=9, before=11, data_movement=True)
 def scatter(data, indices: Index, updates, *, axis=0):
-    """``data`` with each of ``updates`` written at its own place, but for ``axis``: there at its index."""
+    """Write each of ``updates`` into ``data`` at its own position; along ``axis``, at its index."""
     return scatter_elements(data, indices, updates, axis=axis)
 
 
@@ -217,7 +217,7 @@ def scatter_elements_arithmetic_lowering(data, indices, updates, *, axis, reduct
 
 
 def _dense(data: Value, indices: Value, updates: Value, axis: int, reduction: str) -> Value:
-    """Scatter with a reduction, by comparing every index with every place: for targets that have no other way."""
+    """Compare every index with every position, for targets without any scatter."""
     combine, reduce = {
         "add": (ops.add, ops.reduce_sum),
         "mul": (ops.mul, ops.reduce_prod),
@@ -236,7 +236,7 @@ def _dense(data: Value, indices: Value, updates: Value, axis: int, reduction: st
 
 
 def _missing(data: Value, indices: Value, axis: int) -> Any:
-    """Difference between an axis of ``data`` and that of ``indices``, an int or a value."""
+    """Difference between the length of an axis of ``data`` and of ``indices``, an int or a value."""
     known = symbolic.subtract(data.shape[axis], indices.shape[axis])
     return known if isinstance(known, int) else dim_of(data, axis) - dim_of(indices, axis)
 
@@ -250,14 +250,14 @@ def _neutral(reduction: str, dtype: DType) -> Any:
     return limits.min if reduction == "max" else limits.max
 
 
-# ----- by tuple -------------------------------------------------------------------------------------------------------
+# ----- ScatterND ------------------------------------------------------------------------------------------------------
 
 
 @op("ScatterND", since=11, data_movement=_NO_SUMS)
 def scatter_nd(data, indices: Index, updates, *, reduction="none"):
-    """``data`` with each of ``updates`` written, or combined by ``reduction``, at the index tuple that belongs to it.
+    """Write each of ``updates`` into ``data``, or combine it by ``reduction``, at its index tuple.
 
-    The last axis of ``indices`` holds the tuples.
+    The last axis of ``indices`` has the tuples.
     """
     _check_reduction(scatter_nd, reduction)
     depth = tuple_length(scatter_nd, data, indices, 0)
@@ -330,7 +330,7 @@ def scatter_nd_vjp(g, y, data, indices, updates, *, reduction):
 
 @scatter_nd.until(18)
 def scatter_nd_arithmetic(data, indices: Index, updates, *, reduction="none"):
-    """ScatterND without maxima and minima."""
+    """ScatterND without max and min."""
     _check_reduction(scatter_nd_arithmetic, reduction, _ARITHMETIC)
     return scatter_nd(data, indices, updates, reduction=reduction)
 
@@ -347,7 +347,7 @@ def scatter_nd_to_scatter_nd_arithmetic(data, indices, updates, *, reduction):
 
 @scatter_nd_arithmetic.lower()
 def scatter_nd_arithmetic_lowering(data, indices, updates, *, reduction):
-    """A sum, for older targets, as the product of a matrix that has a one for every update with the updates."""
+    """For older targets, the sum of updates as a product of a one-hot matrix with them."""
     if reduction != "add" or not data.dtype.is_float:
         return None
     depth = tuple_length(scatter_nd, data, indices, 0)
@@ -363,9 +363,9 @@ def scatter_nd_arithmetic_lowering(data, indices, updates, *, reduction):
 
 @op("TensorScatter", since=24, data_movement=True)
 def tensor_scatter(past_cache, update, write_indices=None, *, axis=-2, mode="linear"):
-    """``past_cache`` with ``update`` written along ``axis`` from a position for each sample of the batch on.
+    """Write ``update`` into ``past_cache`` along ``axis``, from a start position per batch entry.
 
-    In mode ``circular`` what would stand behind the end goes to the front.
+    In mode ``circular``, positions wrap around the end.
     """
     axis, rank = axis % past_cache.ndim, past_cache.ndim
     places = ops.reshape(ops.range_(0, dim_of(update, axis), 1), [-1] + [1] * (rank - 1 - axis))

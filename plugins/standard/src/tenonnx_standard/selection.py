@@ -1,4 +1,4 @@
-"""Ops that choose elements by comparing them."""
+"""Ops that select elements by comparison."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ from tenonnx.extend import (
 from tenonnx_standard.checking import Array, axis_within, check_shape, dim_of, numpy_rule
 from tenonnx_standard.slicing import from_front, put_back
 
-# ----- extreme positions ----------------------------------------------------------------------------------------------
+# ----- ArgMax and ArgMin ----------------------------------------------------------------------------------------------
 
 
 @primitive("ArgMax", data_movement=True)
 def argmax(data, *, axis=0, keepdims=1, select_last_index=0):
-    """The position of the greatest element along ``axis``, the first or the last of equal ones."""
+    """The index of the maximum along ``axis``, the first or the last one of equal elements."""
 
 
 @primitive("ArgMin", data_movement=True)
 def argmin(data, *, axis=0, keepdims=1, select_last_index=0):
-    """The position of the least element along ``axis``, the first or the last of equal ones."""
+    """The index of the minimum along ``axis``, the first or the last one of equal elements."""
 
 
-def _position(made: Op, find: str) -> None:
-    """All that is known of ArgMax or ArgMin."""
+def _register_arg_extremum(made: Op, find: str) -> None:
+    """Register the rules of ArgMax or ArgMin."""
     made.until(12, lacks=["select_last_index"])
     made.until(11, positive=["axis"])
     made.vjp(lambda g, y, data, **_: None)
@@ -64,7 +64,7 @@ def _position(made: Op, find: str) -> None:
 
     @made.lower()
     def made_lowering(data: Value, *, axis: int, keepdims: int, select_last_index: int) -> Any:
-        """The last one is the first one of the reversed axis."""
+        """The last index is found as the first one on the reversed axis."""
         if not select_last_index or data.rank is None:
             return None
         low = np.iinfo(np.int64)
@@ -72,17 +72,17 @@ def _position(made: Op, find: str) -> None:
         return dim_of(data, axis) - 1 - made(back, axis=axis, keepdims=keepdims)
 
 
-_position(argmax, "argmax")
-_position(argmin, "argmin")
+_register_arg_extremum(argmax, "argmax")
+_register_arg_extremum(argmin, "argmin")
 
-# ----- the greatest ---------------------------------------------------------------------------------------------------
+# ----- TopK -----------------------------------------------------------------------------------------------------------
 
 
 @primitive("TopK", data_movement=True)
 def top_k(X, K: Index, *, axis=-1, largest=1, sorted=1):
-    """The ``K`` greatest or least elements along ``axis`` in order, and their positions.
+    """The ``K`` largest or smallest elements along ``axis``, sorted, and their indices.
 
-    Of equal elements the first comes first. NaN counts as the greatest number, as in onnxruntime and PyTorch.
+    Equal elements keep their order. NaN counts as the largest number, as in onnxruntime and PyTorch.
     """
 
 
@@ -116,12 +116,12 @@ def top_k_numpy(x, k, *, axis, largest, sorted):
     return np.take_along_axis(x, order, axis), order
 
 
-#: Of shorter rows, or fewer elements in all, sorting takes less time than choosing what to sort.
+#: For shorter rows, or fewer elements in total, sorting everything is faster than selecting first.
 _SHORT, _FEW = 64, 1000
 
 
 def _best(keys: Array, count: int, largest: bool) -> Array:
-    """The positions of the best in each row, in order."""
+    """The indices of the best elements in each row, sorted."""
     size = keys.shape[1]
     if 0 < 4 * count <= size and size >= _SHORT and keys.size >= _FEW:
         found = _best_of_few(keys, count, largest)
@@ -134,9 +134,9 @@ def _best(keys: Array, count: int, largest: bool) -> Array:
 
 
 def _best_of_few(keys: Array, count: int, largest: bool) -> Array | None:
-    """The same by way of a bound, the ``count``-th best: only what is not worse is sorted.
+    """Sort only the elements not worse than the ``count``-th best one, found by partitioning.
 
-    None where NaNs make this fail.
+    Returns None if NaNs make this fail.
     """
     rows, size = keys.shape
     place = size - count if largest else count - 1
@@ -160,7 +160,7 @@ def _best_of_few(keys: Array, count: int, largest: bool) -> Array | None:
 
 
 def _reversed(keys: Array) -> Array:
-    """Numbers in the opposite order."""
+    """Keys that sort in the opposite order."""
     return ~keys if keys.dtype.kind in "iu" else -keys
 
 
@@ -174,7 +174,7 @@ def top_k_vjp(g, y, X, K, *, axis, largest, sorted):
 
 @top_k.lower()
 def top_k_lowering(X, K, *, axis, largest, sorted):
-    """The least are the greatest of the negative ones; and sorted ones serve where any order would."""
+    """Use negated elements for the smallest, and sorted results if unsorted ones are allowed."""
     if largest and sorted:
         return None
     if largest:
@@ -185,14 +185,14 @@ def top_k_lowering(X, K, *, axis, largest, sorted):
     return -values, places
 
 
-# ----- different elements ---------------------------------------------------------------------------------------------
+# ----- Unique ---------------------------------------------------------------------------------------------------------
 
 
 @primitive("Unique", since=11, data_movement=True)
 def unique(X, *, axis: int | None = None, sorted=1):
-    """The different elements of ``X``, or its different slices along ``axis``, in ascending order or as they come.
+    """The unique elements of ``X``, or unique slices along ``axis``, sorted or in order of first occurrence.
 
-    Then where each of them comes first, which of them stands at each place of ``X``, and how often each one comes.
+    Further outputs: the index of first occurrence, the inverse indices of the elements of ``X``, and the counts.
     """
 
 
@@ -213,7 +213,7 @@ def unique_type(X, *, axis, sorted):
 def unique_numpy(x, *, axis, sorted):
     keys, along = x, 0 if axis is None else axis_within(unique, axis, x.ndim)
     if axis is not None and x.dtype.kind not in "biuf":
-        # Only numbers are sorted by slices; the places of other elements in their own order are such numbers.
+        # Only numbers are sorted by slices; other elements are replaced by their ranks.
         keys = np.unique(x, return_inverse=True)[1].reshape(x.shape)
     _, first, inverse, counts = np.unique(keys, True, True, True, axis=axis)
     inverse = inverse.reshape(-1)
@@ -236,14 +236,14 @@ def unique_vjp(g, y, X, *, axis, sorted):
     return ops.reshape_like(put_back(g[0], ops.reshape(X, [-1]), first, 0), X)
 
 
-# ----- one-hot vectors ------------------------------------------------------------------------------------------------
+# ----- OneHot ---------------------------------------------------------------------------------------------------------
 
 
 @op("OneHot", since=9)
 def one_hot(indices, depth: Index, values, *, axis=-1):
-    """A new axis of length ``depth``, with ``values[1]`` at the index and ``values[0]`` elsewhere.
+    """Add an axis of length ``depth``, with ``values[1]`` at the index and ``values[0]`` elsewhere.
 
-    Negative indices count from the end; those out of range give ``values[0]`` alone.
+    Negative indices count from the end; out-of-range ones have ``values[0]`` everywhere.
     """
     axis = axis_within(one_hot, axis, indices.ndim + 1)
     count = ops.reshape(ops.cast(depth, to=DType.int64), constant(np.zeros(0, np.int64)))
@@ -273,7 +273,7 @@ def one_hot_numpy(indices, depth, values, *, axis):
 
 @one_hot.until(11)
 def one_hot_unsigned(indices, depth: Index, values, *, axis=-1):
-    """One-hot vectors of indices from 0; negative ones give ``values[0]`` alone."""
+    """One-hot vectors of non-negative indices; negative ones have ``values[0]`` everywhere."""
     places = ops.cast(indices, to=DType.int64)
     count = ops.reshape(ops.cast(depth, to=DType.int64), constant(np.zeros(0, np.int64)))
     return one_hot(ops.where(places < 0, count, places), depth, values, axis=axis)
@@ -281,7 +281,7 @@ def one_hot_unsigned(indices, depth: Index, values, *, axis=-1):
 
 @one_hot.lower(to=one_hot_unsigned)
 def one_hot_to_one_hot_unsigned(indices, depth, values, *, axis):
-    """Put indices that are out of range after the end: runtimes differ on negative ones."""
+    """Replace out-of-range indices by ``depth``, since runtimes disagree on negative ones."""
     count = ops.reshape(ops.cast(depth, to=DType.int64), constant(np.zeros(0, np.int64)))
     places = from_front(ops.cast(indices, to=DType.int64), count)
     axis += indices.ndim + 1 if axis < -1 else 0

@@ -51,7 +51,7 @@ def _common(kinds: list[Type | None]) -> Type | None:
 
 
 def place_in(op: Op, position: Any, length: int, *, last: int = -1) -> int:
-    """A position in a sequence from its beginning; negative ones count from the end."""
+    """A non-negative position in a sequence; negative ones count from the end."""
     index = int(np.reshape(position, -1)[0])
     if not -length <= index <= length + last:
         raise InvalidCall(f"{op.name}: the position lies outside the sequence", given=f"{index} of {length} elements")
@@ -70,7 +70,7 @@ def _construct_type(*inputs: Value) -> Type:
 
 @primitive("SequenceConstruct", since=11, type=_construct_type)
 def sequence_construct(*inputs):
-    """The inputs as a sequence."""
+    """A sequence of the inputs."""
 
 
 sequence_construct.numpy(lambda *inputs: list(inputs))
@@ -78,7 +78,7 @@ sequence_construct.numpy(lambda *inputs: list(inputs))
 
 @primitive("SequenceEmpty", since=11, type=lambda *, dtype: SequenceType(TensorType(DType(dtype or DType.float32))))
 def sequence_empty(*, dtype: int | None = None):
-    """A sequence without elements."""
+    """An empty sequence."""
 
 
 sequence_empty.numpy(lambda *, dtype: [])
@@ -96,7 +96,7 @@ def _insert_type(input_sequence: Value, tensor: Value, position: Value | None) -
 
 @primitive("SequenceInsert", since=11, type=_insert_type)
 def sequence_insert(input_sequence, tensor, position: Index = None):
-    """The sequence with ``tensor`` before ``position``, or at the end."""
+    """The sequence with ``tensor`` inserted before ``position``, or appended."""
 
 
 @sequence_insert.numpy
@@ -109,7 +109,7 @@ def sequence_insert_numpy(input_sequence: list[Any], tensor: Any, position: Any)
 
 @primitive("SequenceErase", since=11, type=lambda input_sequence, position: input_sequence.type)
 def sequence_erase(input_sequence, position: Index = None):
-    """The sequence without the element at ``position``, or without the last."""
+    """The sequence without the element at ``position``, by default the last."""
 
 
 @sequence_erase.numpy
@@ -149,7 +149,7 @@ def _split_type(input: Value, split: Value | None, *, axis: int, keepdims: int) 
 
 @primitive("SplitToSequence", since=11, type=_split_type)
 def split_to_sequence(input, split: Index = None, *, axis=0, keepdims=1):
-    """Pieces of ``input`` along ``axis``: of sizes ``split``, of one size, or single slices."""
+    """Split ``input`` along ``axis`` into pieces of sizes ``split``, of one size, or of length 1."""
 
 
 split_to_sequence.requires(shapes(split="|_"), axis("axis", of="input"))
@@ -193,7 +193,7 @@ def _concat_type(input_sequence: Value, *, axis: int, new_axis: int) -> Type | N
 
 @primitive("ConcatFromSequence", since=11, type=_concat_type)
 def concat_from_sequence(input_sequence, *, axis: int, new_axis=0):
-    """The elements joined along ``axis``, which is a new one if ``new_axis`` says so."""
+    """Concatenate the elements along ``axis``, or stack them along a new one with ``new_axis``."""
 
 
 @concat_from_sequence.numpy
@@ -213,12 +213,12 @@ def _map_type(input_sequence: Value, *additional_inputs: Value, body: Graph, _ou
 
 @primitive("SequenceMap", since=17, type=_map_type)
 def sequence_map(input_sequence, *additional_inputs, body: Graph, _outputs=None):
-    """``body`` applied to each element; of the other inputs sequences advance alongside, tensors stay."""
+    """Apply ``body`` to each element; further sequences are iterated in parallel, tensors are passed as they are."""
 
 
 @sequence_map.lower()
 def sequence_map_lowering(input_sequence, *additional_inputs, body, _outputs=None):
-    """A loop that adds to sequences which begin empty."""
+    """A Loop that appends to initially empty sequences."""
 
     def step(place: Value, going_on: Value, *made: Value) -> list[Value]:
         inputs = (input_sequence, *additional_inputs)
@@ -255,7 +255,7 @@ def _optional_type(input: Value | None, *, type: Type | None) -> Type:
 
 @primitive("Optional", since=15, type=_optional_type)
 def optional(input=None, *, type: Type | None = None):
-    """``input`` as an optional, or an optional of ``type`` without an element."""
+    """An optional of ``input``, or an empty optional of ``type``."""
 
 
 optional.numpy(lambda input, *, type: input)
@@ -282,7 +282,7 @@ optional_get_element.vjp(lambda g, y, input: g)
 
 @optional_get_element.lower()
 def optional_get_element_lowering(input):
-    """Identity for opsets that take only optionals, as the input is none."""
+    """Identity, for opsets that accept only optionals, since the input is none."""
     return None if isinstance(input.type, OptionalType) else ops.identity(input)
 
 
@@ -296,14 +296,14 @@ optional_has_element.numpy(lambda input: np.asarray(input is not None))
 
 @optional_has_element.lower()
 def optional_has_element_lowering(input):
-    """True for opsets that take only optionals, as the input is none."""
+    """True, for opsets that accept only optionals, since the input is none."""
     optional = input is not None and isinstance(input.type, OptionalType)
     return None if optional else constant(np.asarray(input is not None))
 
 
 @optional_has_element.until(18)
 def optional_has_element_of(input):
-    """The same of an input that must be there, though it may be empty."""
+    """Whether an optional has an element; the input is required."""
     return optional_has_element(input)
 
 

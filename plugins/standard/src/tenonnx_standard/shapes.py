@@ -1,4 +1,4 @@
-"""Ops that give a tensor another shape, and those that ask for the shape."""
+"""Ops that change a tensor's shape or return it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ from tenonnx_standard.joining import concat as concat
 from tenonnx_standard.joining import split as split
 from tenonnx_standard.padding import pad as pad
 
-# ----- the whole tensor -----------------------------------------------------------------------------------------------
+# ----- entire tensors -------------------------------------------------------------------------------------------------
 
 
 @primitive("Identity", data_movement=True)
@@ -57,7 +57,7 @@ identity.vjp(lambda g, y, x: g)
 
 @identity.lower()
 def identity_lowering(input):
-    """Sequences have had an identity from opset 14 on: with an element more, and then without it."""
+    """Below opset 16, where Identity lacks sequences: append an element and erase it."""
     if not isinstance(input.type, SequenceType) or not isinstance(input.type.element, TensorType):
         return None
     dtype = input.type.element.dtype
@@ -66,7 +66,7 @@ def identity_lowering(input):
 
 @primitive("Shape")
 def shape(data, *, start=0, end: int | None = None):
-    """The lengths of the axes of ``data`` from axis ``start`` to before ``end``, both cut off at the rank."""
+    """The lengths of the axes of ``data`` from ``start`` up to, but excluding, ``end``, both clipped to the rank."""
 
 
 @shape.type
@@ -92,7 +92,7 @@ def shape_lowering(data, *, start, end):
 
 @op("Size")
 def size(data):
-    """The number of elements of ``data``, a scalar."""
+    """The number of elements of ``data``, an int64 scalar."""
     return ops.reduce_prod(shape(data), keepdims=0)
 
 
@@ -104,9 +104,9 @@ size.vjp(lambda g, y, data: None)
 
 @primitive("Reshape", data_movement=True)
 def reshape(data, shape: Index, *, allowzero=0):
-    """The elements of ``data`` in another shape, where -1 stands for what is left.
+    """``data`` reshaped, where -1 is inferred from the other dims.
 
-    A 0 stands for the dim of ``data`` at that place, or for 0 with ``allowzero``.
+    A 0 copies the dim of ``data`` on that axis, or is 0 with ``allowzero``.
     """
 
 
@@ -132,7 +132,7 @@ def reshape_type(data, shape, *, allowzero):
 
 
 def _reshaped(old: tuple[Any, ...] | None, wanted: list[Any], allowzero: int) -> list[Any]:
-    """The dims that ``wanted`` asks for, as far as they are known; works on ints and on symbolic dims."""
+    """The new dims, as far as known; works on ints and on symbolic dims."""
     problem = ""
     if wanted.count(-1) > 1:
         problem = "several dims are -1"
@@ -150,7 +150,7 @@ def _reshaped(old: tuple[Any, ...] | None, wanted: list[Any], allowzero: int) ->
     for place in open_places:
         found[place] = None
     if len(open_places) == 1 and old is not None:
-        # What is copied on both sides leaves the division: it may be unknown, or 0.
+        # Dims copied on both sides cancel: they may be unknown, or 0.
         whole = symbolic.product(d for k, d in enumerate(old) if k not in copied)
         others = symbolic.product(d for k, d in enumerate(found) if k not in copied and k not in open_places)
         if isinstance(whole, int) and isinstance(others, int) and others and whole % others:
@@ -181,7 +181,7 @@ def reshape_vjp(g, y, data, shape, *, allowzero):
 
 @reshape.lower()
 def reshape_lowering(data, shape, *, allowzero):
-    """Without ``allowzero``: a tensor with a dim of 0 is empty, and so is one that gets such a dim."""
+    """Without ``allowzero``: a tensor with a dim of 0 is empty, and so is one that is reshaped to such a dim."""
     if not allowzero:
         return None
     if 0 in (elements(shape) or ()) or (data.rank is not None and 0 in data.shape):
@@ -193,7 +193,7 @@ def reshape_lowering(data, shape, *, allowzero):
 
 @op("Flatten", data_movement=True)
 def flatten(input, *, axis=1):
-    """``input`` as a matrix: the axes before ``axis`` by the rest."""
+    """``input`` flattened to a matrix: the product of the dims before ``axis`` by that of the rest."""
     before, after = (_product(part) for part in _parted(dims(input), axis))
     return ops.as_shape(input, [before, after])
 
@@ -207,7 +207,7 @@ def _parted(items: Any, axis: int) -> tuple[Any, Any]:
 
 
 def _product(items: list[Any]) -> Any:
-    """The product of dims, ints and values."""
+    """The product of dims, which are ints or values."""
     values = [item for item in items if isinstance(item, Value)]
     whole: Any = math.prod(item for item in items if not isinstance(item, Value))
     for value in values:
@@ -230,9 +230,9 @@ flatten.vjp(lambda g, y, x, *, axis: ops.reshape_like(g, x))
 
 @primitive("Squeeze", data_movement=True)
 def squeeze(data, axes: Index = None):
-    """``data`` without the axes listed, which have length 1; without all such axes if none are listed.
+    """Remove ``axes``, which have length 1; without ``axes``, remove all axes of length 1.
 
-    An empty list lists none, as in onnxruntime; NumPy would keep all axes.
+    An empty list means no ``axes``, as in onnxruntime; NumPy would keep all axes.
     """
 
 
@@ -253,7 +253,7 @@ def squeeze_type(data, axes):
     if known is None or None in known:
         count = length(axes)
         return kind.with_shape(None if not isinstance(count, int) else (None,) * (len(kind.shape) - count))
-    dropped = {axis_within(squeeze, int(axis), len(kind.shape)) for axis in known}  # runtimes take one twice
+    dropped = {axis_within(squeeze, int(axis), len(kind.shape)) for axis in known}  # runtimes accept repeated axes
     for axis in dropped:
         if isinstance(kind.shape[axis], int) and kind.shape[axis] != 1:
             raise TypeMismatch(
@@ -280,7 +280,7 @@ def squeeze_vjp(g, y, data, axes):
 
 @squeeze.until(11)
 def squeeze_from_front(data, *, axes: list[int] | None = None):
-    """``data`` without the axes listed, counted from the front; without all axes of length 1 if none are listed."""
+    """Remove ``axes``, which are not negative; without ``axes``, remove all axes of length 1."""
     return squeeze(data, axes)
 
 
@@ -293,7 +293,7 @@ def squeeze_to_squeeze_from_front(data, axes):
 
 
 def _counted(made: Op, axes: Value, rank: int | None) -> list[int] | None:
-    """Known axes counted from the front, in order."""
+    """Known axes as sorted non-negative numbers."""
     known = elements(axes)
     if known is None or rank is None or not all(isinstance(axis, int) for axis in known):
         return None
@@ -302,7 +302,7 @@ def _counted(made: Op, axes: Value, rank: int | None) -> list[int] | None:
 
 @primitive("Unsqueeze", data_movement=True)
 def unsqueeze(data, axes: Index):
-    """``data`` with axes of length 1 inserted so that they stand at the places listed in the result."""
+    """Insert axes of length 1 at the positions ``axes`` of the result."""
 
 
 unsqueeze.until(13, attributes=["axes"], defaults={"axes": REQUIRED})
@@ -336,7 +336,7 @@ unsqueeze.vjp(lambda g, y, data, axes: (squeeze(g, axes), None))
 
 @unsqueeze.until(11)
 def unsqueeze_from_front(data, *, axes: list[int]):
-    """``data`` with axes of length 1 inserted at the places listed, counted from the front."""
+    """Insert axes of length 1 at the non-negative positions ``axes``."""
     return unsqueeze(data, axes)
 
 
@@ -346,12 +346,12 @@ def unsqueeze_to_unsqueeze_from_front(data, axes):
     return None if counted is None else unsqueeze_from_front(data, axes=counted)
 
 
-# ----- order of axes --------------------------------------------------------------------------------------------------
+# ----- transposition --------------------------------------------------------------------------------------------------
 
 
 @primitive("Transpose", data_movement=True)
 def transpose(data, *, perm: list[int] | None = None):
-    """``data`` with its axes in the order ``perm``, reversed by default."""
+    """Permute the axes of ``data`` by ``perm``, reversed by default."""
 
 
 @transpose.type
@@ -382,12 +382,12 @@ def transpose_vjp(g, y, data, *, perm):
     return transpose(g) if perm is None else transpose(g, perm=sorted(range(len(perm)), key=lambda k: perm[k]))
 
 
-# ----- repeating ------------------------------------------------------------------------------------------------------
+# ----- repetition -----------------------------------------------------------------------------------------------------
 
 
 @primitive("Expand", since=8, data_movement=True, broadcasts=True)
 def expand(input, shape: Index):
-    """``input`` broadcast together with a tensor of that shape."""
+    """Broadcast ``input`` against a tensor of that shape."""
 
 
 @expand.type
@@ -406,7 +406,7 @@ def expand_type(input, shape):
 def expand_numpy(x, shape):
     wanted = np.broadcast_shapes(x.shape, tuple(numbers(positions(shape))))
     if wanted != x.shape:
-        limits.check_elements(wanted, expand.title)  # a view, but hardly any op on it gives one
+        limits.check_elements(wanted, expand.title)  # a view, but the results of most ops on it are not
     return np.broadcast_to(x, wanted)
 
 
@@ -434,7 +434,7 @@ expand.vjp(lambda g, y, x, shape: (g, None))
 
 @expand.lower()
 def expand_lowering(input, shape):
-    """By repeating axes of length 1, where it is known which axes these are."""
+    """Repeat axes of length 1, if it is known which axes these are."""
     wanted, count = elements(shape), length(shape)
     if input.rank is None or wanted is None or count is None:
         return None
@@ -453,7 +453,7 @@ def expand_lowering(input, shape):
 
 @op("Tile", data_movement=True)
 def tile(input, repeats: Index):
-    """``input`` repeated along every axis as often as ``repeats`` says."""
+    """Repeat ``input`` along every axis as often as ``repeats`` states."""
     sizes, known = dims(input), elements(repeats)
     fixed = known is not None and all(isinstance(times, int) for times in known)
     counts: Any = known if fixed else [repeats[k] for k in range(len(sizes))]
@@ -488,6 +488,6 @@ def tile_numpy(x, repeats):
 
 @tile.until(6)
 def tile_along(input, tiles, axis):
-    """``input`` repeated along one axis; both numbers are tensors of one element and of the dtype of ``input``."""
+    """Repeat ``input`` along one axis; both numbers are one-element tensors with the dtype of ``input``."""
     places = constant(np.arange(input.ndim))
     return tile(input, ops.where(ops.equal(places, ops.cast(axis, to=DType.int64)), ops.cast(tiles, to=DType.int64), 1))

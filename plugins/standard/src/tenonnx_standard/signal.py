@@ -1,6 +1,6 @@
-"""Signals: windows, Fourier transforms and the mel scale.
+"""Signal processing: windows, Fourier transforms and mel weights.
 
-Complex numbers are pairs, real and imaginary part, along the last axis, which has one element where they are real.
+Complex numbers are pairs (real, imaginary) along the last axis, which has length 1 for real numbers.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ Array = np.ndarray[Any, Any]
 
 
 def _numbers(limit: Any) -> Value:
-    """0, 1, 2 ... to before ``limit``."""
+    """0, 1, 2, ..., ``limit`` - 1."""
     return counted(limit, "a signal") if isinstance(limit, int) else range_(0, limit, 1)
 
 
 def _scalar(value: Value) -> Any:
-    """One integer: a number where it is known, else an int64 value."""
+    """An integer: an int if known, else an int64 value."""
     known = static(value)
     return cast(reshape(value, []), to=DType.int64) if known is None else int(known.reshape(()))
 
 
 def _integer(made: Op, name: str, value: Value | None) -> Dim:
-    """One integer as a dim, None where it is absent or unknown."""
+    """An integer as a dim; None if absent or unknown."""
     if value is None:
         return None
     check_shape(made, name, value, [])
@@ -68,12 +68,12 @@ def _integer(made: Op, name: str, value: Value | None) -> Dim:
 # ----- windows --------------------------------------------------------------------------------------------------------
 
 
-#: What the specification wants as scalars; onnxruntime takes one element of any rank.
+#: The specification requires scalars; onnxruntime accepts one element of any rank.
 ONE = "|1|1 1"
 
 
 def _window(made: Op, *coefficients: float) -> None:
-    """Give a window its rules: it is the sum of ``coefficients[k] * cos(2 pi k n / size)``."""
+    """Register the rules of a window: the sum of ``coefficients[k] * cos(2 pi k n / size)``."""
 
     made.requires(shapes(size=ONE))
 
@@ -107,19 +107,19 @@ HANN, HAMMING, BLACKMAN = (0.5, -0.5), (25 / 46, -21 / 46), (0.42, -0.5, 0.08)
 
 @op("HannWindow", since=17)
 def hann_window(size, *, periodic=1, output_datatype=1):
-    """The raised cosine: one period of it, or without ``periodic`` one that ends as it begins (Harris 1978)."""
+    """The Hann window, a raised cosine; symmetric without ``periodic`` (Harris 1978)."""
     return _cosines(size, periodic, output_datatype, *HANN)
 
 
 @op("HammingWindow", since=17)
 def hamming_window(size, *, periodic=1, output_datatype=1):
-    """A raised cosine on a pedestal, which cancels the first side lobe (Harris 1978)."""
+    """The Hamming window, a raised cosine on a pedestal that cancels the first side lobe (Harris 1978)."""
     return _cosines(size, periodic, output_datatype, *HAMMING)
 
 
 @op("BlackmanWindow", since=17)
 def blackman_window(size, *, periodic=1, output_datatype=1):
-    """The sum of a constant and two cosines (Harris 1978)."""
+    """The Blackman window, a constant plus two cosines (Harris 1978)."""
     return _cosines(size, periodic, output_datatype, *BLACKMAN)
 
 
@@ -128,7 +128,7 @@ _window(hamming_window, *HAMMING)
 _window(blackman_window, *BLACKMAN)
 
 
-# ----- the mel scale --------------------------------------------------------------------------------------------------
+# ----- mel weights ----------------------------------------------------------------------------------------------------
 
 #: A frequency of ``f`` hertz is ``2595 log10(1 + f / 700)`` mel.
 _BREAK, _MELS = 700.0, 2595.0 / math.log(10)
@@ -136,7 +136,7 @@ _BREAK, _MELS = 700.0, 2595.0 / math.log(10)
 
 @op("MelWeightMatrix", since=17)
 def mel_weight_matrix(num_mel_bins, dft_length, sample_rate, lower_edge_hertz, upper_edge_hertz, *, output_datatype=1):
-    """For every bin of a one-sided spectrum its weights in triangular bands that are evenly spaced on the mel scale."""
+    """For each bin of a one-sided spectrum, its weights in triangular bands evenly spaced on the mel scale."""
     bands, size = _scalar(num_mel_bins), _scalar(dft_length)
     rate = cast(reshape(sample_rate, []), to=DType.float64)
     low, high = (
@@ -167,9 +167,9 @@ mel_weight_matrix.requires(
 
 @op("DFT", since=17)
 def dft(input, dft_length: Index = None, axis: Index = None, *, inverse=0, onesided=0):
-    """The discrete Fourier transform along ``axis`` of the first ``dft_length`` numbers, or as many with zeros added.
+    """The discrete Fourier transform along ``axis`` of the first ``dft_length`` elements, padded with zeros.
 
-    With ``onesided`` only the first half of the spectrum is given, or taken by the inverse, whose result is real.
+    With ``onesided``, the result is half of the spectrum; the inverse takes half and returns a real signal.
     """
     if axis is not None and static(axis) is None:
         options = {"inverse": inverse, "onesided": onesided}
@@ -211,7 +211,7 @@ def dft(input, dft_length: Index = None, axis: Index = None, *, inverse=0, onesi
 
 
 def _second(x: Value) -> Value:
-    """The imaginary parts along the last axis but one, which are 0 where it holds real parts alone."""
+    """The imaginary parts along the next-to-last axis, which are 0 for real numbers."""
     if x.shape[-2] == 2:
         return x[..., 1, :]
     return squeeze(pad(x, [0, 1], axes=[-2])[..., 1:2, :], [-2])
@@ -272,7 +272,7 @@ def dft_type(input, dft_length, axis, *, inverse, onesided):
     return input.tensor.with_shape(tuple(sides))
 
 
-dft.traits(declared=True)  # onnxruntime takes half a spectrum for as long as its signal from opset 20 on
+dft.traits(declared=True)  # from opset 20 on, onnxruntime infers a one-sided spectrum to be as long as its signal
 
 
 @numpy_rule(dft)
@@ -288,7 +288,7 @@ def dft_numpy(x, dft_length, axis, *, inverse, onesided):
 
 def _transformed(x: Array, size: int, place: int, inverse: int, onesided: int) -> Array:
     limits.check_elements((*x.shape[:place], size, *x.shape[place + 1 :]), dft.title)
-    if not x.shape[place]:  # numpy's transforms of nothing read what they did not write
+    if not x.shape[place]:  # numpy's transforms of empty arrays return uninitialized memory
         x = np.zeros((*x.shape[:place], 1, *x.shape[place + 1 :]), x.dtype)
     wide = widened(x)
     signal = wide[..., 0] if x.shape[-1] == 1 else _paired(wide)
@@ -304,14 +304,14 @@ def _transformed(x: Array, size: int, place: int, inverse: int, onesided: int) -
 
 
 def _paired(x: Array) -> Array:
-    """Complex numbers of pairs along the last axis."""
+    """Complex numbers from pairs along the last axis."""
     kind = np.complex64 if x.dtype == np.float32 else np.complex128
     return np.ascontiguousarray(x).view(kind)[..., 0]
 
 
 @dft.until(20)
 def dft_along(input, dft_length: Index = None, *, axis=1, inverse=0, onesided=0):
-    """The discrete Fourier transform along an axis that an attribute gives."""
+    """The discrete Fourier transform along an axis given by an attribute."""
     return dft(input, dft_length, axis, inverse=inverse, onesided=onesided)
 
 
@@ -325,7 +325,7 @@ def dft_to_dft_along(input, dft_length, axis, *, inverse, onesided):
 
 @op("STFT", since=17)
 def stft(signal, frame_step: Index, window=None, frame_length: Index = None, *, onesided=1):
-    """The Fourier transforms of frames of the signal that begin ``frame_step`` apart, each multiplied with a window."""
+    """The Fourier transforms of windowed frames of the signal, which start ``frame_step`` apart."""
     whole = dims(signal)[1]
     length = _frame_length(whole, window, frame_length)
     step = _scalar(frame_step)
@@ -362,7 +362,7 @@ def stft_type(signal, frame_step, window, frame_length, *, onesided):
     if step is not None and whole is not None and length is not None:
         count = symbolic.add(symbolic.floor_div(symbolic.add(whole, symbolic.multiply(length, -1)), step), 1)
     if length is None and window is not None and window.rank is not None and window.shape[0] != 1:
-        length = window.shape[0]  # which frames of an unknown length must have
+        length = window.shape[0]  # the frame length is otherwise unknown
     bins = symbolic.add(symbolic.floor_div(length, 2), 1) if onesided else length
     return TensorType(dtype, (batch, count, bins, 2))
 

@@ -38,7 +38,7 @@ from tenonnx_standard.symbolic_ints import fixed, is_spread, known_shape
 
 
 def _is_all(x: Value, number: float) -> bool:
-    """Whether the elements of a small constant are a number, and stay so."""
+    """Whether a small constant equals ``number`` everywhere and is not trainable."""
     held = fixed(x)
     return held is not None and held.dtype.kind in "iuf" and held.size <= 1024 and bool((held == number).all())
 
@@ -51,8 +51,8 @@ def identity_rewrite(input: Value) -> Value:
 # ----- arithmetic -----------------------------------------------------------------------------------------------------
 
 
-def _drops(op: Op, unit: float, *, either: bool) -> None:
-    """The second operand (or ``either``) changes nothing where all its elements are ``unit``."""
+def _drop_neutral(op: Op, unit: float, *, either: bool) -> None:
+    """Drop the second operand (or ``either``) if it equals the neutral element ``unit`` everywhere."""
 
     @op.rewrite
     def op_rewrite(A: Value, B: Value) -> Value | None:
@@ -61,29 +61,29 @@ def _drops(op: Op, unit: float, *, either: bool) -> None:
         return B if either and _is_all(A, unit) and is_spread(B, A) else None
 
 
-_drops(add, 0, either=True)  # minus zero and zero are one number
-_drops(sub, 0, either=False)
-_drops(mul, 1, either=True)
-_drops(div, 1, either=False)
-_drops(pow_, 1, either=False)
+_drop_neutral(add, 0, either=True)  # minus zero and zero compare equal
+_drop_neutral(sub, 0, either=False)
+_drop_neutral(mul, 1, either=True)
+_drop_neutral(div, 1, either=False)
+_drop_neutral(pow_, 1, either=False)
 
 
 # ----- types and shapes -----------------------------------------------------------------------------------------------
 
 
 def _cast_less(input: Value, *, to: int, **options: Any) -> Value | None:
-    """A cast to the type itself; and one that follows a cast to a wider type of the same kind."""
+    """Drop a cast to the same type, and a preceding cast to a wider type of the same kind."""
     if input.dtype == to:
         return input
     before = input.producer
     if before is None or before.op not in _CASTS or before.inputs[0] is None:
         return None
     first = before.inputs[0]
-    return cast(first, to=to, **options) if _keeps(first.dtype, input.dtype, DType(to)) else None
+    return cast(first, to=to, **options) if _is_lossless_via(first.dtype, input.dtype, DType(to)) else None
 
 
-def _keeps(first: DType, middle: DType, last: DType) -> bool:
-    """Whether a cast by a type in the middle gives what the cast from the first to the last does."""
+def _is_lossless_via(first: DType, middle: DType, last: DType) -> bool:
+    """Whether casting via ``middle`` equals casting from ``first`` to ``last`` directly."""
     if DType.string in (first, middle, last):
         return False
     if first.is_float and middle.is_float:
@@ -98,7 +98,7 @@ def _keeps(first: DType, middle: DType, last: DType) -> bool:
     return exact and (last.is_float or last is first)
 
 
-#: Integers up to this are numbers of the type.
+#: Largest integer up to which the type represents all integers.
 _EXACT = {DType.float16: 1 << 11, DType.bfloat16: 1 << 8, DType.float32: 1 << 24, DType.float64: 1 << 53}
 
 
@@ -117,23 +117,23 @@ for _cast_like in cast_like.meanings:
 
 @reshape.rewrite
 def reshaped_once(data: Value, shape: Value, *, allowzero: int, compared: bool = False) -> Value | None:
-    """Two after each other as one, none where nothing changes, and the shape in numbers where these tell it.
+    """Merge consecutive reshapes, drop a reshape without effect, and make the shape constant where known.
 
-    What is only ``compared`` may be written in a way that says nothing where an axis has no elements.
+    A shape that is only ``compared`` may be ambiguous for empty tensors.
     """
     wanted = static(shape)
     held, known = elements(shape), known_shape(data)
     if known is not None and held is not None and tuple(held) == known:
         return data
-    if wanted is not None and known is not None and _leaves(wanted.tolist(), known):
+    if wanted is not None and known is not None and _is_same_shape(wanted.tolist(), known):
         return data
-    turned = _turned_below(data, shape, allowzero)
+    turned = _transposed_directly(data, shape, allowzero)
     if turned is not None:
         return turned
     before = data.producer
     first = None if before is None or before.op not in (reshape, flatten, unsqueeze, squeeze) else before.inputs[0]
     for source in (first, data):
-        if source is not None and (spelled := _spelled(source, data, shape, allowzero, compared)) is not None:
+        if source is not None and (spelled := _constant_shape(source, data, shape, allowzero, compared)) is not None:
             same = source is data and wanted is not None and not allowzero and spelled == wanted.tolist()
             return None if same else reshape(source, spelled)
     if wanted is None or (wanted == 0).any() or first is None:
@@ -141,8 +141,8 @@ def reshaped_once(data: Value, shape: Value, *, allowzero: int, compared: bool =
     return reshape(first, shape, allowzero=allowzero)
 
 
-def _turned_below(data: Value, shape: Value, allowzero: int) -> Value | None:
-    """The last two axes swapped below a Reshape that merges the others, and one that parts them again."""
+def _transposed_directly(data: Value, shape: Value, allowzero: int) -> Value | None:
+    """Simplify reshape, transpose, reshape around the last two axes to one Transpose."""
     swap = data.producer
     if swap is None or swap.op is not transpose or swap.attributes.get("perm") != [0, 2, 1] or swap.inputs[0] is None:
         return None
@@ -162,10 +162,10 @@ def _shape_after(data: Value, shape: Value, allowzero: int) -> tuple[Any, ...] |
     return None if found is None or None in found else found
 
 
-def _spelled(source: Value, data: Value, shape: Value, allowzero: int, compared: bool) -> list[int] | None:
-    """The shape of a Reshape of ``data`` in numbers, where the dims that are none are those of ``source`` or one other.
+def _constant_shape(source: Value, data: Value, shape: Value, allowzero: int, compared: bool) -> list[int] | None:
+    """The constant shape of a Reshape of ``data``, where symbolic dims are copied from ``source`` or one is -1.
 
-    That one is not written beside dims that are copied unless it was: no number stands for it where these are 0.
+    -1 together with copied dims is used only if it was there before: it is ambiguous if those dims are 0.
     """
     result, held = _shape_after(data, shape, allowzero), elements(shape)
     if result is None or 0 in result or held is None:
@@ -178,8 +178,8 @@ def _spelled(source: Value, data: Value, shape: Value, allowzero: int, compared:
     return spelled if certain and spelled.count(-1) <= 1 else None
 
 
-def _leaves(wanted: Sequence[int], known: Sequence[Any]) -> bool:
-    """Whether a shape as Reshape reads it is the one that is there."""
+def _is_same_shape(wanted: Sequence[int], known: Sequence[Any]) -> bool:
+    """Whether a shape, as Reshape reads it, equals the input's shape."""
     if len(wanted) != len(known) or wanted.count(-1) > 1:
         return False
     return all(w in (0, -1) or w == k for w, k in zip(wanted, known, strict=True)) and (
@@ -201,7 +201,7 @@ def expand_rewrite(input: Value, shape: Value) -> Value | None:
 
 @transpose.rewrite
 def transposed_once(data: Value, *, perm: Sequence[int] | None) -> Value | None:
-    """Two after each other as one, and none where nothing moves."""
+    """Merge consecutive transposes, and drop one without effect."""
     order = list(range(data.ndim))[::-1] if perm is None else list(perm)
     before = data.producer
     if before is not None and before.op is transpose and before.inputs[0] is not None:
@@ -210,7 +210,7 @@ def transposed_once(data: Value, *, perm: Sequence[int] | None) -> Value | None:
     return data if order == sorted(order) else None
 
 
-#: Reductions with their axes as an input, or nothing.
+#: Reductions with their axes as an input, or no axes.
 _REDUCTIONS = (
     reduce_l1,
     reduce_l2,
@@ -224,12 +224,12 @@ _REDUCTIONS = (
     reduce_sum_square,
 )
 
-#: Ops that leave the elements and their order as they are.
+#: Ops that keep the elements and their order.
 _RESHAPES = (reshape, flatten, squeeze, unsqueeze)
 
 
 def _before(data: Value, result: Sequence[Any]) -> Value | None:
-    """The value that ``data`` was reshaped from, perhaps in steps, if it has the shape of the result."""
+    """The value of which ``data`` is a reshape, possibly in several steps, with the shape ``result``."""
     found: Value | None = data
     while found is not None and known_shape(found) != tuple(result):
         node = found.producer
@@ -252,7 +252,7 @@ def flatten_rewrite(input: Value, *, axis: int) -> Value | None:
 
 @squeeze.rewrite
 def squeeze_rewrite(data: Value, axes: Value | None) -> Value | None:
-    """Two after each other as one, and none where they give what there was."""
+    """Merge consecutive squeezes, and drop those that restore an earlier shape."""
     places, node = _places(axes, data.rank or 1), data.producer
     if places is not None and not places:
         return squeeze(data)  # type: ignore[no-any-return]
@@ -276,7 +276,7 @@ def squeeze_rewrite(data: Value, axes: Value | None) -> Value | None:
 
 @squeeze.rewrite(alone=True)
 def squeeze_rewrite_alone(data: Value, axes: Value | None) -> Value | None:
-    """A reduction that leaves out the axes that it reduces."""
+    """Merge into a reduction with ``keepdims`` over the same axes."""
     node = data.producer
     if node is None or node.op not in _REDUCTIONS or data.rank is None:
         return None
@@ -289,7 +289,7 @@ def squeeze_rewrite_alone(data: Value, axes: Value | None) -> Value | None:
 
 @unsqueeze.rewrite
 def unsqueeze_rewrite(data: Value, axes: Value) -> Value | None:
-    """Two after each other as one, and none where they give what there was."""
+    """Merge consecutive unsqueezes, and drop those that restore an earlier shape."""
     node, held = data.producer, static(axes)
     if held is None or data.rank is None:
         return None
@@ -306,7 +306,7 @@ def unsqueeze_rewrite(data: Value, axes: Value) -> Value | None:
     return None if inner is None else unsqueeze(node.inputs[0], sorted(outer | {left[axis] for axis in inner}))
 
 
-# ----- parts ----------------------------------------------------------------------------------------------------------
+# ----- slices and concatenation ---------------------------------------------------------------------------------------
 
 
 @concat.rewrite
@@ -319,7 +319,7 @@ def concat_rewrite(*inputs: Value, axis: int) -> Value | None:
 
 @concat.rewrite(alone=True)
 def concat_rewrite_alone(*inputs: Value, axis: int) -> Value | None:
-    """One of the parts that another one puts together, unless it is read twice: that would double in each such call."""
+    """Flatten nested concatenations, except inputs used twice, since nesting would double the size each time."""
     joined = [(node := x.producer) is not None and _is_joined(node, axis % x.ndim) for x in inputs]
     times = collections.Counter(inputs)
     parts = [x.producer.uses if absorbed and times[x] == 1 else [x] for absorbed, x in zip(joined, inputs, strict=True)]
@@ -333,7 +333,7 @@ def _is_joined(node: Node, axis: int) -> bool:
 
 @gather.rewrite
 def gather_rewrite(data: Value, indices: Value, *, axis: int) -> Value | None:
-    """All positions in order."""
+    """Drop a Gather of all positions in order."""
     held, shape = static(indices), known_shape(data)
     if (
         held is None
@@ -351,7 +351,7 @@ def gather_rewrite(data: Value, indices: Value, *, axis: int) -> Value | None:
 
 @slice_.rewrite
 def slice_rewrite(data: Value, starts: Value, ends: Value, axes: Value | None, steps: Value | None) -> Value | None:
-    """One that begins at the first and ends behind the last element."""
+    """Drop a Slice of all elements."""
     begin, end = elements(starts), elements(ends)
     if begin is None or end is None or (steps is not None and not _is_all(steps, 1)):
         return None
@@ -377,7 +377,7 @@ for _pad in pad.meanings:
 
 
 def _one_piece(input: Value, lengths: Value | None, *, num_outputs: int | None = None, **_: Any) -> Value | None:
-    """All of it. Where there are more outputs than this one result, it is not taken."""
+    """Drop a Split into a single piece."""
     alone = num_outputs in (None, 1) and (lengths is None or lengths.shape == (1,))
     return input if alone else None
 
@@ -419,22 +419,22 @@ def if_rewrite(cond: Value, *, then_branch: Graph, else_branch: Graph) -> Graph 
 
 @dropout.rewrite
 def dropout_rewrite(data: Value, ratio: Value | None, training_mode: Value | None, **attributes: Any) -> Any:
-    """Without training nothing is left out."""
+    """Drop Dropout in inference mode."""
     training = None if training_mode is None else static(training_mode)
     if training_mode is not None and (training is None or training.any()):
         return None
     return data, expand(constant(np.array(True)), shape_of(data))
 
 
-# ----- products of matrices -------------------------------------------------------------------------------------------
+# ----- matrix products ------------------------------------------------------------------------------------------------
 
-#: Weights of more bytes than this are not joined into one.
+#: Larger weights are not concatenated.
 MOST_BYTES = 1 << 26
 
 
 @reshape.rewrite(if_fewer=True)
 def reshape_rewrite(data: Value, shape: Value, *, allowzero: int) -> Value | None:
-    """A product of more axes with a bias, then reshaped, by Gemm, for which one Reshape of the operand serves many."""
+    """A reshaped batched product with bias as Gemm, so that products of the same operand share its Reshape."""
     total, wanted = data.producer, elements(shape)
     if total is None or total.op is not add or wanted is None or allowzero:
         return None
@@ -454,7 +454,7 @@ def reshape_rewrite(data: Value, shape: Value, *, allowzero: int) -> Value | Non
 
 
 def _split_before(input: Value, lengths: Value | None, *, axis: int, **_: Any) -> tuple[Value, ...] | None:
-    """Before a Reshape that leaves the last axis as it is, where each part may be reshaped again."""
+    """Move a Split of the last axis before a Reshape that keeps this axis."""
     node = input.producer
     before = None if node is None or node.op is not reshape else node.inputs[0]
     held = None if lengths is None else static(lengths)
@@ -473,9 +473,9 @@ for _split in (split, split_exactly):
 
 @matmul.rewrite(together=True)
 def matmul_rewrite(calls: Sequence[Sequence[Value]]) -> Sequence[Value] | None:
-    """Products of one operand with weights as one, with the columns of them all, from three on."""
+    """Three or more products of one operand with weights as one product with concatenated weights."""
     held = [weight.data for _, weight in calls]
-    if len(calls) < 3 or sum(0 if data is None else data.nbytes for data in held) > MOST_BYTES:  # ahead of reading them
+    if len(calls) < 3 or sum(0 if data is None else data.nbytes for data in held) > MOST_BYTES:  # before reading them
         return None
     weights, x = [static(weight) for _, weight in calls], calls[0][0]
     if x.ndim < 2 or any(w is None or w.ndim != 2 or w.dtype != weights[0].dtype for w in weights):

@@ -1,4 +1,4 @@
-"""Ops that pick elements by position: slices, indices and conditions."""
+"""Ops that select elements by index: slices, gathers and masks."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ from tenonnx_standard.checking import (
 
 _LAST = np.iinfo(np.int64).max
 
-#: An end as far as this says "to the end", as the specification advises where the length is not known.
+#: End of a slice that means "to the end", as the specification recommends for unknown lengths.
 _FAR = np.iinfo(np.int32).max
 
 # ----- slices ---------------------------------------------------------------------------------------------------------
@@ -55,9 +55,9 @@ _FAR = np.iinfo(np.int32).max
 
 @primitive("Slice", data_movement=True)
 def slice_(data, starts: Index, ends: Index, axes: Index = None, steps: Index = None):
-    """The elements of ``data`` from ``starts`` to before ``ends`` along ``axes`` (all by default), every ``steps``-th.
+    """Slice ``data`` from ``starts`` up to, but excluding, ``ends`` along ``axes`` (all by default), by ``steps``.
 
-    Negative positions count from the end, those beyond an end mean that end, and negative steps go backwards.
+    Negative positions count from the end, out-of-range ones are clipped, and negative steps go backwards.
     """
 
 
@@ -99,13 +99,13 @@ def _sliced(size: Dim, start: Dim, end: Dim, step: Dim) -> Dim:
     if isinstance(size, int) and isinstance(start, int) and isinstance(end, int):
         return len(range(*_bounds(size, start, end, step)))
     if not all(isinstance(place, int) or symbolic.is_known_positive(symbolic.add(place, 1)) for place in (start, end)):
-        return None  # it may count from either end
+        return None  # unknown sign
     span = _forward(size, start, end) if step > 0 else _backward(size, start, end)
     return symbolic.maximum(symbolic.ceil_div(span, abs(step)), 0)
 
 
 def _forward(size: Dim, start: Dim, end: Dim) -> Dim:
-    """Number of positions in a slice; 0 or less if it is empty."""
+    """Number of positions in a forward slice; 0 or less if it is empty."""
     if (isinstance(start, int) and start >= _FAR) or (isinstance(end, int) and end <= -_FAR):
         return 0
     counts_back = isinstance(start, int) and -_FAR < start < 0
@@ -133,7 +133,7 @@ def _backward(size: Dim, start: Dim, end: Dim) -> Dim:
 
 
 def _bounds(size: int, start: int, end: int, step: int) -> tuple[int, int, int]:
-    """The range of positions that a slice visits."""
+    """The range of positions in a slice."""
     if size == 0:
         return 0, 0, step
     start += size if start < 0 else 0
@@ -197,7 +197,7 @@ def _first(size: Any, start: Any) -> Any:
 
 
 def _scattered_slice(g: Value, data: Value, *arguments: Value | None) -> Value:
-    """``g`` at the positions that a slice of ``data`` took, and 0 elsewhere."""
+    """``g`` at the positions of a slice of ``data``, and 0 elsewhere."""
     places = slice_(ops.reshape_like(ops.range_(0, ops.size(data), 1), data), *arguments)
     zeros = ops.reshape(ops.zeros_like(data), [-1])
     return ops.reshape(ops.scatter_elements(zeros, ops.reshape(places, [-1]), ops.reshape(g, [-1])), ops.shape(data))
@@ -205,7 +205,7 @@ def _scattered_slice(g: Value, data: Value, *arguments: Value | None) -> Value:
 
 @slice_.lower()
 def slice_lowering(data, starts, ends, axes, steps):
-    """Without steps: where all are 1, or by picking the positions one by one."""
+    """Drop ``steps`` if all are 1; else gather the positions."""
     strides = None if steps is None else elements(steps)
     if strides is None:
         return None
@@ -229,7 +229,7 @@ def slice_lowering(data, starts, ends, axes, steps):
 
 @primitive("Gather", data_movement=True)
 def gather(data, indices: Index, *, axis=0):
-    """The slices of ``data`` along ``axis`` at ``indices``, whose shape takes the place of the axis."""
+    """Gather slices of ``data`` along ``axis`` at ``indices``, whose shape replaces the axis."""
 
 
 @gather.type
@@ -261,14 +261,14 @@ def gather_numpy(x, indices, *, axis):
     axis = axis_within(gather, axis, x.ndim)
     if indices.ndim == 0:
         return x[(*(slice(None),) * axis, int(positions(indices)), ...)]
-    if not x.flags.c_contiguous:  # take would copy all of it first
+    if not x.flags.c_contiguous:  # take would copy the entire array first
         return x[(*(slice(None),) * axis, positions(indices))]
     return x.take(positions(indices), axis)
 
 
 @gather.specialize
 def gather_specialize(x, indices, *, axis):
-    """One place gives a view; the others are checked by ``take``, but for those that are known."""
+    """A single constant index is a view; unknown indices are checked by ``take``."""
     if indices.contents is None or indices.ndim:
         return None
     key = (*(slice(None),) * (axis % x.ndim), int(indices.contents), ...)
@@ -281,7 +281,7 @@ def gather_vjp(g, y, data, indices, *, axis):
 
 
 def put_back(g: Value, data: Value, indices: Value, axis: int) -> Value:
-    """``g`` summed up at the places of ``data`` that it was gathered from."""
+    """Sum ``g`` at the positions of ``data`` that it was gathered from."""
     axis, rank, count = axis % data.ndim, data.ndim, indices.ndim
     place, length = static(indices), data.shape[axis]
     if place is not None and count == 0 and isinstance(length, int):
@@ -300,12 +300,12 @@ def put_back(g: Value, data: Value, indices: Value, axis: int) -> Value:
 
 @op("GatherElements", since=11, data_movement=True)
 def gather_elements(data, indices: Index, *, axis=0):
-    """For every entry of ``indices`` the element of ``data`` at its own place, but along ``axis`` at the entry."""
+    """Gather elements of ``data`` at the positions of ``indices``; along ``axis``, the position is the index itself."""
     return gather(ops.reshape(data, [-1]), flat_positions(data, indices, axis_within(gather_elements, axis, data.ndim)))
 
 
 def flat_positions(data: Value, indices: Value, axis: int) -> Value:
-    """Positions in flattened ``data`` of the elements that GatherElements takes."""
+    """Indices in flattened ``data`` of the elements that GatherElements reads."""
     flat: Any = None
     stride: Any = 1
     for place in reversed(range(data.ndim)):
@@ -321,7 +321,7 @@ def flat_positions(data: Value, indices: Value, axis: int) -> Value:
 
 
 def from_front(indices: Value, size: Any) -> Value:
-    """``indices`` counted from the front, as int64."""
+    """``indices`` as non-negative int64."""
     indices = ops.as_int64(indices)
     return ops.where(indices < 0, indices + size, indices)
 
@@ -343,7 +343,7 @@ def gather_elements_numpy(x, indices, *, axis):
 
 
 def flat_places(shape: tuple[int, ...], indices: Array, axis: int) -> Array:
-    """Positions of elements in a flattened array of ``shape``: their own, but along ``axis`` at their index."""
+    """Flat indices of elements in an array of ``shape``: their positions, with the given index along ``axis``."""
     strides = [math.prod(shape[k + 1 :]) for k in range(len(shape))]
     flat = wrapped(indices, shape[axis]) * strides[axis]
     for k, (count, stride) in enumerate(zip(indices.shape, strides, strict=True)):
@@ -353,7 +353,7 @@ def flat_places(shape: tuple[int, ...], indices: Array, axis: int) -> Array:
 
 
 def wrapped(indices: Array, size: int) -> Array:
-    """Indices counted from the front. Raises ``IndexError`` for one out of range."""
+    """Non-negative indices. Raises ``IndexError`` if one is out of range."""
     if indices.size and (indices.min() < -size or indices.max() >= size):
         raise IndexError(f"an index is out of range for an axis of length {size}")
     return np.where(indices < 0, indices + size, indices) if indices.size and indices.min() < 0 else indices
@@ -366,7 +366,10 @@ def gather_elements_vjp(g, y, data, indices, *, axis):
 
 @op("GatherND", since=11, data_movement=True)
 def gather_nd(data, indices: Index, *, batch_dims=0):
-    """The slices of ``data`` at the index tuples in the last axis of ``indices``, behind ``batch_dims`` shared axes."""
+    """Gather slices of ``data`` at the index tuples in the last axis of ``indices``.
+
+    The first ``batch_dims`` axes are shared.
+    """
     depth = tuple_length(gather_nd, data, indices, batch_dims)
     flat, count = flat_tuples(data, indices, depth, batch_dims)
     return gather(ops.as_shape(data, [count, *dims_of(data, range(batch_dims + depth, data.ndim))]), flat)
@@ -376,7 +379,7 @@ gather_nd.until(12, lacks=["batch_dims"])
 
 
 def tuple_length(op: Any, data: Value, indices: Value, batch_dims: int) -> int:
-    """The length of the index tuples. Raises ``UnknownType`` where it is not known."""
+    """The length of the index tuples. Raises ``UnknownType`` if unknown."""
     depth = indices.shape[-1] if indices.ndim > batch_dims else 0
     given = f"{data!r}, {indices!r}, batch_dims {batch_dims}"
     if not isinstance(depth, int):
@@ -388,7 +391,7 @@ def tuple_length(op: Any, data: Value, indices: Value, batch_dims: int) -> int:
 
 
 def flat_tuples(data: Value, indices: Value, depth: int, batch_dims: int = 0) -> tuple[Value, Any]:
-    """The row that each tuple means where the indexed axes of ``data`` are made one, and the number of rows."""
+    """The row index of each tuple if the indexed axes of ``data`` are flattened, and the number of rows."""
     flat: Any = None
     stride: Any = 1
     for place in reversed(range(batch_dims + depth)):
@@ -448,12 +451,12 @@ def gather_nd_vjp(g, y, data, indices, *, batch_dims):
     return ops.reshape_like(ops.scatter_nd(zeros, ops.unsqueeze(flat, [-1]), g, reduction="add"), data), None
 
 
-# ----- conditions -----------------------------------------------------------------------------------------------------
+# ----- masks ----------------------------------------------------------------------------------------------------------
 
 
 @primitive("NonZero", since=9)
 def non_zero(X):
-    """The positions of the elements that are not 0, one column each, in row-major order."""
+    """The indices of non-zero elements, one column each, in row-major order."""
 
 
 @non_zero.type
@@ -476,7 +479,7 @@ non_zero.vjp(lambda g, y, X: None)
 
 @op("Compress", since=9, data_movement=True)
 def compress(input, condition, *, axis: int | None = None):
-    """The slices of ``input`` along ``axis`` where ``condition`` holds; its elements in a row if there is no axis."""
+    """Slices of ``input`` along ``axis`` where ``condition`` is true; without ``axis``, its flattened elements."""
     data = ops.reshape(input, [-1]) if axis is None else input
     return gather(data, ops.reshape(non_zero(condition), [-1]), axis=axis or 0)
 

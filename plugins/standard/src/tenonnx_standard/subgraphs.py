@@ -9,9 +9,9 @@ from tenonnx.extend.transforms import infer
 
 
 def subgraph_types(title: str, graph: Graph, inputs: Sequence[Type | None]) -> list[Type | None]:
-    """The types of the outputs of ``graph`` when its inputs have the types ``inputs``.
+    """The types of the outputs of ``graph`` for inputs of types ``inputs``.
 
-    Raises ``TypeMismatch`` when the graph has another number of inputs.
+    Raises ``TypeMismatch`` if the graph has another number of inputs.
     """
     if len(inputs) != len(graph.inputs):
         raise TypeMismatch(

@@ -1,4 +1,4 @@
-"""Integer tensors in terms of symbolic dims, and their use in normal forms."""
+"""Integer tensors as symbolic dims, and their use in normal forms."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenonnx_standard.logic import less_or_equal
 from tenonnx_standard.math import add, maximum, sub
 from tenonnx_standard.shapes import expand, identity, reshape, shape, squeeze, unsqueeze
 
-#: How far back it is looked.
+#: Maximum producers visited by a search.
 MOST_STEPS = 16
 
 #: Ops whose results are elements of their first input.
@@ -21,18 +21,18 @@ _SPREADING = (reshape, expand, unsqueeze, squeeze, identity, cast)
 
 
 def known_shape(x: Value) -> tuple[Any, ...] | None:
-    """The shape, if all dims are known, be it by name."""
+    """The shape, if all dims are known, possibly symbolic."""
     shape = x.type.shape if isinstance(x.type, TensorType) else None
     return None if shape is None or None in shape else shape
 
 
 def fixed(x: Value | None) -> np.ndarray[Any, Any] | None:
-    """The contents of a constant that training does not change."""
+    """The contents of a constant that is not trainable."""
     return None if is_trainable(x) else static(x)
 
 
 def bounds(x: Value, steps: int = MOST_STEPS) -> tuple[Dim, Dim]:
-    """The least and the greatest number of an integer tensor, None where one is not known."""
+    """Lower and upper bounds of an integer tensor, None where unknown."""
     kind, held, node = x.type, elements(x), x.producer
     if not isinstance(kind, TensorType) or not kind.dtype.is_integer or not steps:
         return None, None
@@ -56,19 +56,19 @@ def bounds(x: Value, steps: int = MOST_STEPS) -> tuple[Dim, Dim]:
 
 
 def everywhere(x: Value) -> Dim:
-    """The one number that an integer tensor is full of, None where it is not known."""
+    """The number that all elements of an integer tensor equal, None if unknown."""
     low, high = bounds(x)
     return low if low == high else None
 
 
 def is_most(small: Value, large: Value) -> bool:
-    """Whether no number of one value is above any of the other."""
+    """Whether no element of ``small`` exceeds any element of ``large``."""
     room = symbolic.subtract(bounds(large)[0], bounds(small)[1])
     return isinstance(room, int) and room >= 0
 
 
 def counts(x: Value) -> bool:
-    """Whether a value counts from zero along its last axis."""
+    """Whether a value is 0, 1, 2, ... along its last axis."""
     node = x.producer
     if node is None:
         return False
@@ -88,7 +88,7 @@ def counts(x: Value) -> bool:
 
 
 def counts_from(x: Value) -> Dim:
-    """The number from which a value counts along its last axis, None where it does not or that is not known."""
+    """The start of a value that increases by 1 along its last axis, else None."""
     held = elements(x)
     if held and isinstance(held[0], int) and held == list(range(held[0], held[0] + x.shape[-1])):
         return held[0]
@@ -103,7 +103,7 @@ def counts_from(x: Value) -> Dim:
 
 
 def is_spread(x: Value, *others: Value) -> bool:
-    """Whether ``x`` has all the elements already that it has where it is combined with others, whatever their sizes."""
+    """Whether broadcasting ``x`` with the others surely keeps its shape."""
     full, *shapes = [v.type.shape if isinstance(v.type, TensorType) else None for v in (x, *others)]
     if full is None:
         return all(shape == () for shape in shapes)
@@ -116,7 +116,7 @@ def is_spread(x: Value, *others: Value) -> bool:
 
 
 def spread(x: Value, *others: Value) -> Value:
-    """``x`` with all the elements that it has where it is combined with others."""
+    """``x`` broadcast with the others."""
     if is_spread(x, *others):
         return x
     for other in others:
@@ -126,12 +126,12 @@ def spread(x: Value, *others: Value) -> Value:
 
 @less_or_equal.rule("normal")
 def less_or_equal_normal(A: Value, B: Value) -> Value | None:
-    """True for a comparison that always holds."""
+    """A comparison that is always true is a constant."""
     return spread(constant(np.array(True)), A, B) if is_most(A, B) else None
 
 
 def always_holds(condition: Value) -> bool:
-    """Whether all elements are true."""
+    """Whether all elements are surely true."""
     while condition.producer is not None and condition.producer.op in _SPREADING[:-1]:
         condition = condition.producer.uses[0]
     held: Any = static(condition)

@@ -1,4 +1,4 @@
-"""Strings: joining, splitting, matching and normalizing them, and counting n-grams."""
+"""Strings: concatenation, splitting, matching, normalization and n-gram counts."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def _check_strings(made: Op, *values: Value) -> None:
 
 
 def _strings(items: list[Any], shape: tuple[int, ...]) -> Array:
-    """An array of strings of that shape."""
+    """An array of strings with the given shape."""
     array = np.empty(len(items), dtype=object)
     array[:] = items
     return array.reshape(shape)
 
 
-# ----- element by element ---------------------------------------------------------------------------------------------
+# ----- elementwise ops ------------------------------------------------------------------------------------------------
 
 
 @primitive("StringConcat", since=20)
@@ -56,7 +56,7 @@ def string_concat_numpy(x: Array, y: Array) -> Array:
 
 @primitive("RegexFullMatch", since=20)
 def regex_full_match(X, *, pattern: str | None = None):
-    """Whether each string as a whole matches the regular expression ``pattern``, which is in the syntax of RE2."""
+    """Whether each entire string matches the regular expression ``pattern``, in RE2 syntax."""
 
 
 @regex_full_match.type
@@ -75,9 +75,9 @@ def regex_full_match_numpy(x: Array, *, pattern: str | None) -> Array:
 
 @primitive("StringSplit", since=20)
 def string_split(X, *, delimiter: str | None = None, maxsplit: int | None = None):
-    """The pieces of each string along a new last axis, with empty strings behind them, and their number.
+    """The pieces of each string along a new last axis, padded with empty strings, and their number.
 
-    Without ``delimiter`` strings are cut at white space, of which none stays at the ends.
+    Without ``delimiter``, split at whitespace and strip it at the ends.
     """
 
 
@@ -121,9 +121,9 @@ _LOWER, _UPPER = (
 def string_normalizer(
     X, *, case_change_action="NONE", is_case_sensitive=0, locale: str | None = None, stopwords: list[str] | None = None
 ):
-    """The strings that are no ``stopwords``, in lower or upper case or as they are; one empty string if none is left.
+    """The strings without ``stopwords``, optionally in lower or upper case; one empty string if none remains.
 
-    Cases are those of ASCII in the ``locale`` "C" (or "POSIX"), and else those of Unicode.
+    Case conversion is ASCII for the ``locale`` "C" (or "POSIX"), else Unicode.
     """
 
 
@@ -173,9 +173,9 @@ def tf_idf_vectorizer(
     pool_strings: list[str] | None = None,
     weights: list[float] | None = None,
 ):
-    """Counts of each n-gram of a pool in a row, with up to ``max_skip_count`` elements left out in between.
+    """Counts of each n-gram of a pool in a row, with up to ``max_skip_count`` elements skipped in between.
 
-    ``mode`` is to count (TF), to give the weight of what occurs (IDF), or to multiply both (TFIDF).
+    ``mode`` selects counts (TF), weights of the n-grams that occur (IDF), or their product (TFIDF).
     """
 
 
@@ -238,9 +238,9 @@ def tf_idf_vectorizer_numpy(
 
 
 def _count(counts: Array, rows: Array, grams: Array, step: int, words: int) -> None:
-    """Add to ``counts`` how often each of ``grams`` occurs in each row, its elements ``step`` apart.
+    """Add to ``counts`` the number of occurrences of each of ``grams`` in each row, with elements ``step`` apart.
 
-    Word by word, what begins alike gets one number, both in the grams and at each place of the rows.
+    Word by word, equal prefixes get the same number, in the n-grams and at each position of the rows.
     """
     size = grams.shape[1]
     places = rows.shape[1] - (size - 1) * step

@@ -25,7 +25,7 @@ def tan(input):
 
 @tan.lower()
 def tan_lowering(input: Value) -> Value | None:
-    """Tan in float64, which some runtimes have in float32 alone, with the digits of their sine and cosine."""
+    """Tan in float64 as sine over cosine, for runtimes that have it only in float32."""
     return div(sin(input), cos(input)) if input.dtype is DType.float64 else None
 
 

@@ -29,9 +29,9 @@ def max_unpool(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ):
-    """Put the elements of ``X`` where ``I`` says that MaxPool found them, in a tensor of zeros.
+    """Scatter the elements of ``X`` to the positions ``I`` at which MaxPool found them, in a tensor of zeros.
 
-    ``I`` counts places of the tensor that the windows cover; ``output_shape`` appends zeros to it.
+    ``I`` are flat indices of the tensor covered by the windows; ``output_shape`` appends zeros to it.
     """
     window = windows(max_unpool.title, kernel_shape, strides=strides, pads=pads)
     lengths = [*dims(X)[:2], *_unpooled(window, dims(X)[2:])]

@@ -10,7 +10,7 @@ from tenonnx_standard.resizing import resize, resize_asymmetric
 
 @op("Upsample", before=10)
 def upsample(X, scales, *, mode="nearest"):
-    """``X`` enlarged along its axes, with element 0 in place."""
+    """Enlarge ``X`` along its axes, keeping element 0 in place."""
     return resize(X, None, scales, mode=mode, coordinate_transformation_mode="asymmetric", nearest_mode="floor")
 
 
@@ -25,7 +25,7 @@ def resize_asymmetric_to_upsample(X, scales, *, mode):
 
 @upsample.until(7)
 def upsample_2d(X, *, height_scale: float, mode="nearest", width_scale: float):
-    """Images enlarged along their two axes; the mean of neighbors is called bilinear."""
+    """Enlarge the two axes of images; linear interpolation is called bilinear."""
     if X.ndim != 4:
         raise TypeMismatch(f"{upsample_2d.title}: shape of X is not (batch, channels, height, width)", given=repr(X))
     mode = "linear" if mode == "bilinear" else mode

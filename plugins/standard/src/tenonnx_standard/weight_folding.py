@@ -1,4 +1,4 @@
-"""Folding of factors, shifts and padding into convolutions and products with constant weights."""
+"""Folding of factors, shifts and padding into convolutions and matrix products with constant weights."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tenonnx_standard.symbolic_ints import fixed, is_spread
 
 
 class Affine(NamedTuple):
-    """``x`` times a factor for each channel, axis 1, plus a shift for each, and the constants that tell both."""
+    """``x`` times a factor per channel (axis 1) plus a shift per channel, and the constants they come from."""
 
     x: Value
     factor: Array
@@ -42,8 +42,8 @@ class Affine(NamedTuple):
 # ----- factors and shifts ---------------------------------------------------------------------------------------------
 
 
-def _by_channel(x: Value, number: Value) -> Array | None:
-    """A constant as one number for each channel of ``x``, or one for all of them."""
+def _per_channel_constant(x: Value, number: Value) -> Array | None:
+    """A constant with one element per channel of ``x``, or one for all channels; else None."""
     held, rank = static(number), x.rank
     if held is None or held.dtype.kind not in "fV" or rank is None or rank < 2 or not is_spread(x, number):
         return None
@@ -55,10 +55,10 @@ _ONE, _ZERO = np.ones(1), np.zeros(1)
 
 
 def _scaled_and_shifted(made: Any, first: Value, second: Value) -> Affine | None:
-    """A sum, difference, product or quotient with a constant."""
+    """Match a sum, difference, product or quotient with a constant."""
     turned = first.is_constant
     x, number = (second, first) if turned else (first, second)
-    held = None if x.is_constant else _by_channel(x, number)
+    held = None if x.is_constant else _per_channel_constant(x, number)
     if held is None or (turned and made is div):
         return None
     if made is add:
@@ -69,8 +69,8 @@ def _scaled_and_shifted(made: Any, first: Value, second: Value) -> Affine | None
         return Affine(x, held if made is mul else 1 / held, _ZERO, [number])
 
 
-def _normalized(X: Value, scale: Value, B: Value, mean: Value, variance: Value, *, epsilon: float) -> Affine | None:
-    """BatchNormalization by statistics that are constant."""
+def _batch_norm(X: Value, scale: Value, B: Value, mean: Value, variance: Value, *, epsilon: float) -> Affine | None:
+    """Match BatchNormalization with constant statistics."""
     held = [static(v) for v in (scale, B, mean, variance)]
     if any(h is None or h.ndim != 1 for h in held):
         return None
@@ -80,11 +80,11 @@ def _normalized(X: Value, scale: Value, B: Value, mean: Value, variance: Value, 
     return Affine(X, factor, shift - center * factor, [B, scale, mean, variance])
 
 
-# ----- behind ---------------------------------------------------------------------------------------------------------
+# ----- after a layer --------------------------------------------------------------------------------------------------
 
 
-def _absorbed(found: Affine | None) -> Value | None:
-    """The layer that gives ``x``, its weights and bias chosen so that it gives the whole."""
+def _fold_into_layer(found: Affine | None) -> Value | None:
+    """Fold a factor and shift into the weights and bias of the layer that computes ``x``."""
     layer = None if found is None else found.x.producer
     if found is None or layer is None or layer.op not in (conv, conv_transpose, gemm):
         return None
@@ -110,7 +110,7 @@ def _absorbed(found: Affine | None) -> Value | None:
 
 
 def _times_outputs(weights: Array, factor: Array, groups: int, *, transposed: bool) -> Array:
-    """Weights of a convolution with those of each channel that comes out multiplied."""
+    """Weights of a convolution with each output channel multiplied by its factor."""
     if not transposed:
         return weights * factor.reshape(-1, *(1,) * (weights.ndim - 1))
     parts = weights.reshape(groups, -1, *weights.shape[1:])
@@ -120,14 +120,14 @@ def _times_outputs(weights: Array, factor: Array, groups: int, *, transposed: bo
 def _with_weights(
     op: Any, x: Value, kernel: Any, before: Value | None, taken: Affine, weights: Array, bias: Array, attributes: Any
 ) -> Value | None:
-    """The layer with new weights and a new bias in the place of ``kernel`` and of the bias ``before``."""
+    """The layer with new weights and bias instead of ``kernel`` and the bias ``before``."""
     made: list[Value] = []
     trainable = any(is_trainable(v) for v in taken.told_by)
     adds = bool(np.any(bias)) or (trainable and (len(taken.told_by) > 1 or bool((taken.factor == 1).all())))
     for array, of in ((weights, kernel), *([(bias, before)] if before is not None or adds else [])):
         with np.errstate(all="ignore"):
             rounded = np.asarray(array).astype(kernel.dtype.numpy)
-        if not np.isfinite(rounded.astype(np.float64)).all():  # what was finite in two steps may not be in one
+        if not np.isfinite(rounded.astype(np.float64)).all():  # two finite factors may have an infinite product
             return None
         stays = of is kernel and bool((taken.factor == 1).all())
         made.append(kernel if stays else constant(rounded, kernel.dtype, made_of=[of, *taken.told_by]))
@@ -139,13 +139,13 @@ for _made in (sub, mul, div):
 
     @_made.rewrite(alone=True)
     def made_rewrite(A: Value, B: Value, _made: Any = _made) -> Value | None:
-        return _absorbed(_scaled_and_shifted(_made, A, B))
+        return _fold_into_layer(_scaled_and_shifted(_made, A, B))
 
 
 @add.rewrite(alone=True)
 def add_rewrite(A: Value, B: Value) -> Value | None:
-    """A convolution, and a shift for each channel, whatever it is."""
-    found = _absorbed(_scaled_and_shifted(add, A, B))
+    """Fold a shift per channel, constant or not, into the bias of a convolution."""
+    found = _fold_into_layer(_scaled_and_shifted(add, A, B))
     for x, shift in ((A, B), (B, A)) if found is None else ():
         layer = x.producer
         if layer is None or layer.op not in (conv, conv_transpose) or layer.inputs[2:] not in ((), (None,)):
@@ -159,7 +159,7 @@ def add_rewrite(A: Value, B: Value) -> Value | None:
 
 
 def _vector_under(x: Value) -> Value | None:
-    """The vector that axes of one element were put around."""
+    """The vector of which a value is an Unsqueeze or Reshape with axes of length 1."""
     while x.ndim > 1:
         node = x.producer
         if node is None or node.op not in (unsqueeze, reshape) or node.inputs[0] is None:
@@ -170,29 +170,29 @@ def _vector_under(x: Value) -> Value | None:
 
 @batch_normalization.rewrite(alone=True)
 def batch_normalization_rewrite(*inputs: Value, epsilon: float, training_mode: int, **_: Any) -> Value | None:
-    return None if training_mode else _absorbed(_normalized(*inputs, epsilon=epsilon))
+    return None if training_mode else _fold_into_layer(_batch_norm(*inputs, epsilon=epsilon))
 
 
 @batch_normalization_by_outputs.rewrite(alone=True)
 def batch_normalization_by_outputs_rewrite(*inputs: Value, epsilon: float, **_: Any) -> Value | None:
-    return _absorbed(_normalized(*inputs, epsilon=epsilon))
+    return _fold_into_layer(_batch_norm(*inputs, epsilon=epsilon))
 
 
 @batch_normalization_spatial.rewrite(alone=True)
 def batch_normalization_spatial_rewrite(*inputs: Value, epsilon: float, spatial: int, **_: Any) -> Value | None:
-    return _absorbed(_normalized(*inputs, epsilon=epsilon)) if spatial else None
+    return _fold_into_layer(_batch_norm(*inputs, epsilon=epsilon)) if spatial else None
 
 
 @batch_normalization_is_test.rewrite(alone=True)
 def batch_normalization_is_test_rewrite(
     *inputs: Value, epsilon: float, spatial: int, is_test: int, **_: Any
 ) -> Value | None:
-    return _absorbed(_normalized(*inputs, epsilon=epsilon)) if spatial and is_test else None
+    return _fold_into_layer(_batch_norm(*inputs, epsilon=epsilon)) if spatial and is_test else None
 
 
 @add.rewrite(if_fewer=True)
 def add_rewrite_if_fewer(A: Value, B: Value) -> Value | None:
-    """A product of matrices of floats with a bias by Gemm; an image with a factor and a shift for each channel."""
+    """A matrix product plus bias as Gemm; an image with a factor and shift per channel as BatchNormalization."""
     for product, bias in ((A, B), (B, A)):
         made = product.producer
         if made is None or made.op is not matmul or made.uses[0].rank != 2 or made.uses[1].rank != 2:
@@ -216,25 +216,25 @@ def add_rewrite_if_fewer(A: Value, B: Value) -> Value | None:
 
 
 def _is_normalized(x: Value) -> bool:
-    """Whether factors and shifts of ``x`` may be the end of a normalization, which fusion is to find."""
+    """Whether factors and shifts of ``x`` may be the end of a normalization, which fusion is to match."""
     made = x.producer
     return made is not None and made.op in (reshape, instance_normalization, mul, div)
 
 
 def _is_product(x: Value) -> bool:
-    """Whether two computed values are multiplied: with a number behind it, an activation such as Gelu ends so."""
+    """Whether ``x`` is a product of computed values, which with a constant factor ends activations such as Gelu."""
     made = x.producer
     return made is not None and made.op is mul and not any(v.is_constant for v in made.uses)
 
 
-# ----- before ---------------------------------------------------------------------------------------------------------
+# ----- before a layer -------------------------------------------------------------------------------------------------
 
 
 @conv.rewrite(alone=True)
 def conv_rewrite(
     X: Value, W: Value, B: Value | None, *, group: int, auto_pad: str, pads: Any, **attributes: Any
 ) -> Value | None:
-    """A factor for each channel that comes in, and a shift where no zeros are put around it."""
+    """Fold a factor per input channel into a convolution, and a shift unless zeros are padded."""
     made, weights = _laid_out(X).producer, static(W)
     bias = np.zeros(()) if B is None else static(B)
     if made is None or made.op not in (add, sub, mul, div) or weights is None or bias is None:
@@ -255,7 +255,7 @@ def conv_rewrite(
 
 @conv.rewrite
 def conv_rewrite_2(X: Value, W: Value, B: Value | None, *, auto_pad: str, pads: Any, **attributes: Any) -> Value | None:
-    """Zeros around the image as its own padding, and no bias of zeros."""
+    """Fold zero padding of the image into a convolution, and drop a bias of zeros."""
     x, around = _inside(_laid_out(X), _is_zero)
     rank = X.ndim - 2
     if around is None or auto_pad not in ("NOTSET", "VALID"):
@@ -265,7 +265,7 @@ def conv_rewrite_2(X: Value, W: Value, B: Value | None, *, auto_pad: str, pads: 
 
 
 def _laid_out(X: Value) -> Value:
-    """Swap a transposition with the constant operation or padding before it."""
+    """Swap a Transpose with the constant operation or padding before it."""
     turn = X.producer
     made = None if turn is None or turn.op is not transpose else turn.uses[0].producer
     if turn is None or made is None or not isinstance(made.op, Op):
@@ -287,7 +287,7 @@ def _laid_out(X: Value) -> Value:
 
 
 def _inside(X: Value, fits: Callable[[Value], bool]) -> tuple[Value, list[int] | None]:
-    """The value inside a pad of suitable numbers, and the pads at the beginning and end of each axis of the image."""
+    """The input of a Pad with an accepted fill value, and the pads of the spatial axes."""
     node = X.producer
     if node is None or node.op not in pad.meanings or X.rank is None:
         return X, None
@@ -306,7 +306,7 @@ def _inside(X: Value, fits: Callable[[Value], bool]) -> tuple[Value, list[int] |
 
 
 def _padded_pool(made: Any, X: Value, fits: Callable[[Value], bool], attributes: dict[str, Any]) -> Value | None:
-    """A pool whose own padding is what was put around the image, as long as each window reaches into this."""
+    """Fold padding into a pool if each window overlaps the image."""
     x, around = _inside(X, fits)
     sizes, rank = attributes["kernel_shape"], X.ndim - 2
     if around is None or attributes["auto_pad"] not in ("NOTSET", "VALID") or attributes["ceil_mode"]:
@@ -321,7 +321,7 @@ def _padded_pool(made: Any, X: Value, fits: Callable[[Value], bool], attributes:
 
 @max_pool.rewrite
 def max_pool_rewrite(X: Value, **attributes: Any) -> Value | None:
-    """With padding of numbers that are no greater than those of the image, which padding of its own ignores."""
+    """Fold padding with numbers not greater than the image's, since MaxPool ignores its own padding."""
     image = X.producer.inputs[0] if X.producer is not None and X.producer.inputs else None
     least = None if image is None or not X.dtype.is_float else _least(image)
 
@@ -335,7 +335,7 @@ def max_pool_rewrite(X: Value, **attributes: Any) -> Value | None:
 
 @average_pool.rewrite
 def average_pool_rewrite(X: Value, **attributes: Any) -> Value | None:
-    """With zeros around the image that it counts."""
+    """Fold zero padding if padding is counted."""
     if not attributes["count_include_pad"] and any(attributes["pads"] or ()):
         return None
     return _padded_pool(average_pool, X, _is_zero, {**attributes, "count_include_pad": 1})
@@ -362,7 +362,7 @@ def _one_number(x: Value | None) -> float | None:
 
 
 def _is_zero(x: Value | None) -> bool:
-    """Whether all elements are known to be 0, whatever the shape, and stay so."""
+    """Whether all elements are surely 0, for any shape, and not trainable."""
     node = None if x is None else x.producer
     if node is not None and node.op in (expand, slice_):
         return _is_zero(node.inputs[0])
@@ -383,7 +383,7 @@ def gemm_rewrite(A: Value, B: Value, C: Value | None, **attributes: Any) -> Valu
 
 
 def _without_zeros(made: Any, states: Sequence[int]) -> None:
-    """A recurrence begins with zeros where it is given none."""
+    """Drop initial states of zeros, which are the default."""
 
     @made.rewrite
     def made_rewrite_2(*inputs: Value | None, _outputs: int | None = None, **attributes: Any) -> Any:

@@ -1,10 +1,10 @@
-"""Inputs of ops that hold trainable weights; constants at other inputs are not trained."""
+"""Inputs of ops that are trainable weights; constants at other inputs are not trained."""
 
 import tenonnx_standard as ops
 from tenonnx.extend import Op
 from tenonnx_standard.normalization import simplified_layer_normalization
 
-#: By the newest meaning of each op, the names of inputs; all of its older ones are like it.
+#: Names of weight inputs by the newest version of each op; older versions have the same.
 WEIGHTS: dict[Op, str] = {
     ops.conv: "W B",
     ops.conv_transpose: "W B",
@@ -25,7 +25,7 @@ WEIGHTS: dict[Op, str] = {
     simplified_layer_normalization: "scale",
 }
 
-#: What is added or multiplied behind weights is a bias or a scale; ahead of them it is how data are normalized.
+#: Constants added or multiplied after a weighted layer are biases or scales; before it they normalize data.
 ADJUSTS: dict[Op, str] = {ops.add: "A B", ops.mul: "A B"}
 
 for _op, _names in WEIGHTS.items():

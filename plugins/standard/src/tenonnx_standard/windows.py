@@ -1,4 +1,4 @@
-"""Sliding windows: input positions of every output of a convolution or pooling."""
+"""Sliding windows: the input positions read for every output of a convolution or pooling."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
 Array = np.ndarray[Any, Any]
-#: A length: an int, an expression or None in types, an int in numpy rules, an int or an int64 scalar in bodies.
+#: A length: an int, expression or None in types, an int in numpy rules, an int or int64 scalar value in bodies.
 Length = Any
 
 AUTO_PADS = ("NOTSET", "SAME_UPPER", "SAME_LOWER", "VALID")
-#: Columns are unfolded in blocks of about so many elements, few enough to stay in a cache.
+#: Columns are unfolded in blocks of about this many elements, which fit into a cache.
 BLOCK = 1 << 19
 
 
 class Windows(NamedTuple):
-    """The windows of one call: per spatial axis the kernel's size, the strides and the dilations.
+    """The windows of a call: kernel sizes, strides and dilations per spatial axis.
 
     ``pads`` are those before each axis, then those after it; ``auto_pad`` and ``ceil_mode`` as in the specification.
     """
@@ -50,16 +50,16 @@ class Windows(NamedTuple):
 
     @property
     def offsets(self) -> Iterator[tuple[int, ...]]:
-        """The places of a kernel, in row-major order. Raises ``LimitExceeded`` for more than a list may have."""
+        """Kernel offsets in row-major order. Raises ``LimitExceeded`` if there are too many for a list."""
         self.check_places(math.prod(self.kernel))
         return iter(np.ndindex(*self.kernel))
 
     def check_places(self, count: int) -> None:
-        """Raise ``LimitExceeded`` for more places of a kernel than are written out one by one."""
+        """Raise ``LimitExceeded`` if a kernel has more offsets than can be unrolled."""
         limits.check("entries", count, f"{self.title} with each place of its kernel written out")
 
     def outputs(self, sizes: Sequence[Length]) -> list[Length]:
-        """Number of windows on each axis of an input of these ``sizes``."""
+        """Number of windows on each axis of an input with these ``sizes``."""
         if len(sizes) != self.rank:
             raise TypeMismatch(
                 f"{self.title}: kernel does not have one size for each spatial axis",
@@ -69,7 +69,7 @@ class Windows(NamedTuple):
         for axis, size in enumerate(sizes):
             try:
                 found.append(self._output(axis, size))
-            except OverflowError:  # of a symbolic expression
+            except OverflowError:  # from a symbolic expression
                 found.append(None)
         return found
 
@@ -88,11 +88,11 @@ class Windows(NamedTuple):
             )
         if not self.ceil_mode or stride == 1:
             return room // stride + 1
-        # rounding up, but every window starts in the input or in the padding before it
+        # rounds up, but every window starts in the input or in the padding before it
         return _smaller((room + (stride - 1)) // stride + 1, (size + (begin + stride - 1)) // stride)
 
     def padding(self, sizes: Sequence[Length]) -> tuple[list[Length], list[Length]]:
-        """The padding before and after each axis of an input of these ``sizes``."""
+        """The padding before and after each axis of an input with these ``sizes``."""
         if not self.auto_pad.startswith("SAME"):
             pads = [0] * (2 * self.rank) if self.auto_pad == "VALID" else list(self.pads)
             return pads[: self.rank], pads[self.rank :]
@@ -109,7 +109,7 @@ class Windows(NamedTuple):
         return begins, ends
 
     def explicit(self, sizes: Sequence[Length]) -> Windows | None:
-        """The same windows with the padding written out; None where only run time knows it."""
+        """The windows with ``auto_pad`` replaced by explicit pads; None if they depend on run time."""
         begins, ends = self.padding([size if isinstance(size, int) else None for size in sizes])
         if any(width is None for width in (*begins, *ends)):
             return None
@@ -117,7 +117,7 @@ class Windows(NamedTuple):
 
     @property
     def attributes(self) -> dict[str, Any]:
-        """The attributes that convolutions and poolings share, to be passed on; those that are the default are None."""
+        """The attributes shared by convolutions and poolings; None for defaults."""
         return {
             "auto_pad": self.auto_pad,
             "dilations": list(self.dilations) if set(self.dilations) != {1} else None,
@@ -137,7 +137,7 @@ def windows(
     auto_pad: str = "NOTSET",
     ceil_mode: int = 0,
 ) -> Windows:
-    """The windows that the attributes of ``title`` describe. Raises ``TypeMismatch`` where they make no sense."""
+    """The windows that the attributes of ``title`` describe. Raises ``TypeMismatch`` for invalid ones."""
     rank = len(kernel)
 
     def per_axis(name: str, values: Sequence[int] | None, default: int, least: int, count: int) -> tuple[int, ...]:
@@ -150,7 +150,7 @@ def windows(
             )
         return tuple(int(v) for v in values)
 
-    auto_pad = auto_pad or "NOTSET"  # as runtimes take an empty text
+    auto_pad = auto_pad or "NOTSET"  # runtimes accept an empty string
     if auto_pad not in AUTO_PADS:
         raise TypeMismatch(f"{title}: unknown auto_pad", given=repr(auto_pad), available=", ".join(AUTO_PADS))
     return Windows(
@@ -165,7 +165,7 @@ def windows(
 
 
 def not_negative(length: Length) -> Length:
-    """``length``, or 0 where it is below."""
+    """``length``, or 0 if it is negative."""
     if isinstance(length, Value):
         return maximum(length, 0)
     return symbolic.maximum(length, 0)
@@ -178,7 +178,7 @@ def _smaller(a: Length, b: Length) -> Length:
 
 
 def plainly(window: Windows, sizes: Sequence[Length]) -> Windows | None:
-    """The same windows with explicit padding and rounding down; None where only run time knows the padding."""
+    """The windows with explicit padding and rounding down; None if the padding depends on run time."""
     explicit = window.explicit(sizes)
     if explicit is None or not (window.ceil_mode and any(s > 1 for s in window.strides)):
         return explicit if explicit is None else floored(explicit, explicit.pads)
@@ -189,9 +189,9 @@ def plainly(window: Windows, sizes: Sequence[Length]) -> Windows | None:
 
 
 def end_in_padding(op: Op) -> None:
-    """Below version 22 a file cannot say that windows which would start in the padding at the end are left out.
+    """Refuse, below version 22, ``ceil_mode`` with windows that would start in the padding at the end.
 
-    Runtimes leave them out all the same, but inference by the specification counts them.
+    Runtimes drop such windows, but shape inference by the specification counts them.
     """
 
     def reason(X: Value, *, kernel_shape: Sequence[int], **attributes: Any) -> str:
@@ -212,19 +212,19 @@ def end_in_padding(op: Op) -> None:
 
 
 def floored(window: Windows, pads: Sequence[int]) -> Windows:
-    """The windows with these pads, without ``ceil_mode``."""
+    """The windows with these pads and without ``ceil_mode``."""
     return window._replace(pads=tuple(pads), auto_pad="NOTSET", ceil_mode=False)
 
 
 def one_axis(window: Windows, k: int) -> Windows:
-    """Windows along one spatial axis, without their padding."""
+    """Windows along one spatial axis, without padding."""
     return Windows(window.title, (window.kernel[k],), (window.strides[k],), (window.dilations[k],), (0, 0))
 
 
 def reaching(
     window: Windows, sizes: Sequence[Length], begins: Sequence[Length], ends: Sequence[Length]
 ) -> list[Length]:
-    """The padding after each axis, enlarged so that the last window lies within it."""
+    """The padding after each axis, extended to contain the last window."""
     wider = []
     for k, n in enumerate(window.outputs(sizes)):
         missing = (n - 1) * window.strides[k] + window.extents[k] - (sizes[k] + begins[k] + ends[k])
@@ -246,19 +246,19 @@ def padded_with(x: Value, begins: Sequence[Length], ends: Sequence[Length], fill
 
 
 def of_nothing(X: Value, window: Windows, fill: Any = 0) -> Value:
-    """``fill`` for every window of an ``X`` without elements; Reshape would take its axes of 0 for axes to copy."""
+    """``fill`` for every window of an empty ``X``; Reshape would copy axes instead of setting them to 0."""
     batch, channels, *sizes = dims(X)
     return expand(constant(np.asarray(fill), X.dtype), [batch, channels, *window.outputs(sizes)])
 
 
 def of_no_products(X: Value, B: Value | None, sizes: Sequence[Length]) -> Value:
-    """The biases, or zeros, which empty tensors give; Reshape would take their axes of 0 for axes to copy."""
+    """The biases, or zeros, as result for empty tensors; Reshape would copy axes instead of setting them to 0."""
     y = expand(constant(np.zeros(()), X.dtype), sizes)
     return y if B is None else y + reshape(B, [-1, *(1,) * (len(sizes) - 2)])
 
 
 def along_axes(x: Value, window: Windows, outputs: Sequence[Length], combine: Any) -> Value:
-    """Combine what each window of the padded ``x`` reads, one spatial axis after the other."""
+    """Combine the elements of each window of the padded ``x``, one spatial axis after the other."""
     for k in range(window.rank):
         window.check_places(window.kernel[k])
         taps = []
@@ -278,7 +278,7 @@ def sum_taps(taps: Sequence[Value]) -> Value:
 
 
 def spatial(title: str, x: Value, at_least: int = 1) -> Sequence[Any] | None:
-    """The spatial dims of a batch of images (batch, channels, spatial axes ...); None when its rank is unknown."""
+    """The spatial dims of a batch of images (batch, channels, spatial axes ...); None if its rank is unknown."""
     shape = x.tensor.shape
     if shape is not None and len(shape) < 2 + at_least:
         raise TypeMismatch(
@@ -288,7 +288,7 @@ def spatial(title: str, x: Value, at_least: int = 1) -> Sequence[Any] | None:
 
 
 def one_float_dtype(title: str, *values: Value | None) -> DType:
-    """The dtype of all ``values``. Raises ``TypeMismatch`` when they differ or are no floats."""
+    """The dtype of all ``values``. Raises ``TypeMismatch`` if they differ or are not floats."""
     present = [v for v in values if v is not None]
     dtype = present[0].dtype
     if not dtype.is_float or any(v.dtype is not dtype for v in present):
@@ -297,7 +297,7 @@ def one_float_dtype(title: str, *values: Value | None) -> DType:
 
 
 def through_float32(op: Op, *also: DType) -> None:
-    """Keep an op between casts where a target has it in float32, but not in half floats (or ``also``)."""
+    """Wrap an op in casts for targets that support it in float32, but not in float16 (or ``also``)."""
 
     @op.lower()
     def op_lowering(x: Value, *others: Value | None, _outputs: int | None = None, **attributes: Any) -> Any:
@@ -314,17 +314,17 @@ def through_float32(op: Op, *also: DType) -> None:
 
 
 def widened(*arrays: Array | None) -> list[Array | None]:
-    """Arrays in a dtype that BLAS works in: floats narrower than float32 as float32."""
+    """Arrays in a dtype that BLAS supports: floats narrower than float32 as float32."""
     return [a.astype(np.float32) if a is not None and a.dtype.itemsize < 4 else a for a in arrays]
 
 
 def tap(x: Array, window: Windows, offset: Sequence[int], outputs: Sequence[int]) -> Array:
-    """View of the elements that all windows of the padded ``x`` read at one kernel position."""
+    """View of the elements that all windows of the padded ``x`` read at one kernel offset."""
     return x[(..., *tap_slices(window, offset, outputs))]
 
 
 def tap_slices(window: Windows, offset: Sequence[int], outputs: Sequence[int]) -> list[slice]:
-    """The positions that ``outputs`` windows read at one place of the kernel, along each axis of the padded input."""
+    """The positions that ``outputs`` windows read at one kernel offset, along each axis of the padded input."""
     starts = [o * d for o, d in zip(offset, window.dilations, strict=True)]
     return [slice(a, a + (n - 1) * s + 1, s) for a, n, s in zip(starts, outputs, window.strides, strict=True)]
 
@@ -336,7 +336,7 @@ def lowest(dtype: np.dtype[Any]) -> Any:
 
 
 def places_inside(size: int, window: Windows, k: int, begin: int, count: int) -> range:
-    """The places of the kernel along one axis at which some window reads inside the input."""
+    """The kernel offsets along one axis at which some window reads inside the input."""
     step = window.dilations[k]
     return range(
         max(0, -(((count - 1) * window.strides[k] - begin) // step)),
@@ -347,9 +347,9 @@ def places_inside(size: int, window: Windows, k: int, begin: int, count: int) ->
 def taps_inside(
     size: int, window: Windows, k: int, begin: int, count: int, places: range | None = None
 ) -> list[tuple[int, int, slice]]:
-    """For each place of the kernel along one axis: which windows read inside the input there, and where they read.
+    """For each kernel offset along one axis: the windows that read inside the input there, and the positions read.
 
-    They are a range, and empty ones are 0 to 0.
+    The windows are a range, 0 to 0 if there are none.
     """
     found = []
     stride = window.strides[k]
@@ -364,7 +364,7 @@ def taps_inside(
 
 
 def pool(shape: Sequence[int], window: Windows, combine: np.ufunc, neutral: Any) -> Callable[[Array], Array]:
-    """A function that combines what each window reads inside images of ``shape``, one spatial axis after the other."""
+    """A function that combines the elements of each window inside images of ``shape``, axis by axis."""
     sizes = shape[2:]
     begins, _ = window.padding(sizes)
     steps = []
@@ -374,7 +374,7 @@ def pool(shape: Sequence[int], window: Windows, combine: np.ufunc, neutral: Any)
         ahead = (slice(None),) * (2 + k)
         along = (sizes[k], window, k, begins[k], count)
         taps = [t for t in taps_inside(*along, places_inside(*along)) if t[0] < t[1]]
-        taps.sort(key=lambda t: t[0] - t[1])  # those that every window has come first
+        taps.sort(key=lambda t: t[0] - t[1])  # offsets that every window has come first
         everywhere = [(*ahead, t[2]) for t in taps if t[1] - t[0] == count]
         partly = [((*ahead, slice(low, high)), (*ahead, read)) for low, high, read in taps[min(len(everywhere), 2) :]]
         steps.append((k, count, everywhere[:2], partly))
@@ -396,8 +396,8 @@ def pool(shape: Sequence[int], window: Windows, combine: np.ufunc, neutral: Any)
     return pooled
 
 
-def pools_floats(op: Op, other: str) -> None:
-    """Give a pooling of floats the rule of its type, which its attribute ``other`` has no part in."""
+def infer_float_pool(op: Op, other: str) -> None:
+    """Register the type rule of a float pooling, which ignores the attribute ``other``."""
 
     @op.type
     def op_type(X: Value, *, kernel_shape: Sequence[int], **attributes: Any) -> TensorType:
@@ -407,7 +407,7 @@ def pools_floats(op: Op, other: str) -> None:
 
 
 def pooled_type(title: str, X: Value, kernel_shape: Sequence[int], attributes: dict[str, Any]) -> TensorType:
-    """The type of what is pooled over windows."""
+    """The type of pooling ``X`` over windows."""
     window = windows(title, kernel_shape, **attributes)
     if not X.dtype.is_float and not X.dtype.is_integer:
         raise TypeMismatch(f"{title}: X is not numeric", given=repr(X))

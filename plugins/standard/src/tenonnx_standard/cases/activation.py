@@ -37,7 +37,7 @@ def in_float32(check, whose):
     return Gap(check, f"{whose} computes float64 with constants or functions of float32", when=is_double)
 
 
-#: numpy gives either of them as their maximum, so that Relu, and what adds to it, has no one sign of zero.
+#: numpy's maximum may return either zero, so Relu, and ops that add to it, have no defined sign of zero.
 EITHER_ZERO = Gap("special values", "the greater of 0 and -0 is either of them in numpy", when=holds_negative_zero)
 
 factors = st.sampled_from([-1.5, -0.25, 0.5, 1.0, 2.0])
@@ -67,7 +67,7 @@ def prelu_cases(draw):
     x = draw(tensors(dtype, exclude_near=(0.0,)))
     sides = tuple(draw(st.sampled_from([1, side])) for side in x.shape)
     slope = draw(tensors(dtype, shape=sides[draw(st.integers(0, x.ndim)) :]))
-    if x.ndim and draw(st.sampled_from([False, False, False, True])):  # onnxruntime broadcasts either
+    if x.ndim and draw(st.sampled_from([False, False, False, True])):  # onnxruntime broadcasts either operand
         x, slope = x[..., :1], np.broadcast_to(slope, x.shape).copy()
     return call(x, slope)
 
@@ -92,7 +92,7 @@ def shrink_cases(draw):
     whole = ["int8", "int16", "int32", "int64"]
     x = draw(tensors([*FLOATS, *whole], exclude_near=(lambd, -lambd)))
     biases = [0.5, 1.5, -2.0]
-    if lambd:  # else it is the identity, but for its gradient at 0
+    if lambd:  # else it is the identity, except for its gradient at 0
         biases.insert(0, 0.0)
     return call(x, lambd=lambd, bias=draw(st.sampled_from(biases)))
 

@@ -52,7 +52,7 @@ RUNNING_AS_DATA = Gap(
 
 @cases(batch_normalization, gaps=[RUNNING_AS_DATA])
 def batch_normalization_cases_2(draw):
-    """Data narrower than the parameters."""
+    """Data with fewer bits than the parameters."""
     x, scale, shift, mean, variance = inputs(draw, "float32")
     training = draw(st.integers(0, 1))
     outputs = 3 if training else 1

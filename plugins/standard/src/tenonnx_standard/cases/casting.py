@@ -22,7 +22,7 @@ SHORT = ["int4", "uint4", "int2", "uint2", "float4e2m1"]
 
 
 def number(draw, dtypes, targets):
-    """Numbers that every target can hold, where it is one of integers."""
+    """Numbers that every target type represents, where ``x`` or the target is an integer type."""
     to = DType[draw(st.sampled_from(targets))]
     low = 0 if (to.is_integer and not to.is_signed) or to is DType.float8e8m0 else -2
     x = draw(tensors(dtypes, min_value=low, max_value=1 if to.bits == 2 else 6))
@@ -30,7 +30,7 @@ def number(draw, dtypes, targets):
 
 
 def extremes(draw):
-    """Numbers around and beyond the greatest ones of float8 types."""
+    """Numbers around and beyond the largest finite ones of float8 types."""
     numbers = [0.0, -0.0, 240, 241, 248, 256, 448, 464, 465, 480, 57344, 61440, 61441, 1e6, np.inf, np.nan]
     chosen = draw(st.lists(st.sampled_from(numbers), max_size=6))
     x = np.asarray(chosen, np.float32) * draw(st.sampled_from([1, -1]))
@@ -60,13 +60,13 @@ def _is_cut(drawn):
 
 @cases(cast, gaps=ROUNDS)
 def cast_cases_2(draw):
-    """To and from the short formats."""
+    """To and from types of few bits."""
     x, to = number(draw, [*FLOATS, "int32", "uint8", *FLOAT8, *SHORT], [*FLOATS, "int8", *FLOAT8, *SHORT])
     return call(x, to=to)
 
 
 def _is_beyond(drawn):
-    """Whether 480 becomes float8e4m3fn, or a number too large for it float8e5m2, without saturation."""
+    """Whether 480 overflows float8e4m3fn, or a number overflows float8e5m2, without saturation."""
     x, to = np.abs(drawn.inputs[0]), drawn.attributes["to"]
     too_large = (x >= 61440) & np.isfinite(x) if to == DType.float8e5m2 else (x == 480) & (to == DType.float8e4m3fn)
     return not drawn.attributes["saturate"] and bool(too_large.any())
@@ -90,7 +90,7 @@ def cast_cases_3(draw):
 
 @cases(cast, gradient=False)
 def cast_cases_4(draw):
-    """To powers of two."""
+    """To float8e8m0, which has only powers of two."""
     x = draw(tensors(["float32", "float16", "bfloat16"], min_value=0.01, max_value=100))
     mode = draw(st.sampled_from(["up", "down", "nearest"]))
     return call(x, to=DType.float8e8m0, saturate=draw(st.integers(0, 1)), round_mode=mode)

@@ -1,4 +1,4 @@
-"""Cases of the Einstein sum."""
+"""Cases of Einsum."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of control flow. The subgraphs are whole graphs: they capture nothing."""
+"""Cases of control flow. The subgraphs capture nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def if_cases(draw):
 
 @cases(loop, gaps=[JOINED])
 def loop_cases(draw):
-    """A fixed number of steps, with a carried value and a stacked one."""
+    """A fixed number of steps, with a carried value and a scan output."""
     x = draw(tensors("float64", shape=(2, 3)))
     kind = TensorType(DType.float64, (2, 3))
     formals = [("step", NUMBER), ("going_on", TRUTH), ("state", kind)]
@@ -38,7 +38,7 @@ def loop_cases(draw):
 
 @cases(loop, gaps=[JOINED])
 def loop_cases_2(draw):
-    """Until the body's own condition fails."""
+    """Until the body's own condition is false."""
     formals = [("step", NUMBER), ("going_on", TRUTH), ("state", TensorType(DType.float64, ()))]
     body = subgraph(lambda step, going_on, state: (less(state, 20.0), state * 2.0, step + 1), formals)
     start = np.asarray(draw(st.sampled_from([1.0, 3.0, 30.0])), np.float64)

@@ -85,7 +85,7 @@ def conv_weight_gradient_cases(draw):
 
 @cases(conv_weight_gradient, gaps=[INFINITE])
 def conv_weight_gradient_cases_2(draw):
-    """So many channels that the body is one convolution."""
+    """Enough channels for the body to become one convolution."""
     attributes, sizes = window(draw)
     group, results = draw(st.integers(1, 2)), draw(st.integers(1, 2))
     depth = -(-MANY_COLUMNS // math.prod(attributes["kernel_shape"]))
@@ -96,7 +96,7 @@ def conv_weight_gradient_cases_2(draw):
 
 @cases(conv_weight_gradient, gaps=[INFINITE])
 def conv_weight_gradient_cases_3(draw):
-    """A kernel of so many places that the body is one convolution."""
+    """A kernel large enough for the body to become one convolution."""
     stride, dilation, group = (draw(st.integers(1, 2)) for _ in range(3))
     extent = dilation * MANY_PLACES + 1
     x = draw(tensors(shape=(1, group, extent + draw(st.integers(0, 3))), min_value=-2, max_value=2))
@@ -105,7 +105,7 @@ def conv_weight_gradient_cases_3(draw):
 
 
 def too_short(call):
-    """Whether auto_pad SAME or output_shape ask for more than the windows and output_padding cover."""
+    """Whether auto_pad SAME or output_shape asks for more than the windows and output_padding cover."""
     a = call.attributes
     extra, strides = a["output_padding"] or [0] * len(a["strides"]), a["strides"]
     if not a["output_shape"] and not a["auto_pad"].startswith("SAME"):
@@ -163,7 +163,7 @@ def conv_transpose_cases(draw):
 
 
 def deformable(draw):
-    """A call of a deformable convolution, whose offsets keep off whole numbers."""
+    """A call of a deformable convolution whose offsets avoid integers."""
     attributes, sizes = window(draw, same=False)
     attributes.pop("auto_pad", None)
     group, offset_group = draw(st.sampled_from([1, 2])), draw(st.sampled_from([1, 2]))

@@ -1,4 +1,4 @@
-"""Cases of choosing boxes and of pooling over regions of interest."""
+"""Cases of non-maximum suppression and of pooling over regions of interest."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def non_max_suppression_cases(draw):
 
 
 def regions(draw, count):
-    """Corners of regions, of which some reach beyond the images."""
+    """Corners of regions, some of which reach beyond the images."""
     corner = draw(tensors(shape=(count, 2), min_value=-1, max_value=4))
     extent = draw(tensors(shape=(count, 2), min_value=0.3, max_value=5))
     return np.concatenate([corner, corner + extent], axis=1)

@@ -10,7 +10,7 @@ from tenonnx_testing import Gap, call, cases, tensors
 
 
 def drawn(draw, *, external=False, windows=False, shorter=False, broadcast=False, modes=(0, 1, 3)):
-    """A call: with a cache outside of the op, with windows, with masks that are too short or broadcast along keys."""
+    """A call, with an external cache, windows, and masks that are too short or broadcast along keys."""
     dtype = draw(st.sampled_from(["float32", "float32", "float16"]))
     batch, groups, repeats = draw(st.integers(1, 2)), draw(st.integers(1, 2)), draw(st.integers(1, 2))
     heads, queries, keys = groups * repeats, draw(st.integers(1, 4)), draw(st.integers(1, 4))
@@ -74,13 +74,13 @@ def attention_cases(draw):
 
 @cases(attention, gradient=False, gaps=LOWEST)
 def attention_cases_2(draw):
-    """Calls that also return the logits, which hold the bias: it may be minus infinity."""
+    """Calls that also return the logits, which contain the bias and so may be minus infinity."""
     return drawn(draw, windows=draw(st.booleans()), modes=[2])
 
 
 @cases(attention, gradient=("Q", "K", "V"))
 def attention_cases_3(draw):
-    """A cache that is kept outside: some rows may have no keys at all."""
+    """An external cache: some rows may have no keys at all."""
     return drawn(draw, external=True, windows=draw(st.booleans()))
 
 
@@ -106,7 +106,7 @@ def attention_cases_4(draw):
 
 @cases(attention)
 def attention_cases_5(draw):
-    """Float64, where implementations agree: by a scale whose root is exact, and without masks."""
+    """Float64, where implementations agree: with a scale whose root is exact, and without masks."""
     shape = (2, 2, draw(st.integers(1, 3)), draw(st.integers(1, 3)))
     q, k, v = (draw(tensors("float64", shape=shape, min_value=-2, max_value=2)) for _ in range(3))
     return call(q, k, v, scale=0.25, softcap=draw(st.sampled_from([0.0, 2.0])), _outputs=1)

@@ -17,12 +17,12 @@ from tenonnx_standard.resizing import (
 from tenonnx_standard.upsampling import upsample, upsample_2d
 from tenonnx_testing import Gap, call, cases, tensors
 
-#: Scales whose multiples by small whole numbers are exact, or far from the next whole number.
+#: Scales whose products with small integers are exact, or far from the next integer.
 SCALES = [0.5, 0.75, 1.0, 1.5, 2.0, 3.0]
 
 
 def method(draw, coordinates, **also):
-    """The attributes of Resize that say how an axis is resampled."""
+    """The attributes of Resize that select how an axis is resampled."""
     mode = draw(st.sampled_from(["nearest", "linear", "cubic"]))
     found = {"mode": mode, "coordinate_transformation_mode": draw(st.sampled_from(coordinates)), **also}
     if mode == "nearest":
@@ -44,12 +44,11 @@ def image(draw, mode, **keywords):
 
 
 def lengths(draw, x, attributes, axes=None):
-    """A region, scales and sizes for some axes of ``x``; all but scales or sizes may be None.
+    """A region, scales and sizes for some axes of ``x``; one of scales and sizes is None, the region may be None.
 
-    Some things are left out, which the oracles see differently: lengths that are no whole numbers where the modes align
-    corners or crop (onnxruntime rounds them first, ONNX's examples do not), axes of which a part is taken and that keep
-    their length (onnxruntime takes the whole), and shrinking to one element with pytorch_half_pixel (onnx.reference
-    takes the length before rounding).
+    Some cases are left out, because the oracles disagree: fractional lengths where the modes align corners or crop
+    (onnxruntime rounds them first, ONNX's examples do not), cropped axes that keep their length (onnxruntime takes the
+    whole axis), and shrinking to one element with pytorch_half_pixel (onnx.reference takes the length before rounding).
     """
     axes = range(x.ndim) if axes is None else axes
     how = attributes["coordinate_transformation_mode"]
@@ -86,7 +85,7 @@ def resize_cases(draw):
         if how in ("half_pixel", "half_pixel_symmetric", "asymmetric") and draw(st.booleans()):
             attributes["keep_aspect_ratio_policy"] = draw(st.sampled_from(["not_larger", "not_smaller"]))
         else:
-            axes.append([-1])  # under these policies onnxruntime does not know axes from behind
+            axes.append([-1])  # under these policies onnxruntime does not take negative axes
         attributes["axes"] = axes = draw(st.sampled_from(axes))
         return call(x, *lengths(draw, x, attributes, axes), **attributes)
     return call(x, *lengths(draw, x, attributes), **attributes)
@@ -142,7 +141,7 @@ def upsample_2d_cases(draw):
 
 
 def grid(draw, sizes, outputs, align):
-    """Positions in and around an image, off its pixels and off the middles between them, where sampling has kinks."""
+    """Positions in and around an image, away from pixels and midpoints, where sampling is not differentiable."""
     places = draw(tensors(shape=(1, *outputs, len(sizes)), min_value=-1.6, max_value=1.6)).astype(np.float64)
     for k, n in enumerate(reversed(sizes)):
         scale = (n - 1 if align else n) / 2
@@ -191,7 +190,7 @@ def affine_grid_cases(draw):
 
 @cases(image_decoder, gradient=False)
 def image_decoder_cases(draw):
-    """Portable anymaps, the one format that needs no library."""
+    """Portable anymaps, the one format that needs no imaging library."""
     height, width = draw(st.integers(1, 4)), draw(st.integers(1, 4))
     pixel_format = draw(st.sampled_from(["RGB", "BGR", "Grayscale"]))
     kind, channels = (b"P5", 1) if pixel_format == "Grayscale" and draw(st.booleans()) else (b"P6", 3)

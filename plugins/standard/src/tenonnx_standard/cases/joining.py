@@ -1,4 +1,4 @@
-"""Cases of ops that put tensors together along an axis and cut them apart."""
+"""Cases of ops that concatenate and split tensors."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tenonnx_testing import axis_of, call, cases, shapes, tensors
 
 
 def parts(draw, dtypes, sides, axis):
-    """Tensors that differ in the length of one axis alone."""
+    """Tensors that differ only in the length of one axis."""
     dtype = draw(st.sampled_from(dtypes))
     several = [[*sides[:axis], draw(st.integers(0, 3)), *sides[axis + 1 :]] for _ in range(draw(st.integers(1, 3)))]
     return [draw(tensors(dtype, shape=each)) for each in several]
@@ -32,7 +32,7 @@ def concat_by_default_cases(draw):
 
 
 def lengths(draw, whole):
-    """Numbers that sum to ``whole``."""
+    """Numbers whose sum is ``whole``."""
     cuts = sorted(draw(st.lists(st.integers(0, whole), min_size=1, max_size=3)))
     return np.diff([0, *cuts, whole]).astype(np.int64)
 

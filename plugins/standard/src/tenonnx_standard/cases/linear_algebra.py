@@ -22,7 +22,7 @@ def matmul_cases(draw):
 
 
 def product(draw, dtypes, shapes_of_c):
-    """A, B and C, and whether the first two are to be transposed."""
+    """A, B and C, and whether to transpose A and B."""
     m, k, n = (draw(st.integers(1, 4)) for _ in range(3))
     transposed = {"transA": draw(st.integers(0, 1)), "transB": draw(st.integers(0, 1))}
     a = draw(tensors(dtypes, shape=(k, m) if transposed["transA"] else (m, k)))

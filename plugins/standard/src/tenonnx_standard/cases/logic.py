@@ -19,7 +19,7 @@ one_way(ops.greater_one_way, gradient=False)
 
 @cases(ops.equal, gradient=False)
 def equal_cases(draw):
-    """Numbers of which some are equal, and NaN."""
+    """Numbers, some of them equal, and NaN."""
     a, b = draw(broadcastable(2, ["float32", "float64", "float16"], min_value=-2, max_value=2))
     a, b = np.round(a), np.round(b)
     return call(np.where(a == 2, a.dtype.type(np.nan), a), np.where(b == 2, b.dtype.type(np.nan), b))
@@ -42,7 +42,7 @@ def where_cases(draw):
 
 
 def bits(draw, count):
-    """Integers all of whose bits vary."""
+    """Integers in which every bit varies."""
     arrays = draw(broadcastable(count, [*SIGNED, *UNSIGNED], min_value=0, max_value=127))
     shift = np.uint64(64 - 8 * arrays[0].dtype.itemsize)
     with np.errstate(over="ignore"):

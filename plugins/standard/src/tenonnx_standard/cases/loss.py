@@ -12,7 +12,7 @@ FLOATS = ["float32", "float64", "float16", "bfloat16"]
 
 
 def labeled(draw):
-    """Scores, labels of which some may be ignored, weights of classes or none, and attributes."""
+    """Scores, labels of which some may be ignored, class weights or None, and attributes."""
     scores = draw(tensors(FLOATS, shape=shapes(2, 4, 2)))
     classes = scores.shape[1]
     sides = (scores.shape[0], *scores.shape[2:])
@@ -21,7 +21,7 @@ def labeled(draw):
     if ignored == -1 and labels.size > 1:
         labels.reshape(-1)[0] = -1
     if ignored == 0:
-        labels.reshape(-1)[0] = 1  # at least one that counts
+        labels.reshape(-1)[0] = 1  # at least one that is not ignored
     weights = draw(tensors(scores.dtype.name, shape=(classes,), min_value=0.5)) if draw(st.booleans()) else None
     reduction = draw(st.sampled_from(["none", "sum", "mean"]))
     return scores, labels, weights, {"ignore_index": ignored, "reduction": reduction}

@@ -38,12 +38,12 @@ NO_AXIS = Gap(
 
 
 def one_way(op, dtypes=("float32", "float64"), *, gaps=(NO_AXIS,), gradient=True, **range_of_values):
-    """Two inputs of which the second has the axes of the first from ``axis`` on, or one element."""
+    """Two inputs; the second has the axes of the first from ``axis`` on, or one element."""
 
     @cases(op, gaps=gaps, gradient=gradient)
     def op_cases_3(draw):
         kind = draw(st.sampled_from(["same", "last", "axis", "one"]))
-        # Axes of one length, so that those of B could be any of A's.
+        # Axes of equal length, so that the axes of B could match any of A's.
         whole = (draw(st.integers(2, 3)),) * draw(st.integers(2, 3)) if kind == "axis" else draw(shapes())
         a = draw(tensors(dtypes, shape=whole, **range_of_values))
         axis = draw(st.integers(0, a.ndim))
@@ -63,7 +63,7 @@ def variadic(op, dtypes=NUMBERS, *, gaps=(), gradient=True, **range_of_values):
 
 
 def of_one_shape(op, *, distinct=False):
-    """One to four inputs of one shape."""
+    """One to four inputs of the same shape."""
 
     @cases(op)
     def op_cases_5(draw):
@@ -73,7 +73,7 @@ def of_one_shape(op, *, distinct=False):
 
 # ----- arithmetic -----------------------------------------------------------------------------------------------------
 
-#: Why ops that are constant but for jumps have no gradient to compare.
+#: Reason given for ops without a gradient to compare.
 STEPS = "it is constant but for jumps"
 
 binary(ops.add)
@@ -105,7 +105,7 @@ unary(ops.round_, gradient=STEPS, gaps=[SIGN_OF_ZERO])
 
 @cases(ops.round_, gradient=STEPS, gaps=[SIGN_OF_ZERO])
 def round_cases(draw):
-    """Halves, which go to the even side."""
+    """Halves, which round to even."""
     return call(draw(tensors(FLOATS, min_value=-8, max_value=8)).round() / 2)
 
 
@@ -125,7 +125,7 @@ def pow_cases(draw):
 
 @cases(ops.pow_)
 def pow_cases_2(draw):
-    """Integer exponents, among them the frequent ones."""
+    """Integer exponents, including common ones."""
     x, y = draw(broadcastable(2, min_value=0.5, max_value=3))
     x = x.astype(_numpy(draw(st.sampled_from(["float32", "float64", "float16"]))))
     number = draw(st.sampled_from([None, 0, 1, 2, 3, -1]))
@@ -144,7 +144,7 @@ def pow_cases_3(draw):
 def mod_cases(draw):
     integers = draw(st.booleans())
     a, b = draw(broadcastable(2, [*SIGNED, *UNSIGNED] if integers else FLOATS, min_value=-7, max_value=7))
-    b = np.where(b == 0, b.dtype.type(3), b) if integers else _apart(a, b)
+    b = np.where(b == 0, b.dtype.type(3), b) if integers else _divisors_apart(a, b)
     return call(a, b, fmod=draw(st.integers(0, 1)))
 
 
@@ -152,12 +152,12 @@ def mod_cases(draw):
 def mod_of_integers_cases(draw):
     integers = draw(st.booleans())
     a, b = draw(broadcastable(2, [*SIGNED, *UNSIGNED] if integers else FLOATS, min_value=-7, max_value=7))
-    b = np.where(b == 0, b.dtype.type(3), b) if integers else _apart(a, b)
+    b = np.where(b == 0, b.dtype.type(3), b) if integers else _divisors_apart(a, b)
     return call(a, b, fmod=draw(st.integers(0, 1)) if integers else 1)
 
 
-def _apart(a, b):
-    """Divisors of one sign each, by which no quotient comes near an integer: halves of odd numbers by integers."""
+def _divisors_apart(a, b):
+    """Divisors of one sign each, with no quotient near an integer: halves of odd numbers by integers."""
     b = np.where(b < 0, -2, 2).astype(b.dtype)
     a[...] = np.round(a.astype(np.float64)) + 0.5
     return b

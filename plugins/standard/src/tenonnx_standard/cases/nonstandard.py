@@ -1,4 +1,4 @@
-"""Cases of ops that occur in files, but not in the specification."""
+"""Cases of ops that occur in models but not in the specification."""
 
 from __future__ import annotations
 

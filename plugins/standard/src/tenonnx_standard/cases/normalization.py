@@ -25,7 +25,7 @@ epsilons = st.sampled_from([1e-5, 1e-2])
 
 
 def spread(draw, dtypes, shape):
-    """An array that varies along every axis, so that the variance as a difference of means is exact enough."""
+    """An array that varies along every axis, so that the variance by a difference of means is accurate."""
     x = draw(tensors(dtypes, shape=shape, min_value=-2, max_value=2))
     sign = 1 - 2 * (np.indices(x.shape).sum(axis=0) % 2)
     return x + (4 * sign).astype(x.dtype)
@@ -67,7 +67,7 @@ def group_normalization_cases(draw):
 
 @cases(group_normalization, gaps=[IN_HALF])
 def group_normalization_cases_2(draw):
-    """Statistics in float64, which is what a gradient can be told from differences in."""
+    """Statistics in float64, so that finite differences are accurate enough to check the gradient."""
     return normalized_groups(draw, "float64", 11)
 
 

@@ -13,9 +13,9 @@ DTYPES = ["float32", "float64", "float16", "bfloat16", "int32", "int64", "bool",
 
 
 def padding(draw, mode, *, axes=False, dtypes=DTYPES):
-    """Pads of a tensor, some negative, on all or some axes, that need no second reflection.
+    """Pads of a tensor, some negative, on all or some axes; reflection happens at most once per side.
 
-    What is filled with a constant may be cut off again.
+    Constant padding may be cropped again.
     """
     x = draw(tensors(dtypes, max_rank=3, min_rank=1))
     chosen = draw(st.lists(st.sampled_from(range(x.ndim)), unique=True, min_size=1)) if axes else range(x.ndim)
@@ -28,7 +28,7 @@ def padding(draw, mode, *, axes=False, dtypes=DTYPES):
         pads.append((before, draw(st.integers(low, max(high, 0)))))
     value = draw(tensors(x.dtype.name if x.dtype != object else "string", shape=())) if draw(st.booleans()) else None
     if value is not None and "float" in x.dtype.name:
-        value = value.astype(np.float32).astype(x.dtype)  # it was a float attribute
+        value = value.astype(np.float32).astype(x.dtype)  # below this version it is a float attribute
     numbers = integers(*(before for before, _ in pads), *(after for _, after in pads))
     listed = integers(*(axis - draw(st.sampled_from([0, x.ndim])) for axis in chosen)) if axes else None
     return call(x, numbers, value if mode == "constant" else None, listed, mode=mode)
@@ -43,7 +43,7 @@ def is_string_without_value(call):
 
 
 def gathers_rows_of_strings(call):
-    """Whether Pad, where it does not exist for strings or in that mode, is expanded to Gather of several strings."""
+    """Whether Pad, unavailable for strings or for that mode, is expanded to a Gather of several strings."""
     x, pads, _, axes = call.inputs
     mode, places = call.attributes["mode"], range(x.ndim) if axes is None else [axis % x.ndim for axis in axes]
     added = np.maximum(pads.reshape(2, -1), 0).sum(0)

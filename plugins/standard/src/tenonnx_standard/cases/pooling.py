@@ -53,7 +53,7 @@ def dilations(call):
 
 
 def wide_stride(call):
-    """Whether a stride is wider than the kernel under auto_pad SAME."""
+    """Whether a stride is greater than the kernel under auto_pad SAME."""
     a = call.attributes
     extents = [(k - 1) * d + 1 for k, d in zip(a["kernel_shape"], dilations(call), strict=True)]
     return a["auto_pad"].startswith("SAME") and any(e < s for e, s in zip(extents, a["strides"], strict=True))
@@ -82,7 +82,7 @@ def lowest(call):
 
 
 def integers_in_padding(call):
-    """Whether a window of integers may lie in the padding alone."""
+    """Whether a window of integers may contain only padding."""
     a = call.attributes
     wide = any(p >= k for p, k in zip(a["pads"] or (), a["kernel_shape"] * 2, strict=False))
     return call.inputs[0].dtype.kind in "iu" and wide
@@ -125,7 +125,7 @@ def max_pool_gradient_cases(draw):
 
 
 def has_windows_of_padding(call):
-    """Whether padding may be all that a window has."""
+    """Whether a window may contain only padding."""
     kernel, pads = call.attributes["kernel_shape"], call.attributes.get("pads") or ()
     return any(pad >= size for pad, size in zip(pads, [*kernel, *kernel], strict=False))
 

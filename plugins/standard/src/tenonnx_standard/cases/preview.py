@@ -1,4 +1,4 @@
-"""Cases of the operators that may still change."""
+"""Cases of the operators of ai.onnx.preview."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tenonnx_testing import Gap, call, cases, tensors
 
 
 def rounds_root(call):
-    """Whether the softmax of several keys depends on the root of a size that is not a square, in float64."""
+    """Whether float64 results depend on how the square root of the head size is rounded."""
     q, k = call.inputs[:2]
     return q.dtype == np.float64 and call.attributes["scale"] is None and q.shape[3] in (2, 3) and k.shape[2] > 1
 

@@ -1,4 +1,4 @@
-"""Cases of random ops, with the distributions that they draw from."""
+"""Cases of random ops, each with its distribution."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenonnx_standard.random import (
 )
 from tenonnx_testing import Law, call, cases, shapes, tensors
 
-#: Codes of float16, float32 and float64.
+#: TensorProto data types of float16, float32 and float64.
 FLOATS = st.sampled_from([10, 1, 11])
 SEED = st.sampled_from([None, 1.0, 7.5])
 

@@ -8,12 +8,12 @@ from tenonnx_standard.recurrent import gru, lstm, rnn
 from tenonnx_testing import Gap, call, cases, tensors
 
 FLOATS = ["float32", "float64", "float16"]
-#: Smooth ones, for the sake of gradients.
+#: Smooth activations, for the gradient checks.
 ACTIVATIONS = ["Tanh", "Sigmoid", "Softsign", "Softplus", "ScaledTanh", "Affine"]
 
 
 def layer(draw, gates, states, activations):
-    """The inputs of a layer with so many gates and states, and the attributes that all layers have."""
+    """The inputs of a layer with this number of gates and states, and the attributes that all layers share."""
     length, batch, size, hidden = (draw(st.integers(1, 3)) for _ in range(4))
     direction = draw(st.sampled_from(["forward", "reverse", "bidirectional"]))
     directions = 2 if direction == "bidirectional" else 1

@@ -1,4 +1,4 @@
-"""Cases of linear attention with a state, and of its convolution."""
+"""Cases of LinearAttention and of CausalConvWithState."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ NUMBERS = [*FLOATS, "int32", "int64", "uint32", "uint64"]
 
 
 def reduction(draw, x):
-    """A call that reduces ``x`` over some axes, counted from either end, over all or over none."""
+    """A call that reduces ``x`` over some, all or no axes; axes may be negative."""
     axes = None
     if draw(st.booleans()):
         chosen = draw(st.lists(st.sampled_from(range(x.ndim)), unique=True)) if x.ndim else []

@@ -25,7 +25,7 @@ BOOLEAN_MASK = Gap(
 
 @cases(dropout)
 def dropout_cases(draw):
-    """Without training, and so without randomness."""
+    """In inference mode, which is deterministic."""
     ratio = draw(st.sampled_from([None, np.float32(0.25)]))
     training = draw(st.sampled_from([None, np.asarray(False)]))
     outputs = draw(st.sampled_from([1, 2]))
@@ -34,7 +34,7 @@ def dropout_cases(draw):
 
 @cases(dropout)
 def dropout_cases_2(draw):
-    """In training that drops nothing."""
+    """In training mode with ratio 0."""
     return call(draw(tensors(FLOATS)), np.asarray(0, np.float32), np.asarray(True), seed=3, _outputs=2)
 
 
@@ -45,7 +45,7 @@ def kept_or_dropped(call):
 
 @cases(dropout, law=kept_or_dropped, gradient=False)
 def dropout_cases_3(draw):
-    """In training."""
+    """In training mode."""
     ratio = np.asarray(draw(st.sampled_from([0.25, 0.5])), np.float32)
     return call(draw(tensors(FLOATS[:2])), ratio, np.asarray(True), seed=3, _outputs=draw(st.sampled_from([1, 2])))
 

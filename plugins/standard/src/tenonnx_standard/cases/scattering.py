@@ -1,4 +1,4 @@
-"""Cases of ops that write elements by position."""
+"""Cases of ops that write elements at given indices."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NUMBERS = ["float32", "float64", "float16", "int32", "int64"]
 
 
 def different(draw, shape, axis, size):
-    """Indices into an axis of which no two along it are equal, counted from either end."""
+    """Indices into an axis, distinct along it, some of them negative."""
     random = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
     order = random.permuted(np.broadcast_to(np.arange(size), [*np.delete(shape, axis), size]), axis=-1)
     chosen = np.moveaxis(order[..., : shape[axis]], -1, axis)
@@ -48,7 +48,7 @@ def by_element(draw, reductions):
 
 
 def updates(draw, x, shape, reduction):
-    """Numbers to write into ``x``; none equal to one of its own where that would be a kink."""
+    """Values to write into ``x``; never equal to an element of ``x`` where the gradient would be undefined."""
     dtype = "string" if x.dtype == object else x.dtype.name
     if reduction in ("max", "min"):
         found = draw(tensors(dtype, shape=shape, distinct=True))

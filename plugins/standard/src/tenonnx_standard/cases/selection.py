@@ -1,4 +1,4 @@
-"""Cases of ops that choose elements by comparing them."""
+"""Cases of TopK, OneHot and Unique."""
 
 from __future__ import annotations
 

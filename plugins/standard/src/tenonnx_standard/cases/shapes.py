@@ -1,4 +1,4 @@
-"""Cases of ops that give a tensor another shape, and of those that ask for the shape."""
+"""Cases of ops that change a tensor's shape or return it."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def identity_cases_2(draw):
 
 
 def ends_before_front(call):
-    """Whether Shape is asked for axes to a position before the first that, counted once, is one again."""
+    """Whether Shape gets negative axes that end before the first one, even after adding the rank."""
     places, end = range(call.inputs[0].ndim), call.attributes.get("end")
     counted = 0 if end is None else end + len(places)
     return counted < 0 and bool(places[call.attributes.get("start") or 0 : counted])
@@ -94,7 +94,7 @@ def squeeze_cases(draw):
 
 
 def order_matters(call):
-    """Whether axes that were an attribute end up elsewhere when they are inserted one after the other."""
+    """Whether axes given as an attribute end up elsewhere when they are inserted one by one."""
     x, axes = call.inputs
     if call.version >= 13:
         return False

@@ -1,4 +1,4 @@
-"""Cases of ops that pick elements by position."""
+"""Cases of ops that select elements by index."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ index_dtypes = st.sampled_from([np.int64, np.int32])
 
 
 def indices(draw, shape, size):
-    """Indices into an axis, counted from either end."""
+    """Indices into an axis, some of them negative."""
     return draw(tensors(["int64", "int32"], shape=shape, min_value=-size, max_value=size - 1))
 
 

@@ -44,7 +44,7 @@ def regex_full_match_cases(draw):
 
 
 def _has_tail(call):
-    """Whether white space stays behind the last cut."""
+    """Whether whitespace remains after the last split."""
     limit = call.attributes["maxsplit"]
     if call.attributes["delimiter"] or limit is None:
         return False
@@ -100,7 +100,7 @@ WEIGHED = Gap(
 
 @cases(tf_idf_vectorizer, gradient=False, gaps=[WEIGHED])
 def tf_idf_vectorizer_cases(draw):
-    """All words and some of their pairs and triples, at coordinates in any order."""
+    """All words, and some pairs and triples of them, at coordinates in any order."""
     words = [2, 3, 5, 7]
     pairs = draw(st.permutations([(2, 3), (5, 7), (3, 3)]))
     triples = [(2, 3, 5), (7, 7, 7)]

@@ -1,9 +1,9 @@
 """Lowerings to other ops, for targets with a list of supported ops.
 
-Each says an op by others. Its class says how near the results are: ``exact`` for equal numbers, ``rounding`` for
-differences of four ulps of the largest number that is added up, or as many as its docstring states, ``finite`` where
-NaN, infinities or huge values give others, and ``approximate`` with an error that its docstring states. NaN equals NaN,
-and zeros of either sign are equal. A function returns None where it does not serve.
+Each expresses an op by others. Its class states the accuracy: ``exact`` for equal results; ``rounding`` for differences
+of four ulps of the largest term added, or as many as its docstring states; ``finite`` if NaN, infinities or huge values
+change results; ``approximate`` with an error that its docstring states. NaN counts as equal to NaN, and 0 to -0. A
+function returns None where it does not apply.
 """
 
 from tenonnx_standard.lowerings import (  # noqa: F401

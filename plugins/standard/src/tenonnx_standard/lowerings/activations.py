@@ -112,7 +112,7 @@ def clip_of_one_number_to_relu(input, min, max):
 
 @lowering(ops.clip)
 def clip_by_hard_sigmoid(input, min, max):
-    """Between 0 and 1."""
+    """For bounds 0 and 1."""
     of_floats(input)
     unless((numbers(min).reshape(-1), numbers(max).reshape(-1)) != ([0], [1]))
     return ops.hard_sigmoid(input, alpha=1.0, beta=0.0)
@@ -130,7 +130,7 @@ def elu_by_where(X, *, alpha):
 
 
 def _scaled_exponential(x, alpha):
-    """``alpha * (exp(x) - 1)``, without a product where it changes nothing."""
+    """``alpha * (exp(x) - 1)``, without the factor if it is 1."""
     found = ops.sub(ops.exp(x), like(x, 1))
     return found if alpha == 1 else ops.mul(found, like(x, alpha))
 

@@ -38,14 +38,14 @@ def sub_of_negative(A: Value, B: Value) -> Any:
 
 @lowering(ops.add)
 def add_by_conv(A, B):
-    """A number for each channel as the bias of a convolution."""
+    """Add a constant per channel as the bias of a depthwise convolution."""
     x, channels, added = _by_channel(A, B)
     return ops.conv(x, like(x, np.ones((channels, 1, *_ones(x)))), like(x, added), group=channels)
 
 
 @lowering(ops.mul)
 def mul_by_conv(A, B):
-    """A number for each channel as the weights of a convolution."""
+    """Multiply by a constant per channel as the weights of a depthwise convolution."""
     x, channels, factors = _by_channel(A, B)
     return ops.conv(x, like(x, factors.reshape(channels, 1, *_ones(x))), group=channels)
 
@@ -55,7 +55,7 @@ def _ones(x: Value) -> list[int]:
 
 
 def _by_channel(a: Value, b: Value) -> tuple[Value, int, Any]:
-    """A feature map, its channels, and the constant number of each."""
+    """A feature map, its number of channels, and the constant for each channel."""
     x, other = (b, a) if a.data is not None else (a, b)
     of_floats(x)
     shape, array = x.shape or (), numbers(other)
@@ -71,21 +71,21 @@ def _by_channel(a: Value, b: Value) -> tuple[Value, int, Any]:
 
 @lowering(ops.mul, "finite")
 def mul_by_matmul(A, B):
-    """Constant factors along the last axis as a diagonal matrix."""
+    """Multiply by constant factors along the last axis as a diagonal matrix."""
     x, factors = _along_last(A, B)
     return ops.matmul(x, like(x, np.diag(factors)))
 
 
 @lowering(ops.add, "finite")
 def add_by_gemm(A, B):
-    """Constant numbers along the last axis as the bias of a product with the identity matrix."""
+    """Add constants along the last axis as the bias of a product with the identity matrix."""
     x, added = _along_last(A, B)
     unless(x.rank != 2)
     return ops.gemm(x, like(x, np.eye(len(added))), like(x, added))
 
 
 def _along_last(a: Value, b: Value) -> tuple[Value, Any]:
-    """A value of rank 2 or more, and the constant number of each place of its last axis."""
+    """A value of rank 2 or more, and the constants for each position of its last axis."""
     x, other = (b, a) if a.data is not None else (a, b)
     of_floats(x)
     array, size = numbers(other), (x.shape or ())[-1:]
@@ -124,7 +124,7 @@ def mul_by_sum(A, B):
 
 
 def _factor(a: Value, b: Value) -> tuple[Value, Any]:
-    """A value, and the one number that it is multiplied with."""
+    """A value and the constant scalar multiplying it."""
     x, other = (b, a) if a.data is not None else (a, b)
     array = numbers(other)
     unless(array.size != 1 or array.ndim > len(x.shape or ()))
@@ -139,7 +139,7 @@ def mul_by_square(A, B):
 
 
 def _reciprocal(value: Value) -> tuple[Any, bool]:
-    """The reciprocals of constant numbers, and whether they are exact."""
+    """The reciprocals of constants, and whether they are exact."""
     unless(value.dtype not in (DType.float16, DType.float32, DType.float64))
     array = numbers(value)
     with np.errstate(all="ignore"):
@@ -246,7 +246,7 @@ def pow_by_sqrt(X, Y):
 
 @lowering(ops.pow_, "approximate")
 def pow_by_exp(X, Y):
-    """Of positive numbers, within 1e-5 of the result for results up to 1e10."""
+    """For a positive base, within 1e-5 of the result for results up to 1e10."""
     of_floats(X, Y)
     return ops.exp(ops.mul(Y, ops.log(X)))
 

@@ -47,7 +47,7 @@ def absolute_by_sqrt(X):
     return ops.sqrt(ops.mul(X, X))
 
 
-#: Bounds up to this size change no number that overflows with them.
+#: Numbers that overflow together with a bound of this size are unaffected by it.
 _LARGEST_BOUND = {DType.float16: 8.0, DType.float32: 65536.0, DType.float64: 65536.0}
 
 
@@ -176,7 +176,7 @@ def minimum_by_where(*data_0):
 
 
 def _chosen(test: Any, a: Value, b: Value) -> Any:
-    """The one for which the test holds; a NaN, which equals nothing, is taken first."""
+    """``a`` where ``test`` is true, else ``b``; NaN, which equals nothing, is selected first."""
     kept = test(a, b)
     if a.dtype.is_float:
         kept = ops.or_(kept, ops.not_(ops.equal(a, a)))
@@ -254,7 +254,7 @@ def floor_by_round(X):
 
 @lowering(ops.round_, "finite")
 def round_by_sums(X):
-    """Adding a number beyond which floats are whole rounds to even."""
+    """Adding a number above which all floats are integers rounds halves to even."""
     unless(X.dtype is not DType.float32)
     large = like(X, 1.5 * 2**23)
     return ops.sub(ops.add(X, large), large)

@@ -12,7 +12,7 @@ from tenonnx.extend import Graph, NotRepresentable, Op, TensorType, Value, const
 from tenonnx_standard.control_flow import counter_shape
 from tenonnx_standard.lowerings.registry import lowering, numbers, unless
 
-#: Nodes of a loop that is unrolled, at most.
+#: Maximum nodes of an unrolled loop.
 _MOST_NODES = 10_000
 
 #: Ops that fail for some indices.
@@ -21,13 +21,13 @@ _INDEXED = {"Gather", "GatherElements", "GatherND", "Scatter", "ScatterElements"
 
 @lowering(ops.if_)
 def if_by_branch(cond, *, then_branch, else_branch):
-    """The branch of a known condition."""
+    """Inline the branch of a constant condition."""
     return inline(then_branch if _truth(numbers(cond)) else else_branch, [])
 
 
 @lowering(ops.if_)
 def if_by_where(cond, *, then_branch, else_branch):
-    """Both branches, and for each output a choice. They are such as cannot fail where they are not taken."""
+    """Compute both branches and select each output. Branches that could fail are refused."""
     _must_be_safe(then_branch, else_branch)
     pairs = list(zip(then_branch.outputs, else_branch.outputs, strict=True))
     unless(cond.rank is None or not all(_have_one_type(a, b) for a, b in pairs), "the branches have other types")
@@ -38,7 +38,7 @@ def if_by_where(cond, *, then_branch, else_branch):
 
 @lowering(ops.loop)
 def loop_unrolled(M, cond, *v_initial, body, _outputs=None):
-    """One iteration after another, where it is known after how many the loop ends."""
+    """Unroll a loop whose number of iterations is known."""
     limit = None if M is None else int(numbers(M).reshape(-1)[0])
     carried: Sequence[Any] = v_initial
     scanned: list[Sequence[Any]] = []
@@ -59,7 +59,7 @@ def loop_unrolled(M, cond, *v_initial, body, _outputs=None):
 
 @lowering(ops.loop)
 def loop_by_where(M, cond, *v_initial, body, _outputs=None):
-    """All iterations, each carried value as it was where the condition no longer holds."""
+    """Run all iterations; a carried value keeps its value once the condition is false."""
     limit = max(int(numbers(M).reshape(-1)[0]), 0)
     unless(len(body.outputs) > 1 + len(v_initial), "the length of a scan output depends on inputs")
     unless(limit * len(body.nodes) > _MOST_NODES, f"unrolling takes {limit} times {len(body.nodes)} nodes")
@@ -78,7 +78,7 @@ def loop_by_where(M, cond, *v_initial, body, _outputs=None):
 
 
 def _iteration(body: Graph, step: int, carried: Sequence[Any]) -> Sequence[Any]:
-    """The outputs of one iteration whose condition holds."""
+    """The outputs of an iteration whose condition is true."""
     unless((step + 1) * len(body.nodes) > _MOST_NODES, f"unrolling takes over {step} times {len(body.nodes)} nodes")
     counter, condition = (counter_shape(value) for value in body.inputs[:2])
     given = [constant(np.full(counter, step, np.int64)), constant(np.full(condition, True))]
@@ -86,7 +86,7 @@ def _iteration(body: Graph, step: int, carried: Sequence[Any]) -> Sequence[Any]:
 
 
 def _stacked(values: Sequence[Any], like: Value) -> Any:
-    """The values along a new first axis."""
+    """Stack the values along a new first axis."""
     if values:
         rows = [ops.unsqueeze(value, [0]) for value in values]
         return rows[0] if len(rows) == 1 else ops.concat(*rows, axis=0)
@@ -105,13 +105,13 @@ def _scalar(condition: Value) -> Value:
 
 
 def _have_one_type(a: Any, b: Any) -> bool:
-    """Whether two values have the same element type and shape, of known dims."""
+    """Whether two values have the same element type and static shape."""
     kind = getattr(a, "type", None)
     return isinstance(kind, TensorType) and kind == b.type and kind.shape is not None and None not in kind.shape
 
 
 def _must_be_safe(*graphs: Graph) -> None:
-    """Raise ``NotRepresentable`` for subgraphs whose nodes may fail, draw at random or never end."""
+    """Raise ``NotRepresentable`` for subgraphs with nodes that may fail, are random or may not terminate."""
     for node in (node for graph in graphs for node in graph.walk()):
         unless(not isinstance(node.op, Op) or not node.op.pure or bool(node.subgraphs), f"{node.op.name} is not pure")
         indexed = node.op.name in _INDEXED and any(v is not None and v.data is None for v in node.inputs[1:2])

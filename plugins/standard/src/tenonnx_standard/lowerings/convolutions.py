@@ -27,7 +27,7 @@ from tenonnx_standard.lowerings.registry import (
 
 
 class _Window(NamedTuple):
-    """Numbers of a window along each spatial axis, with the pads at both ends and the sizes of the result."""
+    """Window parameters per spatial axis, the pads at both ends and the output sizes."""
 
     kernel: list[int]
     strides: list[int]
@@ -107,7 +107,7 @@ def conv_and_bias(X, W, B, **attributes):
 
 @lowering(ops.conv, "rounding")
 def conv_by_matmul(X, W, B, *, auto_pad, dilations, group, kernel_shape, pads, strides):
-    """A product of the weights with what each place of the kernel sees."""
+    """The product of the weights and the input at each place of the kernel."""
     of_floats(X)
     (n, _, *spatial), (filters, own, *kernel) = sizes(X), sizes(W)
     window = _window(spatial, kernel, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
@@ -128,7 +128,7 @@ def conv_by_matmul(X, W, B, *, auto_pad, dilations, group, kernel_shape, pads, s
 
 @lowering(ops.conv, "rounding")
 def conv_of_channels_by_products(X, W, B, *, auto_pad, dilations, group, kernel_shape, pads, strides):
-    """One filter for each channel: the sum of slices times weights."""
+    """Depthwise convolution as the sum of slices times weights."""
     of_floats(X)
     (_, channels, *spatial), (filters, own, *kernel) = sizes(X), sizes(W)
     unless(not group == channels == filters or own != 1)
@@ -145,7 +145,7 @@ def conv_of_channels_by_products(X, W, B, *, auto_pad, dilations, group, kernel_
 
 
 def _averages(x: Value, attributes: Any) -> _Window:
-    """The window of averages that have the same number of elements everywhere."""
+    """The window of an average over the same number of elements everywhere."""
     of_floats(x)
     window = _window(sizes(x)[2:], attributes["kernel_shape"], **attributes)
     unless(attributes["ceil_mode"] != 0 or (any(window.begin + window.end) and not attributes["count_include_pad"]))
@@ -168,8 +168,8 @@ def average_pool_by_sums(X, **attributes):
 
 
 @lowering(ops.average_pool, "rounding")
-def average_pool_beside_pads(X, **attributes):
-    """The sums of a convolution with ones, by the number of elements under each window."""
+def average_pool_without_pads(X, **attributes):
+    """The sums by a convolution with ones, divided by the number of elements in each window."""
     of_floats(X)
     unless(attributes["ceil_mode"] != 0 or attributes["count_include_pad"] != 0)
     _, channels, *spatial = sizes(X)
@@ -184,7 +184,7 @@ def average_pool_beside_pads(X, **attributes):
 
 
 def _pool_of_blocks(reduction: Any, x: Value, _outputs: int | None = None, **attributes: Any) -> Any:
-    """Windows that neither overlap nor leave anything out, as axes of their own."""
+    """Pool windows that tile the input exactly, as separate axes."""
     of_floats(x)
     n, channels, *spatial = sizes(x)
     kernel = list(attributes["kernel_shape"])
@@ -236,13 +236,13 @@ def max_pool_of_all(X, *, _outputs=None, **attributes):
 
 
 def _normalized_locally(x: Value, mean: Any, *, alpha: float, beta: float, bias: float) -> Any:
-    """``x`` by a power of the means of squares of neighboring channels."""
+    """``x`` divided by a power of the mean squares of neighboring channels."""
     return ops.div(x, ops.pow_(ops.add(ops.mul(mean, like(x, alpha)), like(x, bias)), like(x, beta)))
 
 
 @lowering(ops.lrn, "rounding")
 def lrn_by_average_pool(X, *, size, **attributes):
-    """Off by 16 ulps. Channels are the height of one image."""
+    """Off by 16 ulps. The channels become the height of a single image."""
     not_of_half(X)
     n, channels, *spatial = sizes(X)
     before, behind = (size - 1) // 2, size // 2
@@ -253,7 +253,7 @@ def lrn_by_average_pool(X, *, size, **attributes):
 
 @lowering(ops.lrn, "finite")
 def lrn_by_conv(X, *, size, **attributes):
-    """The weights are a band around the diagonal."""
+    """The weights are a band matrix."""
     not_of_half(X)
     unless(X.rank not in (4, 5))
     channels = sizes(X)[1]
@@ -265,7 +265,7 @@ def lrn_by_conv(X, *, size, **attributes):
 
 @lowering(ops.pad)
 def pad_by_conv(data, pads, constant_value, axes, *, mode):
-    """Zeros around the images, as the pads of a convolution with ones."""
+    """Pad images with zeros by a convolution with a kernel of ones."""
     from tenonnx_standard.lowerings.movement import constant_pads
 
     of_floats(data)

@@ -13,7 +13,7 @@ from tenonnx_standard.lowerings.registry import like, lowering, of_floats, unles
 
 @lowering(ops.exp, "rounding")
 def exp_by_pow(X):
-    """Off by 32 ulps, as e is rounded."""
+    """Off by 32 ulps, since e is rounded."""
     return ops.pow_(like(X, math.e), X)
 
 
@@ -77,16 +77,16 @@ def acos_by_asin(X):
     return ops.sub(like(X, math.pi / 2), ops.asin(X))
 
 
-#: Beyond this number the error function is 1 in float32.
+#: Above this, the error function is 1 in float32.
 _LAST = 4.0
 
-#: Degree of its Chebyshev polynomial in the square of the number.
+#: Degree of the Chebyshev polynomial in the square of the argument.
 _DEGREE = 18
 
 
 @lowering(ops.erf, "approximate")
 def erf_by_polynomial(input):
-    """Within 2e-6, by Clenshaw's sums of a Chebyshev polynomial in the square."""
+    """Within 2e-6, by Clenshaw summation of a Chebyshev polynomial in the square."""
     unless(input.dtype not in (DType.float32, DType.float16))
 
     def quotient(t):

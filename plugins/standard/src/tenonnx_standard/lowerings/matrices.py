@@ -23,7 +23,7 @@ from tenonnx_standard.lowerings.registry import (
 
 @lowering(ops.matmul)
 def matmul_by_gemm(A, B):
-    """Of two matrices, or of a batch of rows and a matrix."""
+    """For two matrices, or a batch of matrices and one matrix."""
     of_floats(A)
     unless(B.rank != 2 or A.rank < 2)
     if A.rank == 2:
@@ -52,7 +52,7 @@ def matmul_of_vectors(A, B):
 
 @lowering(ops.matmul)
 def matmul_by_slices(A, B):
-    """One product for each of a batch."""
+    """One product per matrix of the batch."""
     a, b = sizes(A), sizes(B)
     unless(min(len(a), len(b)) < 2 or max(len(a), len(b)) < 3)
     batch = np.broadcast_shapes(a[:-2], b[:-2])
@@ -66,7 +66,7 @@ def matmul_by_slices(A, B):
 
 
 def _matrix(value, dims, place):
-    """The matrix of a batch at a place of the broadcast one."""
+    """The matrix at an index of the broadcast batch."""
     own = place[len(place) - len(dims) + 2 :]
     own = tuple(0 if dim == 1 else index for index, dim in zip(own, dims[:-2], strict=True))
     if len(dims) == 2:
@@ -78,7 +78,7 @@ def _matrix(value, dims, place):
 
 @lowering(ops.matmul)
 def matmul_by_conv(A, B):
-    """A convolution of one point, whose weights are the matrix."""
+    """A pointwise convolution, whose weights are the matrix."""
     of_floats(A)
     unless(B.rank != 2 or A.rank < 2)
     inner, columns = map(_known, B.shape)
@@ -98,7 +98,7 @@ def matmul_by_conv_of_transposed(A, B):
 
 @lowering(ops.matmul, "rounding")
 def matmul_by_products(A, B):
-    """Sums of products of elements."""
+    """Sums of elementwise products."""
     of_floats(A)
     unless(min(A.rank, B.rank) < 2)
     product = ops.mul(ops.unsqueeze(A, [-1]), ops.unsqueeze(B, [-3]))
@@ -114,7 +114,7 @@ def matmul_by_einsum(A, B):
 
 @lowering(ops.gemm, "rounding")
 def gemm_of_plain_matrices(A, B, C, *, alpha, beta, transA, transB):
-    """With transposed operands, factors and the bias apart."""
+    """Transpose, scale and add the bias by separate ops."""
     unless(not (transA or transB or alpha != 1 or C is not None))
     if alpha != 1:
         not_of_half(A)
@@ -129,7 +129,7 @@ def gemm_of_plain_matrices(A, B, C, *, alpha, beta, transA, transB):
 
 @lowering(ops.einsum, "rounding")
 def einsum_by_products(*Inputs, equation):
-    """Sums of products of elements, whose axes are those of all terms."""
+    """Sums of elementwise products over the axes of all terms."""
     of_floats(*Inputs)
     given, arrow, wanted = equation.replace(" ", "").partition("->")
     terms = given.split(",")

@@ -1,4 +1,4 @@
-"""Lowerings of slicing, joining, padding and gathering to other ops."""
+"""Lowerings of slicing, concatenation, padding and gathering to other ops."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tenonnx_standard.lowerings.registry import (
     within,
 )
 
-# ----- parts ----------------------------------------------------------------------------------------------------------
+# ----- slices and padding ---------------------------------------------------------------------------------------------
 
 
 @lowering(ops.split)
@@ -43,7 +43,7 @@ def split_by_slices(input, split, *, axis, num_outputs, _outputs=None):
 
 
 def _ranges(data: Value, starts: Value, ends: Value, axes: Value | None, steps: Value | None) -> dict[int, range]:
-    """The elements of each axis that is cut."""
+    """For each sliced axis, the range of its elements."""
     begin, end = numbers(starts).reshape(-1), numbers(ends).reshape(-1)
     chosen = range(len(begin)) if axes is None else numbers(axes).reshape(-1)
     step = [1] * len(begin) if steps is None else numbers(steps).reshape(-1)
@@ -93,7 +93,7 @@ def slice_by_gather(data, starts, ends, axes, steps):
 
 @lowering(ops.slice_)
 def slice_by_pad(data, starts, ends, axes, steps):
-    """Negative pads take elements away."""
+    """Negative pads crop."""
     axis, chosen = _one_range(data, starts, ends, axes, steps)
     unless(chosen.step != 1)
     pads = np.zeros((2, data.rank), int)
@@ -110,7 +110,7 @@ def slice_with_step_by_pieces(data, starts, ends, axes, steps):
 
 
 def _by_stride(function: Any, data: Value, *cut_: Any) -> Any:
-    """Every n-th element along an axis of images, from the first, by windows of one element."""
+    """Every n-th element along an axis of images, starting with the first, by windows of one element."""
     of_floats(data)
     axis, chosen = _one_range(data, *cut_)
     unless(data.rank not in (4, 5) or axis < 2 or chosen.start != 0 or chosen.step < 1)
@@ -151,7 +151,7 @@ def concat_of_one(*inputs, axis):
 
 @lowering(ops.concat)
 def concat_by_pad(*inputs, axis):
-    """Sums of the inputs between zeros."""
+    """The sum of inputs padded with zeros."""
     of_floats(*inputs)
     shapes = list(map(sizes, inputs))
     where = within(axis, len(shapes[0]))
@@ -165,7 +165,7 @@ def concat_by_pad(*inputs, axis):
 
 
 def constant_pads(data: Value, pads: Value, filling: Value | None, axes: Value | None, mode: str) -> Any:
-    """The pads before and behind each axis, and the number that fills them."""
+    """The pads before and after each axis, and the fill value."""
     unless(mode != "constant")
     given = [int(pad) for pad in numbers(pads).reshape(-1)]
     rank = data.rank or 0
@@ -179,7 +179,7 @@ def constant_pads(data: Value, pads: Value, filling: Value | None, axes: Value |
 
 @lowering(ops.pad)
 def pad_by_concat(data, pads, constant_value, axes, *, mode):
-    """Constants before and behind the data, axis by axis."""
+    """Concatenate constants before and after the data, axis by axis."""
     begin, end, filling = constant_pads(data, pads, constant_value, axes, mode)
     found, shape = data, list(sizes(data))
     for axis, (before, behind) in enumerate(zip(begin, end, strict=True)):
@@ -202,7 +202,7 @@ def pad_by_concat(data, pads, constant_value, axes, *, mode):
 
 @lowering(ops.pad, "finite")
 def pad_by_matmul(data, pads, constant_value, axes, *, mode):
-    """Zeros along the last two axes, by rows and columns of zeros in the identity matrix."""
+    """Pad the last two axes with zeros by an identity matrix with rows and columns of zeros."""
     of_floats(data)
     begin, end, filling = constant_pads(data, pads, constant_value, axes, mode)
     unless(data.rank < 2 or filling != 0 or any(begin[:-2]) or any(end[:-2]) or min(begin + end) < 0)
@@ -216,7 +216,7 @@ def pad_by_matmul(data, pads, constant_value, axes, *, mode):
 
 @lowering(ops.pad)
 def pad_by_repetition(data, pads, constant_value, axes, *, mode):
-    """Elements of the data before and behind it, axis by axis."""
+    """Concatenate elements of the data before and after it, axis by axis."""
     unless(mode not in ("edge", "reflect", "wrap"))
     begin, end, _ = constant_pads(data, pads, None, axes, "constant")
     unless(min(begin + end) < 0)
@@ -228,7 +228,7 @@ def pad_by_repetition(data, pads, constant_value, axes, *, mode):
     return found
 
 
-# ----- choice ---------------------------------------------------------------------------------------------------------
+# ----- selection ------------------------------------------------------------------------------------------------------
 
 
 def runs(places: Any) -> list[range]:
@@ -269,7 +269,7 @@ def gather_by_gather_elements(data, indices, *, axis):
 
 @lowering(ops.gather, "finite")
 def gather_by_matmul(data, indices, *, axis):
-    """Rows of one 1 times the data."""
+    """One-hot rows times the data."""
     of_floats(data)
     shape, where = sizes(data), within(axis, data.rank)
     order = [where, *(other for other in range(len(shape)) if other != where)]
@@ -289,7 +289,7 @@ def gather_by_matmul(data, indices, *, axis):
 
 @lowering(ops.one_hot)
 def one_hot_by_equal(indices, depth, values, *, axis):
-    """Of indices from 0 on or below, by comparison with all numbers."""
+    """Compare the wrapped indices with all numbers."""
     size = int(numbers(depth).reshape(-1)[0])
     unless(axis not in (-1, indices.rank) or not indices.dtype.is_integer)
     each = like(indices, np.arange(size))
@@ -301,7 +301,7 @@ def one_hot_by_equal(indices, depth, values, *, axis):
 
 @lowering(ops.one_hot)
 def one_hot_by_casts(indices, depth, values, *, axis):
-    """Zeros and ones alone, as sums of comparisons with all numbers from 0 on, and from -1 down."""
+    """Only for values 0 and 1: sums of comparisons with the numbers from 0 up, and from -1 down."""
     size = int(numbers(depth).reshape(-1)[0])
     unless(axis not in (-1, indices.rank) or not indices.dtype.is_integer or values.dtype.is_complex)
     unless(numbers(values).reshape(-1).tolist() != [0, 1])
@@ -321,7 +321,7 @@ def trilu_by_mul(input, k, *, upper):
 
 @lowering(ops.reverse_sequence)
 def reverse_sequence_by_slices(input, sequence_lens, *, batch_axis, time_axis):
-    """Of known lengths, one part for each of the batch."""
+    """For known lengths, one slice per batch entry."""
     length, lengths = sizes(input)[time_axis], numbers(sequence_lens).reshape(-1)
     count([len(lengths)])
     made = []

@@ -27,7 +27,7 @@ from tenonnx_standard.lowerings.registry import (
 
 
 def reduced(data: Value, axes: Value | None, noop: int) -> tuple[list[int], int]:
-    """The reduced axes in order, and the number of elements that each result comes from."""
+    """The reduced axes in order, and the number of elements reduced to each result."""
     shape = data.shape or ()
     chosen = [] if axes is None else [within(int(a), len(shape)) for a in numbers(axes).reshape(-1)]
     unless(not chosen and noop != 0)
@@ -40,7 +40,7 @@ def reduced(data: Value, axes: Value | None, noop: int) -> tuple[list[int], int]
 
 
 def rows(data: Value, axes: Value | None, keepdims: int, noop: int) -> tuple[Value, int, list[Any]]:
-    """The reduced axes as the last one of a matrix, its size, and the dims of the result."""
+    """A matrix whose last axis has the reduced elements, its length, and the dims of the result."""
     shape = data.shape or ()
     chosen, inner = reduced(data, axes, noop)
     others = [axis for axis in range(len(shape)) if axis not in chosen]
@@ -84,7 +84,7 @@ def reduce_sum_by_mean(data, axes, *, keepdims, noop_with_empty_axes):
 
 
 def _image(flat: Value, inner: int) -> Value:
-    """Rows as the channels of one image."""
+    """Rows as the channels of a single image."""
     outer = (flat.shape or (None,))[0]
     return reshaped(flat, (1, outer, inner, 1))
 
@@ -97,7 +97,7 @@ def reduce_mean_by_global_average_pool(data, axes, *, keepdims, noop_with_empty_
 
 
 def _of_images(pool: Any, data: Value, axes: Value | None, *, keepdims: int, noop_with_empty_axes: int) -> Any:
-    """The axes of images, as they are."""
+    """Reduce exactly the spatial axes of images."""
     of_floats(data)
     chosen, _ = reduced(data, axes, noop_with_empty_axes)
     unless((data.rank or 0) < 3 or chosen != list(range(2, data.rank or 0)))

@@ -13,12 +13,12 @@ from tenonnx.extend import DType, NotRepresentable, Op, Value, constant
 
 Function = Callable[..., Any]
 
-#: Pairs of a class and a function by op.
+#: For each op, pairs of an accuracy class and a function.
 LOWERINGS: dict[Op[Any], list[tuple[str, Function]]] = {}
 
 
 def lowering(op: Op[Any], accuracy: str = "exact") -> Callable[[Function], Function]:
-    """Register a lowering of ``op`` for targets that have a list of ops."""
+    """Register a lowering of ``op`` for targets with a list of supported ops."""
 
     def register(function: Function) -> Function:
         LOWERINGS.setdefault(op, []).append((accuracy, function))
@@ -28,21 +28,21 @@ def lowering(op: Op[Any], accuracy: str = "exact") -> Callable[[Function], Funct
 
 
 def sizes(value: Value) -> tuple[int, ...]:
-    """The shape, in numbers. Raises ``NotRepresentable`` where one is not known."""
+    """The static shape. Raises ``NotRepresentable`` if a dim is unknown."""
     if value.shape is None or not all(isinstance(dim, int) for dim in value.shape):
         raise NotRepresentable(f'"{value.name}" has symbolic or unknown dims')
     return tuple(value.shape)
 
 
 def numbers(value: Value | None) -> Any:
-    """The contents as an array. Raises ``NotRepresentable`` for a value that is computed."""
+    """The contents as an array. Raises ``NotRepresentable`` for a value that is not constant."""
     if value is None or value.data is None:
         raise NotRepresentable("an input is computed, and not a constant")
     return value.data.array()
 
 
 def like(value: Value, contents: Any) -> Value:
-    """A constant of the element type of ``value``."""
+    """A constant with the element type of ``value``."""
     return constant(np.asarray(contents).astype(value.dtype.numpy), value.dtype)
 
 
@@ -51,7 +51,7 @@ def integers(contents: Sequence[int]) -> Value:
 
 
 def reshaped(value: Value, dims: Sequence[Any]) -> Value:
-    """``value`` with other dims, of which one may be symbolic; itself where it has these."""
+    """``value`` reshaped to ``dims``, of which one may be symbolic; unchanged if it has these dims."""
     if value.shape is not None and list(value.shape) == list(dims):
         return value
     known = [dim if isinstance(dim, int) else -1 for dim in dims]
@@ -61,7 +61,7 @@ def reshaped(value: Value, dims: Sequence[Any]) -> Value:
 
 
 def cut(value: Value, axis: int, start: int, end: int, step: int = 1) -> Value:
-    """The elements from ``start`` to ``end`` of an axis."""
+    """The elements of an axis from ``start`` up to ``end``."""
     return ops.slice_(value, integers([start]), integers([end]), integers([axis]), integers([step]))  # type: ignore[no-any-return]
 
 
@@ -70,7 +70,7 @@ def joined(values: Sequence[Value], axis: int) -> Value:
 
 
 def of_floats(*values: Value | None) -> None:
-    """Raise ``NotRepresentable`` unless the values hold floating-point numbers."""
+    """Raise ``NotRepresentable`` unless all values are floating-point."""
     if not all(value is None or value.dtype.is_float for value in values):
         raise NotRepresentable("an input does not hold floating-point numbers")
 
@@ -82,7 +82,7 @@ def not_of_half(value: Value) -> None:
 
 
 def count(dims: Sequence[int], most: int = 256) -> int:
-    """The product of dims. Raises ``NotRepresentable`` where one node for each would be too many."""
+    """The product of dims. Raises ``NotRepresentable`` if one node for each would be too many."""
     found = math.prod(dims)
     if not 0 < found <= most:
         raise NotRepresentable(f"the lowering takes {found} nodes")
@@ -94,6 +94,6 @@ def within(axis: int, rank: int) -> int:
 
 
 def unless(wrong: bool, why: str = "the lowering does not apply") -> None:
-    """Raise ``NotRepresentable`` where ``wrong`` holds."""
+    """Raise ``NotRepresentable`` if ``wrong``."""
     if wrong:
         raise NotRepresentable(why)

@@ -1,4 +1,4 @@
-"""Lowerings of scattering, and of blocks of images as channels, to other ops."""
+"""Lowerings of scattering, SpaceToDepth and DepthToSpace to other ops."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tenonnx_standard.lowerings.registry import (
 
 
 def _written(op: Any, data: Value, indices: Value, updates: Any, **attributes: Any) -> Any:
-    """Zeros of the shape of ``data`` with updates at constant places, as the op itself writes them."""
+    """Zeros with the shape of ``data`` and the updates scattered into them at constant indices."""
     shape = sizes(data)
     unless(not 0 < np.prod(shape) <= 1 << 20)
     zeros = constant(np.zeros(shape, updates.dtype))
@@ -34,7 +34,7 @@ def _written(op: Any, data: Value, indices: Value, updates: Any, **attributes: A
 
 
 def _by_where(op: Any, data: Value, indices: Value, updates: Value, *, reduction: str, **attributes: Any) -> Any:
-    """Of constant updates at constant places."""
+    """For constant updates at constant indices."""
     unless(reduction != "none")
     given = numbers(updates)
     marks = _written(op, data, indices, np.ones(given.shape, np.float32), **attributes) != 0
@@ -42,7 +42,7 @@ def _by_where(op: Any, data: Value, indices: Value, updates: Value, *, reduction
 
 
 def _by_add(op: Any, data: Value, indices: Value, updates: Value, *, reduction: str, **attributes: Any) -> Any:
-    """Of constant updates at constant places."""
+    """For constant updates at constant indices."""
     unless(reduction != "add")
     return ops.add(data, like(data, _written(op, data, indices, numbers(updates), reduction=reduction, **attributes)))
 
@@ -55,7 +55,7 @@ lowering(ops.scatter_nd, "rounding")(partial(_by_add, ops.scatter_nd))
 
 @lowering(ops.scatter_nd)
 def scatter_nd_by_concat(data, indices, updates, *, reduction):
-    """Of rows at constant places: runs of the data's and of the updates' rows."""
+    """For rows at constant indices: concatenated runs of rows of the data and of the updates."""
     at, size = numbers(indices), sizes(data)[0]
     unless(reduction != "none" or at.ndim != 2 or at.shape[1] != 1)
     sources = np.arange(size)
@@ -67,7 +67,7 @@ def scatter_nd_by_concat(data, indices, updates, *, reduction):
 
 
 def _parted(each: range, size: int) -> list[range]:
-    """A run without a step from the data's rows to the updates'."""
+    """A run of rows, split where it passes from the data to the updates."""
     if each.start < size < each.stop:
         return [range(each.start, size), range(size, each.stop)]
     return [each]
@@ -79,12 +79,12 @@ def _rows(data: Value, updates: Value, each: range, size: int) -> Value:
     return cut(updates, 0, each.start - size, each.stop - size)
 
 
-# ----- blocks of images -----------------------------------------------------------------------------------------------
+# ----- SpaceToDepth and DepthToSpace ----------------------------------------------------------------------------------
 
 
 @lowering(ops.space_to_depth)
 def space_to_depth_by_slices(input, *, blocksize, mode):
-    """One slice for each place of a block."""
+    """One slice for each position in a block."""
     unless(mode != "DCR" or input.rank != 4)
     count([blocksize, blocksize])
     height, width = sizes(input)[2:]
@@ -97,7 +97,7 @@ def space_to_depth_by_slices(input, *, blocksize, mode):
 
 @lowering(ops.space_to_depth, "finite")
 def space_to_depth_by_conv(input, *, blocksize, mode):
-    """One filter for each place of a block and channel."""
+    """One filter for each position in a block and channel."""
     of_floats(input)
     unless(mode != "DCR")
     channels = sizes(input)[1]
@@ -107,7 +107,7 @@ def space_to_depth_by_conv(input, *, blocksize, mode):
 
 @lowering(ops.depth_to_space, "finite")
 def depth_to_space_by_conv_transpose(input, *, blocksize, mode):
-    """One filter for each channel, with a 1 at its place of the block."""
+    """One filter for each channel, with a 1 at its position in the block."""
     of_floats(input)
     given = sizes(input)[1]
     channels, eye = given // blocksize**2, np.eye(given)

@@ -23,7 +23,7 @@ from tenonnx_standard.lowerings.registry import (
 
 
 def _sources(x: Value, roi: Value | None, scales: Value | None, given: Value | None, attributes: Any) -> list[Any]:
-    """For each axis the element that each place of the result takes, as the op itself does it on numbers of places."""
+    """For each axis, the source index of each output element, computed by the op itself on indices."""
     unless(attributes["mode"] != "nearest" or roi is not None)
     shape = sizes(x)
     unless(not 0 < np.prod(shape) < 1 << 20)
@@ -44,7 +44,7 @@ def _factors(x: Value, sources: list[Any]) -> list[int]:
 
 @lowering(ops.resize)
 def resize_by_expand(X, roi, scales, sizes_, **attributes):
-    """Each element as often as it is repeated."""
+    """Repeat elements by Expand."""
     factors = _factors(X, _sources(X, roi, scales, sizes_, attributes))
     shape = sizes(X)
     apart = [n for pair in zip(shape, [1] * len(shape), strict=True) for n in pair]
@@ -66,7 +66,7 @@ def resize_by_gather(X, roi, scales, sizes_, **attributes):
 
 @lowering(ops.resize)
 def resize_by_slices(X, roi, scales, sizes_, **attributes):
-    """Every n-th element along each axis."""
+    """Take every n-th element along each axis."""
     found = X
     for axis, (each, n) in enumerate(zip(_sources(X, roi, scales, sizes_, attributes), sizes(X), strict=True)):
         step = int(each[1] - each[0]) if len(each) > 1 else 1
@@ -78,7 +78,7 @@ def resize_by_slices(X, roi, scales, sizes_, **attributes):
 
 @lowering(ops.resize)
 def resize_by_conv_transpose(X, roi, scales, sizes_, **attributes):
-    """Each pixel as a block of itself."""
+    """Spread each pixel over a block."""
     of_floats(X)
     factors = _factors(X, _sources(X, roi, scales, sizes_, attributes))
     unless(X.rank != 4 or factors[:2] != [1, 1])
@@ -88,7 +88,7 @@ def resize_by_conv_transpose(X, roi, scales, sizes_, **attributes):
 
 
 def _weights(x: Value, roi: Value | None, scales: Value | None, given: Value | None, attributes: Any) -> Any:
-    """The matrices that the last two axes are multiplied with: shares of each element in each result."""
+    """The interpolation matrices of the last two axes: the weight of each element in each result."""
     of_floats(x)
     rank, shape = x.rank or 0, sizes(x)
     unless(roi is not None or attributes["axes"] or attributes["antialias"] or rank < 2)
@@ -107,7 +107,7 @@ def _weights(x: Value, roi: Value | None, scales: Value | None, given: Value | N
 
 @lowering(ops.resize, "finite")
 def resize_by_matmul(X, roi, scales, sizes_, **attributes):
-    """Along the last two axes."""
+    """Multiply by interpolation matrices along the last two axes."""
     found = X
     for axis, weights in _weights(X, roi, scales, sizes_, attributes):
         found = ops.matmul(found, like(X, weights)) if axis == -1 else ops.matmul(like(X, weights.T), found)
@@ -116,7 +116,7 @@ def resize_by_matmul(X, roi, scales, sizes_, **attributes):
 
 @lowering(ops.resize, "finite")
 def resize_by_gathered_neighbors(X, roi, scales, sizes_, **attributes):
-    """Along the last two axes, two elements for each result, weighted and added."""
+    """Along the last two axes, the weighted sum of two gathered elements."""
     unless(attributes["mode"] != "linear")
     found = X
     for axis, weights in _weights(X, roi, scales, sizes_, attributes):
@@ -141,7 +141,7 @@ def top_1_by_reduction(X, K, *, axis, largest, sorted):
 
 
 def _first(data: Value, reduced: Value, axis: int, keepdims: int, last: int) -> Any:
-    """The place of the element that equals the reduced one, by the largest of numbers that count down."""
+    """The first index of the element equal to the reduced one, as the maximum of descending numbers."""
     unless(last)
     where = within(axis, data.rank or 0)
     size = sizes(data)[where]

@@ -50,12 +50,12 @@ def squeeze_by_gather(data, axes):
 def squeeze_by_reduce_sum(data, axes):
     unless(not (data.dtype.is_float or data.dtype in (DType.int32, DType.int64)))
     chosen = _squeezed(data, axes)
-    unless(not chosen)  # without axes it sums all elements
+    unless(not chosen)  # without axes, ReduceSum sums all elements
     return ops.reduce_sum(data, integers(chosen), keepdims=0)
 
 
 def _squeezed(data: Value, axes: Value | None) -> list[int]:
-    """The axes that are left out."""
+    """The squeezed axes."""
     if axes is None:
         return [axis for axis, dim in enumerate(sizes(data)) if dim == 1]
     return sorted({within(int(a), data.rank or 0) for a in numbers(axes).reshape(-1)})
@@ -63,7 +63,7 @@ def _squeezed(data: Value, axes: Value | None) -> list[int]:
 
 @lowering(ops.unsqueeze)
 def unsqueeze_by_expand(data, axes):
-    """Of leading axes."""
+    """For leading axes."""
     given = numbers(axes).reshape(-1)
     rank = data.rank + len(given)
     unless(sorted(within(int(a), rank) for a in given) != list(range(len(given))))
@@ -116,7 +116,7 @@ def reshape_by_squeeze(data, shape, *, allowzero):
 
 @lowering(ops.transpose)
 def transpose_by_reshape(data, *, perm):
-    """For axes of one element alone that move."""
+    """If only axes of length 1 move."""
     shape = data.shape
     order = list(perm or range(len(shape))[::-1])
     moved = [axis for axis in order if shape[axis] != 1]
@@ -134,7 +134,7 @@ def transpose_by_slices(data, *, perm):
 
 @lowering(ops.transpose)
 def transpose_by_gather(data, *, perm):
-    """All elements, by their places."""
+    """Gather all elements by their indices."""
     shape = sizes(data)
     size = math.prod(shape)
     unless(not 0 < size <= 1 << 20)
@@ -199,7 +199,7 @@ def expand_by_maximum(input, shape):
 
 @lowering(ops.expand)
 def expand_by_gather(input, shape):
-    """Each element as often as it is repeated, axis by axis."""
+    """Repeat each element, axis by axis."""
     old, new = _expanded(input, shape)
     found = input if len(old) == input.rank else reshaped(input, old)
     for axis, (a, b) in enumerate(zip(old, new, strict=True)):
