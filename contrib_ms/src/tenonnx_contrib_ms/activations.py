@@ -1,4 +1,4 @@
-"""The activations that fused ops name, and their parameters."""
+"""Activation functions named by fused ops, and their parameters."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import tenonnx_standard as ops
 from tenonnx.extend import Op, TypeMismatch, Value
 
-#: For each activation its op, and the names of its parameters in the order in which ``activation_params`` lists them.
+#: For each activation its op, and its parameters in the order of ``activation_params``.
 ACTIVATIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Relu": ("relu", ()),
     "Tanh": ("tanh", ()),
@@ -29,13 +29,13 @@ ACTIVATIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Hardmax": ("hardmax", ("axis",)),
 }
 
-#: Those that the kernels of convolutions know; matrix products have the others, and no Clip.
+#: Activations that convolution kernels support; matrix products support the others, but not Clip.
 OF_CONVOLUTIONS = ("Relu", "Silu", "Tanh", "Sigmoid", "LeakyRelu", "Clip", "HardSigmoid")
 OF_PRODUCTS = tuple(name for name in ACTIVATIONS if name != "Clip")
 
 
 def listed(made: Op, y: Value, name: str | None, parameters: Sequence[float] | None) -> Value:
-    """``y`` activated; the parameters are a list, which must be complete."""
+    """``y`` activated, with a complete list of parameters."""
     if not name:
         return y
     function, names = _known(made, name, OF_CONVOLUTIONS)
@@ -49,7 +49,7 @@ def listed(made: Op, y: Value, name: str | None, parameters: Sequence[float] | N
 
 
 def named(made: Op, y: Value, name: str | None, **parameters: Any) -> Value:
-    """``y`` activated; of the parameters those count that the activation has, and None stands for its default."""
+    """``y`` activated; None means a parameter's default, and parameters that the activation lacks are ignored."""
     if not name:
         return y
     function, names = _known(made, name, OF_PRODUCTS)

@@ -1,4 +1,4 @@
-"""Attention with its projection."""
+"""Attention with input projection."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def attention(
     unidirectional=0,
     _outputs=None,
 ):
-    """Self attention of ``input`` times ``weights``, which hold those of query, key and value one behind the other.
+    """Self attention of ``input`` projected by ``weights``, the concatenated weights of query, key and value.
 
-    ``mask_index`` holds what is seen: as numbers above 0 for (batch, keys), (batch, length, keys) or, of which a part
-    is used, (batch, 1, maximum, maximum); as the first position behind the keys of each sequence, and behind these its
-    first position; or as lengths followed by sums of lengths, which do not count. What is not seen is added
-    ``mask_filter_value``; ``unidirectional`` hides what comes later. ``past`` and ``present`` hold keys and values.
+    ``mask_index`` selects the visible keys: positive elements of a mask (batch, keys), (batch, length, keys) or (batch,
+    1, maximum, maximum), the latter cropped; the end of each sequence; all ends followed by all starts; or lengths
+    followed by cumulative lengths, which are ignored. ``mask_filter_value`` is added to the logits of hidden keys;
+    ``unidirectional`` is causal. ``past`` and ``present`` have keys and values.
     """
     flat = ops.matmul(input, weights)
     flat = flat if bias is None else flat + bias
@@ -79,7 +79,7 @@ def attention(
 
 
 def rotated(query: Value, key: Value, start: Any, width: int) -> list[Value]:
-    """Rotary embedding with angles of base 10000, for the positions from ``start`` on."""
+    """Rotary embedding with base 10000, for positions from ``start`` on."""
     batch, heads, length, size = dims(query)
     rotated = width or size
     share = ops.cast(ops.range_(0, rotated, 2), to=DType.float32) / _as_float(rotated)
@@ -106,7 +106,7 @@ def mask_bias(mask: Value | None, query: Value, start: Any, total: Any, filter_v
         seen = _lengths(mask, query, total)
     elif mask.ndim == 2:
         if mask.shape[1] == 1 != total:
-            return None  # the same for all keys, which the softmax does not see
+            return None  # a constant over all keys does not change the softmax
         seen = ops.reshape(mask, [0, 1, 1, -1])
     elif mask.ndim == 3:
         seen = ops.unsqueeze(mask, [1])
@@ -143,7 +143,7 @@ def _hold_buffer(past: Any, past_sequence_length: Any, past_present_share_buffer
 
 
 def _lengths(mask: Value, query: Value, total: Any) -> Value:
-    """Mask of the keys seen, from numbers of each sequence: end; end and start; or its length, followed by others."""
+    """Mask of visible keys, from one number per sequence: ends; ends and starts; or lengths followed by others."""
     count, batch = mask.shape[0], query.shape[0]
     if count == batch:
         return core.within(mask, total)

@@ -1,4 +1,4 @@
-"""Beams of sequences: finished hypotheses and active ones."""
+"""Beam search: finished hypotheses and active beams."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ WORST = -1e300
 
 
 class Hypotheses(NamedTuple):
-    """The best sequences that have come to their end, ``beams`` for each prompt: their tokens, scores, and whether no
-    better ones can come.
+    """The best finished sequences, ``beams`` per prompt: tokens, scores, and whether better ones are impossible.
 
-    Scores are kept as float64, where the -inf of a sequence of masked tokens is ``WORST``, and -inf is no sequence.
+    Scores are float64. ``WORST`` is the -inf of a sequence of masked tokens, -inf means no sequence.
     """
 
     batch: Any
@@ -32,7 +31,7 @@ class Hypotheses(NamedTuple):
 
     @property
     def first_rows(self) -> Value:
-        """In which row the beams of each prompt begin."""
+        """Index of the first beam of each prompt."""
         return ops.reshape(ops.range_(0, self.batch, 1), [-1, 1]) * self.beams
 
     def empty(self) -> list[Value]:
@@ -42,7 +41,7 @@ class Hypotheses(NamedTuple):
         return [tokens, scores, ops.expand(constant(False), [self.batch])]
 
     def _score(self, sums: Value, sequences: Value) -> Value:
-        """The sum of logarithms of probabilities by the length."""
+        """The sum of log-probabilities divided by the length penalty."""
         length = ops.cast(ops.reshape(dim_of(sequences, 1), []), to=DType.float32)
         return ops.maximum(
             ops.cast(sums / ops.pow_(length, self.penalty), to=DType.float64), constant(WORST, DType.float64)
@@ -51,7 +50,7 @@ class Hypotheses(NamedTuple):
     def with_ends(
         self, kept: Sequence[Value], sequences: Value, sums: Value, beams: Value, chosen: Value
     ) -> list[Value]:
-        """With those of ``sequences`` that ``beams`` (batch, n) names and that are ``chosen``."""
+        """Add the ``chosen`` ones of the ``sequences`` with indices ``beams`` (batch, n)."""
         tokens, scores, done = kept
         chosen = ops.and_(chosen, ops.not_(ops.unsqueeze(done, [1])))
         new = ops.where(chosen, self._score(sums, sequences), constant(-np.inf, DType.float64))
@@ -60,7 +59,7 @@ class Hypotheses(NamedTuple):
         return [*_largest(tokens, ops.concat(scores, new, axis=1), self.beams), done]
 
     def finished(self, kept: Sequence[Value], sums: Value, sequences: Value) -> list[Value]:
-        """``done`` where there are enough, of which none is worse than what can come."""
+        """Set ``done`` where enough sequences are finished and no active beam can exceed the worst of them."""
         tokens, scores, done = kept
         worst = ops.reduce_min(scores, [1], keepdims=0)
         enough = worst >= WORST
@@ -69,16 +68,16 @@ class Hypotheses(NamedTuple):
         return [tokens, scores, ops.or_(done, enough)]
 
     def _best_to_come(self, sums: Value) -> Value:
-        """The largest of (batch, 2 * beams) ``sums`` for each prompt.
+        """The maximum of (batch, 2 * beams) ``sums`` for each prompt.
 
-        The kernel reads them from ``beams`` times the number of the prompt on, thus behind the first prompt in part
-        those of the one before.
+        onnxruntime's kernel reads at ``beams`` times the index of the prompt; from the second prompt on it thus reads
+        some of the previous prompt's.
         """
         seen = self.first_rows + ops.range_(0, self.beams * 2, 1)
         return ops.reduce_max(ops.gather(ops.reshape(sums, [-1]), seen), [1], keepdims=0)
 
     def best(self, kept: Sequence[Value], sequences: Value, sums: Value, count: Value) -> tuple[Value, Value]:
-        """The best ones, among them the beams that did not come to an end."""
+        """The ``count`` best sequences, active beams included."""
         every = ops.expand(ops.range_(0, self.beams, 1), [self.batch, self.beams])
         tokens, scores, _ = self.with_ends(kept, sequences, sums, every, ops.equal(every, every))
         tokens, scores = _largest(tokens, scores, count)
@@ -86,7 +85,7 @@ class Hypotheses(NamedTuple):
 
 
 def _largest(tokens: Value, scores: Value, count: Value) -> tuple[Value, Value]:
-    """The so many best of (batch, n) ``scores``, and their (batch, n, length) ``tokens``."""
+    """The ``count`` best of (batch, n) ``scores``, and their (batch, n, length) ``tokens``."""
     found, places = ops.top_k(scores, ops.reshape(count, [1]))
     first = ops.reshape(ops.range_(0, dim_of(scores, 0), 1), [-1, 1]) * dim_of(scores, 1)
     rows = ops.reshape(tokens, [-1, dim_of(tokens, 2)])

@@ -1,4 +1,4 @@
-"""Device-specific ops: files with them are read and written, but do not run here."""
+"""Device-specific ops: models with them can be loaded and saved, but not run here."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def ep_context(
     source: str | None = None,
     _outputs=None,
 ):
-    """A part of a model as an execution provider compiled it."""
+    """A subgraph compiled by an execution provider (EPContext)."""
 
 
 @primitive("Snpe", domain="com.microsoft")
@@ -34,14 +34,14 @@ def snpe(
     target_device: str | None = None,
     _outputs=None,
 ):
-    """A part of a model as Qualcomm's neural processing engine has it."""
+    """A subgraph compiled for Qualcomm's SNPE (a DLC container)."""
 
 
 @primitive("SpeculativePrefixCommit", domain="com.microsoft")
 def speculative_prefix_commit(
     next_tokens, input_ids, status, ctl, ctx_commit, prefixes, ptrs, *, head_rows=8, _outputs=None
 ):
-    """Commits accepted tokens and tells the host by records at an address of the device."""
+    """Commit accepted tokens and notify the host through records at a device address."""
 
 
 def _refuse(made: Op, why: str, before: str) -> None:

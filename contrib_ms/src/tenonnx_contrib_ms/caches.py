@@ -12,14 +12,14 @@ from tenonnx.extend import DType, Value, constant, dims, dtypes, op, same_dtype,
 from tenonnx_standard.checking import dim_of
 from tenonnx_standard.symbolic_ints import counts_from, everywhere
 
-#: Behind all positions.
+#: A position beyond all others.
 NOWHERE = 1 << 40
 
 
 def written(cache: Value, new: Value, start: Value, places: Value | None = None) -> tuple[Value, Value]:
-    """A cache with ``new`` written from ``start`` on, and what it holds up to there.
+    """A cache with ``new`` written from ``start`` on, and its contents up to the end of ``new``.
 
-    With ``places`` the latter is taken from there, as ``taken`` does, where it is past.
+    With ``places``, the past part of the contents is gathered there, as in ``taken``.
     """
     past = cache[:, :, :start]
     used = ops.concat(past, new, axis=2)
@@ -28,7 +28,7 @@ def written(cache: Value, new: Value, start: Value, places: Value | None = None)
 
 
 def places_of_beams(beams: Value, length: Value) -> Value:
-    """Positions of the past of each beam: ``beams`` (batch, beams, capacity) has the beam of each element."""
+    """Flat positions of the past of each beam, from the source beams ``beams`` (batch, beams, capacity)."""
     batch, width = dim_of(beams, 0), dim_of(beams, 1)
     first = ops.reshape(ops.range_(0, batch, 1), [-1, 1, 1]) * width
     rows = ops.cast(beams[:, :, :length], to=DType.int64) + first
@@ -36,14 +36,14 @@ def places_of_beams(beams: Value, length: Value) -> Value:
 
 
 def taken(cache: Value, places: Value) -> Value:
-    """The elements at ``places`` (batch, length), which count through all sequences of a cache."""
+    """The elements at flat positions ``places`` (batch, length), counted across all sequences of a cache."""
     rows = ops.reshape(ops.transpose(cache, perm=[0, 2, 1, 3]), [-1, dim_of(cache, 1), dim_of(cache, 3)])
     return ops.transpose(ops.gather(rows, places), perm=[0, 2, 1, 3])
 
 
 @op("CacheUpdate", domain="tenonnx")
 def updated(past_key, past_value, key, value, rows, total):
-    """Caches with what is new at its ``rows`` (batch, length), long enough for ``total`` (1) keys."""
+    """Caches with new elements written at ``rows`` (batch, length), extended to at least ``total`` (1) keys."""
     capacity = dim_of(past_key, 2)
     behind = ops.concat([0] * 6, ops.maximum(total, capacity) - capacity, [0], axis=0)
     longer = (ops.pad(x, behind) for x in (past_key, past_value))
@@ -71,7 +71,7 @@ updated.requires(
 
 @updated.rule("normal")
 def updated_normal(past_key, past_value, key, value, rows, total):
-    """Rows that begin behind all of the past are appended."""
+    """Rows that start behind the entire past are a concatenation."""
     capacity, length = past_key.shape[2], key.shape[2]
     appended = counts_from(rows) == capacity is not None and everywhere(total) == symbolic.add(capacity, length)
     return tuple(ops.concat(*x, axis=2) for x in ((past_key, key), (past_value, value))) if appended else None
@@ -94,7 +94,7 @@ def updated_numpy(past_key, past_value, key, value, rows, total):
 def extended(
     past: tuple[Value, Value], new: Sequence[Value], rows: Value, total: Value
 ) -> tuple[Sequence[Value], list[Value], Value]:
-    """Caches with what is new at its ``rows``; what they hold up to ``total`` keys; and the positions of these."""
+    """The updated caches, their contents up to ``total`` keys, and the positions of these."""
     count = ops.reshape(ops.cast(total, to=DType.int64), [1])
     (past_key, past_value), (key, value) = past, new
     present = updated(past_key, past_value, key, value, rows, count)
@@ -102,9 +102,9 @@ def extended(
 
 
 class SlidingWindow:
-    """Caches that hold the last positions, without gaps from row 0 on; ``rows`` are the positions of what is new.
+    """Caches of the most recent positions, contiguous from row 0; ``rows`` are the positions of the new elements.
 
-    When a cache is full, all but the ``window`` last positions leave it at once.
+    A full cache drops everything except the last ``window`` positions at once.
     """
 
     def __init__(self, past: Value, rows: Value, start: Value, lengths: Value, window: int) -> None:
@@ -117,24 +117,24 @@ class SlidingWindow:
         self.positions = ops.concat(ops.where(held < start, held, NOWHERE), rows, axis=1)
 
     def _resident(self, length: Value) -> Value:
-        """Number of positions that a cache holds."""
+        """Number of positions in a cache."""
         beyond = ops.maximum(length - self.capacity, 0) + (self.slack - 1)
         return length - beyond // self.slack * self.slack
 
     def extended(self, past: tuple[Value, Value], new: Sequence[Value]) -> tuple[list[Value], list[Value]]:
-        """Return the updated caches, and keys and values for the current queries."""
+        """The updated caches, and keys and values for the current queries."""
         held = [ops.concat(p, n, axis=2) for p, n in zip(past, new, strict=True)]
         return [self.kept(x) for x in held], held
 
     def kept(self, joined: Value) -> Value:
-        """Contents of a cache afterwards, of the past ``joined`` with what is new; that has ``positions``."""
+        """Contents of a cache after the call; ``joined`` is the past concatenated with the new elements."""
         wanted = ops.minimum(self.lengths - self._resident(self.lengths) + self.columns, self.lengths - 1)
         places = wanted - ops.where(wanted < self.start, self.first, self.start - self.capacity)
         batch, length = dim_of(joined, 0), dim_of(joined, 2)
         return taken(joined, places + ops.reshape(ops.range_(0, batch, 1), [-1, 1]) * length)
 
     def columns_of(self, bias: Value) -> Value:
-        """Of a bias (batch or 1, heads or 1, queries, all positions) the columns of what is held."""
+        """The columns of a bias (batch or 1, heads or 1, queries, all positions) for the cached positions."""
         batch, length = dims(self.positions)
         last = dim_of(bias, 3) - 1
         sides = [batch, dim_of(bias, 1), dim_of(bias, 2)]
@@ -146,31 +146,31 @@ class SlidingWindow:
 
 
 class Quantization(NamedTuple):
-    """Quantization of caches of keys and values: the scale of each as it multiplies one, None for a float cache."""
+    """Quantization of key and value caches: scales that broadcast to each, None for a float cache."""
 
     scales: Sequence[Value | None]
     bits: int
 
     @classmethod
     def of(cls, scales: Sequence[Value | None], kinds: Sequence[str], heads: int, bits: int) -> Quantization:
-        """By the ``kinds`` NONE, PER_TENSOR and PER_CHANNEL."""
+        """Create from the ``kinds`` NONE, PER_TENSOR and PER_CHANNEL."""
         shapes = {"PER_TENSOR": [], "PER_CHANNEL": [1, heads, 1, -1]}
         pairs = zip(scales, kinds, strict=True)
         return cls([None if s is None or k == "NONE" else ops.reshape(s, shapes[k]) for s, k in pairs], bits or 8)
 
     def quantized(self, new: Sequence[Value]) -> list[Value]:
-        """New keys and values as the caches hold them."""
+        """Quantize new keys and values."""
         pairs = zip(new, self.scales, strict=True)
         return [x if s is None else quantized(x, s, self.bits) for x, s in pairs]
 
     def restored(self, held: Sequence[Value], dtype: DType) -> list[Value]:
-        """Keys and values in floating point."""
+        """Dequantize keys and values."""
         pairs = zip(held, self.scales, strict=True)
         return [x if s is None else restored(x, s, self.bits, dtype) for x, s in pairs]
 
 
 def quantized(x: Value, scale: Value, bits: int) -> Value:
-    """``x`` divided by ``scale``, as int8; or as uint8, which hold two numbers of four bits, the first one low."""
+    """``x`` divided by ``scale`` as int8, or as uint8 with two 4-bit numbers each, the first in the low bits."""
     low, high = (-128.0, 127.0) if bits == 8 else (-8.0, 7.0)
     whole = ops.clip(ops.round_(ops.cast(x, to=DType.float32) / scale), low, high)
     if bits == 8:

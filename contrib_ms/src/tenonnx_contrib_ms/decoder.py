@@ -1,4 +1,4 @@
-"""Attention of decoders, with its projection."""
+"""Decoder attention with projection."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def decoder_attention(
     mask_filter_value=-10000.0,
     num_heads: int,
 ):
-    """Attention of (length, batch, hidden), to itself or with ``static_kv`` to ``key``, by flags known at run time.
+    """Attention of (length, batch, hidden), to itself or with ``static_kv`` to ``key``; flags are run-time inputs.
 
-    With ``use_past`` and ``has_layer_state`` the caches come in front of keys and values, or with ``static_kv`` instead
-    of them. ``key_padding_mask`` is true where a key is hidden, and counts with ``has_key_padding_mask``.
+    With ``use_past`` and ``has_layer_state`` the caches precede the keys and values, or with ``static_kv`` replace
+    them. ``key_padding_mask`` is true for hidden keys, and used if ``has_key_padding_mask``.
     """
     hidden = dim_of(q_weight, 1)
     static, past = _flag(static_kv), _flag(use_past) * _flag(has_layer_state)
@@ -101,10 +101,10 @@ def decoder_masked_self_attention(
     past_present_share_buffer=0,
     scale=0.0,
 ):
-    """Attention of one element, of which there are ``beam_width`` for each sequence.
+    """Attention of a single query with its past, for ``beam_width`` beams per sequence.
 
-    With ``past_present_share_buffer`` the past is a buffer of which ``past_sequence_length`` is filled. Its keys lie
-    in pieces of 16 bytes, each of which is there for all positions before the next one comes.
+    With ``past_present_share_buffer`` the past is a buffer filled up to ``past_sequence_length``. Its keys are stored
+    in 16-byte chunks: the first chunk of all positions, then the second, and so on.
     """
     flat = ops.matmul(input, weights) + bias
     query, key, value = (core.split_heads(x, num_heads) for x in core.parted(flat, None))
@@ -116,9 +116,9 @@ def decoder_masked_self_attention(
         query, key = rotated(query, key, start, 0)
     if past_present_share_buffer:
         places = None if cache_indirection is None else caches.places_of_beams(cache_indirection, start)
-        first, key = caches.written(_in_order(keys), key, start, places)
+        first, key = caches.written(_from_chunks(keys), key, start, places)
         second, value = caches.written(values, value, start, places)
-        first = _in_pieces(first)
+        first = _to_chunks(first)
     else:
         first = key = ops.concat(keys, key, axis=2)
         second = value = ops.concat(values, value, axis=2)
@@ -130,20 +130,20 @@ def decoder_masked_self_attention(
 decoder_masked_self_attention.traits(on_request=True)
 
 
-def _piece(keys: Value) -> int:
+def _chunk_length(keys: Value) -> int:
     """Number of elements in 16 bytes."""
     return 128 // keys.dtype.bits
 
 
-def _in_order(keys: Value) -> Value:
+def _from_chunks(keys: Value) -> Value:
     count, capacity, size = (dim_of(keys, axis) for axis in (1, 2, 3))
-    apart = ops.reshape(keys, [0, 0, size // _piece(keys), capacity, _piece(keys)])
+    apart = ops.reshape(keys, [0, 0, size // _chunk_length(keys), capacity, _chunk_length(keys)])
     return ops.reshape(ops.transpose(apart, perm=[0, 1, 3, 2, 4]), [0, count, capacity, size])
 
 
-def _in_pieces(keys: Value) -> Value:
+def _to_chunks(keys: Value) -> Value:
     count, capacity, size = (dim_of(keys, axis) for axis in (1, 2, 3))
-    apart = ops.reshape(keys, [0, 0, 0, size // _piece(keys), _piece(keys)])
+    apart = ops.reshape(keys, [0, 0, 0, size // _chunk_length(keys), _chunk_length(keys)])
     return ops.reshape(ops.transpose(apart, perm=[0, 1, 3, 2, 4]), [0, count, capacity, size])
 
 
@@ -151,7 +151,7 @@ def _in_pieces(keys: Value) -> Value:
 
 
 def _hold_buffer(past: Any, past_present_share_buffer: int, size: Any) -> str | None:
-    if past_present_share_buffer and isinstance(size, int) and past.type is not None and size % _piece(past):
+    if past_present_share_buffer and isinstance(size, int) and past.type is not None and size % _chunk_length(past):
         return "size of a head is not a multiple of 16 bytes, with past_present_share_buffer"
     return None
 

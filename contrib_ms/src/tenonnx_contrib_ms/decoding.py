@@ -1,4 +1,4 @@
-"""Decoders in subgraphs, and the loop that generates one token after the other."""
+"""Decoder subgraphs, and the loop that generates token by token."""
 
 from __future__ import annotations
 
@@ -9,35 +9,35 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, TensorType, Value, constant, dims, inline, subgraph
 from tenonnx_standard.checking import dim_of
 
-#: Logits behind the last token, and what the decoder takes next but for the token.
+#: Logits after the last token, and the decoder's next inputs except for the token.
 Decoded = tuple[Value, list[Value]]
-#: What one step makes of its number and the state: whether to go on, the next state, and what it gives.
+#: Maps the step number and the state to: whether to continue, the next state, and the outputs of the step.
 DecoderStep = Callable[[Callable[[list[Value]], Decoded], Any, Sequence[Value]], list[Value]]
 
 
 class Decoding(Protocol):
-    """A decoder at work: ``feeds`` are what changes from step to step of what it takes."""
+    """A running decoder; ``feeds`` are the inputs that change from step to step."""
 
     sequences: Value
     feeds: list[Value]
 
     @property
     def first(self) -> Callable[[list[Value]], Decoded] | None:
-        """Decode the first token, if that differs from the others."""
+        """Decode the first token, which some decoders treat differently."""
 
     def decoded(self, feeds: list[Value]) -> Decoded: ...
 
     def of_beams(self, feeds: list[Value], rows: Value) -> list[Value]:
-        """Feeds whose states are those of other rows."""
+        """Feeds with the states of the given rows."""
 
     def following(self, feeds: list[Value], token: Value, sequences: Value) -> list[Value]:
-        """Next inputs of the decoder, for sequences that end in ``token``."""
+        """Next inputs of the decoder, for sequences that end with ``token``."""
 
 
 class DecoderOnly:
-    """As in GPT-2: it takes tokens, positions, the mask of attention and past states, and gives present ones."""
+    """A decoder like GPT-2, which takes tokens, positions, attention mask and past states, and returns present states."""
 
-    #: How many inputs are no states.
+    #: Number of inputs that are not states.
     OTHERS = 3
 
     def __init__(
@@ -81,10 +81,10 @@ class DecoderOnly:
 
 
 class EncoderDecoder:
-    """As in T5 and Whisper: the encoder gives the first logits, hidden states, and states of the decoder.
+    """Encoder and decoder, like T5 and Whisper: the encoder computes the first logits, hidden and decoder states.
 
-    The decoder takes a token, or all, where its declared length is not 1; what the encoder has seen; its own states,
-    and those that the encoder gave. It gives logits and its own states.
+    The decoder takes one token, or all tokens unless its declared length is 1; the hidden states of the encoder; its
+    own states, and those from the encoder. It returns logits and its own states.
     """
 
     def __init__(
@@ -125,7 +125,7 @@ def has_hidden_states(decoder: Graph) -> bool:
 def repeated(
     step: DecoderStep, decoding: Decoding, state: list[Value], length: Any, max_length: Value, gives: int = 0
 ) -> list[Value]:
-    """The state after all steps from ``length`` tokens on, and what they gave, one below the other."""
+    """The state after all steps, starting with ``length`` tokens, and the outputs of the steps stacked."""
     count = ops.reshape(ops.cast(max_length, to=DType.int64), []) - length
     before: list[Value] = []
     going_on: Value | None = None
@@ -142,20 +142,20 @@ def repeated(
     formals += [(f"state_{k}", _of_any_length(value)) for k, value in enumerate(state)]
     found = list(ops.loop(count, going_on, *state, body=subgraph(body, formals, name="step")))
     stacked = found[len(state) :]
-    if before:  # a loop that makes no step gives no sizes either
+    if before:  # a loop without iterations infers no sizes
         shaped = [ops.reshape(b, [dim_of(b, 0), *dims(a)[1:]]) for a, b in zip(before, stacked, strict=True)]
         stacked = [ops.concat(a, b, axis=0) for a, b in zip(before, shaped, strict=True)]
     return [*found[: len(state)], *stacked]
 
 
 def _of_any_length(value: Value) -> TensorType:
-    """The type of a value that may grow from step to step: rows of tokens, or a state (..., heads, length, size)."""
+    """The type of a value that may grow: rows of tokens, or a state (..., heads, length, size)."""
     grows = {2: 1, 4: 2, 5: 3}.get(value.ndim)
     return TensorType(value.dtype, tuple(None if axis == grows else size for axis, size in enumerate(value.shape)))
 
 
 def each(x: Value, beams: Any) -> Value:
-    """Every row of ``x`` so many times."""
+    """Repeat every row of ``x`` ``beams`` times."""
     if isinstance(beams, int) and beams == 1:
         return x
     sizes = dims(x)[1:]
@@ -163,7 +163,7 @@ def each(x: Value, beams: Any) -> Value:
 
 
 def filled(sequences: Value, max_length: Value, pad: int) -> Value:
-    """Sequences with padding behind them."""
+    """Sequences padded to ``max_length``."""
     missing = ops.reshape(ops.cast(max_length, to=DType.int64), []) - dim_of(sequences, 1)
     return ops.pad(sequences, [0, 0, 0, missing], constant(pad, DType.int32))
 

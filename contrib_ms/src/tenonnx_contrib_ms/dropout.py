@@ -1,4 +1,4 @@
-"""Dropout fused with the addition of a bias and a residual connection, and with masks of bits."""
+"""Dropout fused with a bias and a residual connection, and with bit masks."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tenonnx.extend import DType, Value, constant, op
 
 @op("BiasDropout", domain="com.microsoft", pure=False)
 def bias_dropout(data, bias, residual=None, ratio=None, training_mode=None, *, seed: int | None = None, _outputs=None):
-    """Dropout of ``data + bias``, plus ``residual``; and the mask."""
+    """Dropout of ``data + bias``, plus ``residual``; also returns the mask."""
     return _dropped(data + bias, residual, ratio, training_mode, seed, _outputs)
 
 
 @op("BitmaskDropout", domain="com.microsoft", pure=False)
 def bitmask_dropout(data, ratio=None, training_mode=None, *, seed: int | None = None, _outputs=None):
-    """Dropout, whose mask is a row of bits, the first one lowest, in numbers of 32."""
+    """Dropout with a mask packed into uint32, lowest bit first."""
     return _with_bits(_dropped(data, None, ratio, training_mode, seed, _outputs))
 
 
@@ -26,7 +26,7 @@ def bitmask_dropout(data, ratio=None, training_mode=None, *, seed: int | None = 
 def bitmask_bias_dropout(
     data, bias, residual=None, ratio=None, training_mode=None, *, seed: int | None = None, _outputs=None
 ):
-    """BiasDropout, whose mask is a row of bits, the first one lowest, in numbers of 32."""
+    """BiasDropout with a mask packed into uint32, lowest bit first."""
     return _with_bits(_dropped(data + bias, residual, ratio, training_mode, seed, _outputs))
 
 

@@ -1,4 +1,4 @@
-"""Attention to the keys that an indexer selected for each query."""
+"""Attention to keys that an indexer selected for each query."""
 
 from __future__ import annotations
 
@@ -68,12 +68,14 @@ def dynamic_sparse_attention(
     smooth_softmax=0,
     _outputs=None,
 ):
-    """GroupQueryAttention of queries that see selected keys alone, or with ``local_plus_selected`` the last
-    ``local_window_size`` keys and selected ones of an auxiliary cache, in one softmax.
+    """GroupQueryAttention of queries to the keys selected for each of them.
 
-    ``selected_indices`` (batch * length, n) are positions of keys, of which ``selected_counts`` are used. A query
-    without any gives zeros. Caches may be of int8, with ``key_scale`` and ``value_scale`` for each channel.
-    ``committed_length`` takes part in a validation alone, of which the status is not given here.
+    With ``local_plus_selected``, queries attend to the last ``local_window_size`` keys and to selected keys of an
+    auxiliary cache, in one softmax.
+
+    ``selected_indices`` (batch * length, n) are positions of keys; the first ``selected_counts`` of them are used.
+    Queries without keys result in zeros. Caches may be int8, with ``key_scale`` and ``value_scale`` per channel.
+    ``committed_length`` is only validated; the validation status is not computed here.
     """
     if (_outputs or 1) > 3:
         raise TypeMismatch(
@@ -165,10 +167,10 @@ def sparse_paged_attention(
     softcap=0.0,
     v_quant_type="NONE",
 ):
-    """PagedAttention of tokens that see what DynamicSparseAttention lets queries see.
+    """PagedAttention with the key selection of DynamicSparseAttention.
 
-    The auxiliary cache is (batch, capacity, heads, size), of which so much is filled as ``auxiliary_lengths`` says. A
-    key that is both selected and in the window counts once.
+    The auxiliary cache is (batch, capacity, heads, size), filled up to ``auxiliary_lengths``. A key that is both
+    selected and in the window counts once.
     """
     paged = Paged.of(
         query,
@@ -235,9 +237,9 @@ def _attended(
     scale: float,
     softcap: float,
 ) -> Value:
-    """(batch, heads, length, size), of selected keys and of those of the main cache that are ``near``, if these count.
+    """(batch, heads, length, size) attention to selected keys, and to ``near`` keys of the main cache.
 
-    Keys are selected in an auxiliary cache with so many ``ends``, or in the main one, where they are ``visible``.
+    Keys are selected from an auxiliary cache filled up to ``ends``, or from the ``visible`` keys of the main one.
     """
     chosen = _chosen(indices, counts, dim_of(main[0] if auxiliary is None else auxiliary[0], 2))
     if auxiliary is None:
@@ -261,7 +263,7 @@ def _attended(
 
 
 def _chosen(indices: Value, counts: Value, total: Any) -> Value:
-    """Mask of the ``total`` keys that are listed among the first ``counts`` (..., 1) of ``indices`` (..., n)."""
+    """Mask of the ``total`` keys that occur in the first ``counts`` (..., 1) of ``indices`` (..., n)."""
     used = ops.less(ops.range_(0, dim_of(indices, 3), 1), ops.cast(counts, to=DType.int64)) & (indices >= 0)
     places = ops.where(used, ops.cast(indices, to=DType.int64), total)
     sizes = [dim_of(indices, axis) for axis in range(3)]

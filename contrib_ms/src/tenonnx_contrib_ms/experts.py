@@ -24,10 +24,10 @@ from tenonnx.extend import (
 )
 from tenonnx_standard.gated_activation import clamped_swiglu
 
-#: How far below the best logit others still count for a sparse mixer, in parts of it.
+#: Relative distance below the best logit within which the sparse mixer considers other experts.
 _JITTER = 0.02
 
-#: Of this many times as many experts as the tokens choose, those chosen are copied, instead of computing with all.
+#: Copy the weights of chosen experts if all experts are at least this many times as many.
 COPIES = 2
 
 
@@ -52,18 +52,18 @@ def mixture_of_experts(
     swiglu_limit_after_activation=0,
     use_sparse_mixer=0,
 ):
-    """The outputs of ``k`` experts for each token, weighted by the softmax of ``router_probs``, which are logits.
+    """The outputs of ``k`` experts per token, weighted by the softmax of the logits ``router_probs``.
 
-    An expert is two layers with an activation between them; with ``fc3``, or twice as wide a first layer, the
-    activation of one half gates the other. All experts see all tokens, and count by their weights; where the tokens are
-    few, each sees the layers of its own experts alone.
+    An expert is two layers with an activation in between. With ``fc3``, or a first layer of twice the width, the
+    activation of one half gates the other. All experts process all tokens and are weighted; if there are few tokens,
+    each is processed only by its own experts.
     """
     size = dims(input)[-1]
     tokens = ops.reshape(input, [-1, size])
     shares, places = _chosen(router_probs, k, normalize_routing_weights, use_sparse_mixer)
 
     def of_own_experts() -> Value:
-        own = ops.reshape(places, [-1])  # a row for each token and expert
+        own = ops.reshape(places, [-1])  # a row per token and expert
         rows = ops.reshape(ops.expand(ops.unsqueeze(tokens, [1]), [1, k, 1]), [-1, 1, size])
         found = mixed(rows, own) * ops.cast(ops.reshape(shares, [-1, 1, 1]), to=input.dtype)
         return ops.reduce_sum(ops.reshape(found, [-1, k, size]), [1], keepdims=0)
@@ -101,7 +101,7 @@ def mixture_of_experts(
 
 
 def _where_few(router_probs: Value, k: int, few: Callable[[], Value], many: Callable[[], Value]) -> Value:
-    """``few`` where copies of the layers that the tokens want are much less than all layers, else ``many``."""
+    """``few`` if copying the layers of chosen experts is much cheaper than computing all layers, else ``many``."""
     tokens, experts = dims(router_probs)
     most = experts // (COPIES * k) if isinstance(experts, int) else 0
     if isinstance(tokens, int) or not most:
@@ -120,7 +120,7 @@ _ACTIVATIONS = {
 
 
 def _layer(x: Value, weights: Value, bias: Value | None, own: Value | None) -> Value:
-    """``x`` times the matrix of every expert, or of each row's own one; rows of matrices are outputs."""
+    """``x`` times the matrix of every expert, or of each row's own expert; matrices are (outputs, inputs)."""
     matrices, added = ops.transpose(weights, perm=[0, 2, 1]), None if bias is None else ops.unsqueeze(bias, [1])
     if own is not None:
         matrices, added = ops.gather(matrices, own), None if added is None else ops.gather(added, own)
@@ -129,7 +129,7 @@ def _layer(x: Value, weights: Value, bias: Value | None, own: Value | None) -> V
 
 
 def _halves(x: Value, *, interleaved: bool) -> tuple[Value, Value]:
-    """The elements of the last axis with even and with odd places, or its first and second half."""
+    """The elements of the last axis with even and odd index, or its two halves."""
     if interleaved:
         return x[..., ::2], x[..., 1::2]
     first, second = ops.split(x, axis=-1, num_outputs=2)
@@ -137,7 +137,7 @@ def _halves(x: Value, *, interleaved: bool) -> tuple[Value, Value]:
 
 
 def _chosen(logits: Value, k: int, normalized: int, sparse: int) -> tuple[Value, Value]:
-    """The shares of the ``k`` experts of each token, in float32, and which they are."""
+    """The weights of the ``k`` experts of each token, in float32, and their indices."""
     x = ops.cast(logits, to=DType.float32) if logits.dtype.bits < 32 else logits
     if sparse:
         shares, places = _sparsely_mixed(x, k)
@@ -147,12 +147,12 @@ def _chosen(logits: Value, k: int, normalized: int, sparse: int) -> tuple[Value,
 
 
 def _of_all(logits: Value, shares: Value, places: Value) -> Value:
-    """The share of each expert for each token, zero for all but the chosen ones."""
+    """The weight of each expert for each token, zero for experts not chosen."""
     return ops.scatter_elements(ops.cast(ops.zeros_like(logits), to=shares.dtype), places, shares, axis=1)
 
 
 def _sparsely_mixed(x: Value, k: int) -> tuple[Value, Value]:
-    """The best experts one after the other, weighted among those that are nearly as good (Liu et al. 2023)."""
+    """Select experts one after the other, weighted among those nearly as good (SparseMixer, Liu et al. 2023)."""
     weights, places, left = [], [], x
     for _ in range(k):
         best = ops.reduce_max(left, [1])
@@ -227,12 +227,11 @@ def moe_group_router(
     topk_group=1,
     _outputs=None,
 ):
-    """The logarithms of sigmoids of ``logits`` for the ``top_k`` experts of the best groups, ``router_sentinel`` for
-    the others (DeepSeek-AI 2024, arXiv:2412.19437).
+    """Log-sigmoids of ``logits`` for the ``top_k`` experts of the best groups; ``router_sentinel`` elsewhere.
 
-    ``expert_bias`` counts for the choice alone: a group counts by its ``group_topk`` best experts. With three outputs
-    the first is absent, and the others are the sigmoids with the bias and without it, of all experts; these may be of
-    ``logits`` times ``projection_weight``.
+    See DeepSeek-AI 2024, arXiv:2412.19437. ``expert_bias`` only affects the selection: groups are ranked by their
+    ``group_topk`` best experts. With three outputs the first is absent, and the others are the sigmoids of all experts
+    with and without bias; logits may then be ``logits`` times ``projection_weight``.
     """
     x = ops.cast(logits, to=DType.float32) if logits.dtype.bits < 32 else logits
     x = ops.reshape(x, [-1, dims(x)[-1]])
@@ -256,12 +255,12 @@ def moe_group_router(
 moe_group_router.traits(on_request=True)
 
 
-#: What probabilities are at least, for their logarithm.
+#: Minimum of probabilities before the logarithm.
 _LEAST = 1e-20
 
 
 def _among_best(scores: Value, count: int, shape: list[int] | None) -> Value:
-    """Mask of the ``count`` best of each row, in another shape if that is given."""
+    """Mask of the ``count`` best of each row, optionally reshaped."""
     places = ops.top_k(scores, ops.constant(value_ints=[count]))[1]
     ones = ops.expand(constant(1, DType.int32), ops.shape(places))
     found = ops.scatter_elements(ops.cast(ops.zeros_like(scores), to=DType.int32), places, ones, axis=-1)

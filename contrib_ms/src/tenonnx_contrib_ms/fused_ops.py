@@ -23,7 +23,7 @@ def fused_conv(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ):
-    """Conv plus ``Z``, then the activation."""
+    """Conv plus ``Z``, then an activation."""
     y = ops.conv(
         X,
         W,
@@ -53,7 +53,7 @@ def fused_gemm(
     transA=0,
     transB=0,
 ):
-    """Gemm, then the activation."""
+    """Gemm, then an activation."""
     y = ops.gemm(A, B, C, alpha=alpha, beta=beta, transA=transA, transB=transB)
     parameters = {"alpha": activation_alpha, "beta": activation_beta, "gamma": activation_gamma}
     return named(fused_gemm, y, activation, **parameters)
@@ -63,7 +63,7 @@ def fused_gemm(
 def bias_softmax(data, bias, *, axis=1, is_inner_broadcast: int):
     """Softmax of ``data + bias`` over all axes from ``axis`` on.
 
-    ``bias`` broadcasts by its ones, so ``is_inner_broadcast``, which says where these are, has no effect.
+    ``bias`` broadcasts by its axes of length 1, so that ``is_inner_broadcast``, which describes them, has no effect.
     """
     return ops.softmax_2d(data + bias, axis=axis)
 

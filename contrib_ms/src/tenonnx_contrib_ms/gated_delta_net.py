@@ -1,4 +1,4 @@
-"""Linear attention with a state that decays and is corrected (the gated delta rule), over packed sequences."""
+"""Linear attention with the gated delta rule over packed sequences."""
 
 from __future__ import annotations
 
@@ -47,10 +47,10 @@ def gated_delta_net(
     state_update_capacity=0,
     update_rule="gated_delta",
 ):
-    """LinearAttention of packed sequences, with its gates, and the norm of queries and keys, in float32.
+    """LinearAttention of packed sequences, including its gates and the normalization of queries and keys, in float32.
 
-    Of a single input the parts are taken apart by the shape of the state, whose third axis is that of the values. The
-    third output holds the decays, keys and written values of the first elements of each sequence.
+    A single packed input is split by the shape of the state, whose third axis is that of the values. The third output
+    captures the decays, keys and written values of the first elements of each sequence.
     """
     q, k, v = (query, key, value) if key is not None else _apart(query, initial_state)
     heads, width = dims(v)[-2:]
@@ -111,10 +111,10 @@ gated_delta_net.traits(on_request=True)
 def _recurrence(
     sequence: Value, state: Value, queries: Value, keys: Value, values: Value, kept: Value, rate: Value | None
 ) -> tuple[Value, Value, Value]:
-    """The last of (sequences, heads, size, width) states, what each token reads, and the value that it writes.
+    """The last (sequences, heads, size, width) states, and for each token its output and the written value.
 
-    A token keeps a share of the state of its ``sequence`` and adds its key times its value; with a ``rate`` what the
-    state has for the key is taken off the value first (the delta rule).
+    A token scales the state of its ``sequence`` by ``kept`` and adds the outer product of key and value. With a
+    ``rate``, the state's prediction for the key is subtracted from the value first (the delta rule).
     """
     places = ops.reshape(ops.range_(0, dims(state)[0], 1), [-1, 1, 1, 1])
 
@@ -132,18 +132,18 @@ def _recurrence(
     return ops.scan(state, *tokens, body=subgraph(step, formals), num_scan_inputs=len(tokens))  # type: ignore[no-any-return]
 
 
-#: What is added to the sum of squares under the root of a norm, as onnxruntime 1.32 does, the first with a CPU kernel.
+#: Added to the sum of squares before the root, as in onnxruntime 1.32, the first with a CPU kernel.
 _TINY = 1e-12
 
-#: The names of the gate -exp(a_log) * Softplus(decay + dt_bias); until 1.31 onnxruntime knew the second alone.
+#: Names of the gate -exp(a_log) * Softplus(decay + dt_bias); onnxruntime up to 1.31 has only the second.
 _SOFTPLUS = ("softplus", "qwen")
 
-#: The names of a gate between 0 and ``gate_lower_bound`` (Kimi Delta Attention, arXiv:2510.26692).
+#: Names of a gate between 0 and ``gate_lower_bound`` (Kimi Delta Attention, arXiv:2510.26692).
 _BOUNDED = ("sigmoid", "kda")
 
 
 def _apart(packed: Value, state: Value) -> tuple[Value, Value, Value]:
-    """Query, key and value of rows that hold all three, with heads apart."""
+    """Split packed rows into query, key and value with separate heads."""
     _, heads, width, size = dims(state)
     *leading, whole = dims(packed)
     pairs = (whole - heads * width) // (2 * size)

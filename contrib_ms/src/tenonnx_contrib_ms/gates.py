@@ -1,4 +1,4 @@
-"""Gates: activations of one input that let another through, and mixtures of several streams."""
+"""Gates of activations, and mixing of streams."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from tenonnx_standard.gated_activation import clamped_swiglu
 
 
 def _wide(x: Value) -> Value:
-    """``x`` in float32, unless it is wider."""
+    """``x`` in at least float32."""
     return ops.cast(x, to=DType.float32) if x.dtype.bits < 32 else x
 
 
 def _normalized(x: Value, epsilon: float) -> Value:
-    """``x`` divided by the root of the mean of its squares along the last axis."""
+    """``x`` divided by its root mean square along the last axis."""
     return x / ops.sqrt(ops.reduce_mean(x * x, [-1]) + epsilon)
 
 
@@ -37,7 +37,7 @@ def _normalized(x: Value, epsilon: float) -> Value:
 
 @op("GatedAdd", domain="com.microsoft")
 def gated_add(X, Y, gate, gate_weight=None):
-    """``X + Y * gate``, with one number of ``gate`` for each row, or the sigmoid of its product with a weight.
+    """``X + Y * gate``, with one gate per row, or a gate that is the sigmoid of a product with ``gate_weight``.
 
     The product and the sigmoid are rounded to the dtype.
     """
@@ -66,7 +66,7 @@ gated_add.requires(
 
 @op("GatedRMSNorm", domain="com.microsoft")
 def gated_rms_norm(X, scale, gate, *, activation="silu", epsilon=1e-5):
-    """Each run of as many elements as ``scale`` has normalized and scaled, times the activated ``gate``."""
+    """Normalize groups of as many elements as ``scale`` has, scale them, and multiply by the activated ``gate``."""
     x = ops.reshape(_wide(X), [*dims(X)[:-1], -1, dims(scale)[0]])
     y = ops.reshape(_normalized(x, epsilon) * _wide(scale), ops.shape(X))
     z = _wide(gate)
@@ -87,7 +87,7 @@ gated_rms_norm.requires(
 
 @op("ScaledSiLU", domain="com.microsoft")
 def scaled_silu(X, scale=None, *, alpha=1.0):
-    """SiLU of ``X`` times ``scale``, or ``alpha`` where that is not given."""
+    """SiLU of ``X`` times ``scale``, or times ``alpha`` without ``scale``."""
     x = _wide(X)
     factor = constant(alpha, x.dtype) if scale is None else ops.reshape(ops.cast(scale, to=x.dtype), [])
     z = ops.cast(x * factor, to=X.dtype)
@@ -104,9 +104,9 @@ scaled_silu.requires(floats("X", "scale"))
 def engram_gate(
     key, query, value, key_norm_scale, query_norm_scale, conv_norm_scale=None, *, epsilon=1e-5, _outputs=None
 ):
-    """``value`` for each stream, times a gate by how alike key and query are; and that normalized and scaled.
+    """``value`` of each stream times a gate by similarity of key and query; and that normalized and scaled.
 
-    The gate is the sigmoid of the root of their product, with its sign.
+    The gate is the sigmoid of the signed square root of their scaled product.
     """
     k, q = (
         _normalized(_wide(x), epsilon) * _wide(scale) for x, scale in ((key, key_norm_scale), (query, query_norm_scale))
@@ -140,9 +140,9 @@ engram_gate.requires(
 
 @op("SwiGLU", domain="com.microsoft")
 def swiglu(gate, up=None, *, activation_alpha=1.0, activation_beta=0.0, limit=0.0, round_activation=0):
-    """SwiGLU of ``gate`` and ``up``, or of the halves of ``gate``, in float32: none above ``limit`` if that is above 0.
+    """SwiGLU of ``gate`` and ``up``, or of the halves of ``gate``, in float32, clipped by a positive ``limit``.
 
-    ``round_activation`` rounds what ``gate`` is activated to, too.
+    ``round_activation`` also rounds the activated ``gate``.
     """
     x, y = (gate, up) if up is not None else ops.split(gate, axis=-1, num_outputs=2)
     found = clamped_swiglu(
@@ -173,7 +173,7 @@ swiglu.requires(
 def router_gate_up_proj(
     X, W, *, activation="swiglu", activation_alpha=1.0, activation_beta=0.0, limit=0.0, router_size: int
 ):
-    """The first ``router_size`` columns of ``X @ W``, and SwiGLU of the halves of the others."""
+    """The first ``router_size`` columns of ``X @ W``, and SwiGLU of the halves of the other columns."""
     y = ops.cast(_wide(X) @ _wide(W), to=X.dtype)
     options = {"activation_alpha": activation_alpha, "activation_beta": activation_beta, "limit": limit}
     return y[..., :router_size], swiglu(y[..., router_size:], **options)
@@ -202,14 +202,14 @@ router_gate_up_proj.requires(
 
 
 def _grouped(x: Value, branches: int) -> Value:
-    """``x`` in float32 with an axis of branches before the last one, which it has already without ``branches``."""
+    """``x`` in float32 with a branch axis before the last one; without ``branches``, it has that axis already."""
     wide = _wide(x)
     return ops.reshape(wide, [*dims(x)[:-1], branches, -1]) if branches else wide
 
 
 @op("BranchwiseRMSNorm", domain="com.microsoft")
 def branchwise_rms_norm(X, scale=None, *, epsilon=1e-5, num_branches=0):
-    """Each branch divided by the root of the mean of its squares, and scaled."""
+    """Divide each branch by its root mean square, and scale it."""
     y = _normalized(_grouped(X, num_branches), epsilon)
     if scale is not None:
         factor = _wide(scale)
@@ -235,7 +235,7 @@ hyper_connection_pre_mix.traits(on_request=True)
 
 @op("HyperConnectionPostMix", domain="com.microsoft")
 def hyper_connection_post_mix(streams, block_output, post_mix, stream_mix=None, *, num_branches=0):
-    """The streams mixed by ``stream_mix``, plus ``block_output`` times the weights of each stream."""
+    """The streams mixed by the matrix ``stream_mix``, plus ``block_output`` times the weights of each stream."""
     x = _grouped(streams, num_branches)
     if stream_mix is not None:
         x = ops.transpose(_wide(stream_mix), perm=_last_two_swapped(stream_mix.ndim)) @ x
@@ -263,9 +263,9 @@ def hyper_connection_low_rank_mix(
     reduction_scale=1.0,
     silu_alpha=1.0,
 ):
-    """The normalized streams summed by gates of low rank, a gate for each stream of the next call, and the streams.
+    """The gated sum of the normalized streams (low-rank gates), a gate per stream for the next call, and the streams.
 
-    To these ``prev_block_output`` is added first, times ``prev_post_gate``. Each step is rounded to the dtype.
+    First, ``prev_block_output`` times ``prev_post_gate`` is added to the streams. Each step is rounded to the dtype.
     """
 
     def rounded(x: Value) -> Value:
@@ -310,11 +310,11 @@ hyper_connection_low_rank_mix.requires(
 
 
 def _weights(given: Value, streams: Value, branches: int) -> Value:
-    """Weights of streams or of their elements, as broadcasts to ``streams``."""
+    """Weights of streams or of their elements, reshaped to broadcast to ``streams``."""
     wide = _wide(given)
     if given.ndim == streams.ndim:
         return wide
-    return ops.reshape(wide, [*dims(streams)[:-1], -1])  # one for each stream, or those of all streams in a row
+    return ops.reshape(wide, [*dims(streams)[:-1], -1])  # one per stream, or those of all streams in a row
 
 
 def _last_two_swapped(rank: int) -> list[int]:

@@ -8,7 +8,7 @@ from tenonnx.extend import floats, op, same_dtype, shapes
 
 @op("Gelu", domain="com.microsoft")
 def gelu(X):
-    """``X`` times the normal distribution function of ``X``."""
+    """``X`` times the cumulative normal distribution of ``X``."""
     return ops.gelu(X)
 
 

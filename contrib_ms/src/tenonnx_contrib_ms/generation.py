@@ -1,4 +1,4 @@
-"""Text generation by a decoder in a subgraph: greedy search, sampling and beam search."""
+"""Text generation with a decoder subgraph: greedy search, sampling and beam search."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from tenonnx_standard.checking import dim_of
 
 #: Values of model_type.
 GPT2, T5, WHISPER = range(3)
-#: A value of logits_processor.
+#: Value of logits_processor for Whisper's timestamps.
 TIMESTAMPS = 1
 
 
@@ -65,10 +65,10 @@ def greedy_search(
     pad_token_id: int,
     vocab_size=-1,
 ):
-    """Prompts with the most probable token behind them, again and again until they are ``max_length`` long.
+    """Append the most probable token to prompts until they are ``max_length`` long.
 
-    The decoder is that of GPT-2: it takes tokens, positions, the mask of attention and past states, and gives logits
-    and present states. Behind the end of a sequence there is padding.
+    The decoder is a GPT-2: inputs are tokens, positions, attention mask and past states; outputs are logits and present
+    states. Sequences are padded after their end.
     """
     decoding = DecoderOnly(decoder, init_decoder, input_ids, attention_mask, pad_token_id, 1)
     rules = Rules(eos_token_id, no_repeat_ngram_size, min_length, repetition_penalty, vocab_mask, prefix_vocab_mask)
@@ -108,13 +108,13 @@ def sampling(
     vocab_size=-1,
     _outputs=None,
 ):
-    """Prompts with a token drawn by chance behind them, again and again until they are ``max_length`` long.
+    """Append a sampled token to prompts until they are ``max_length`` long.
 
-    A token is drawn among the most probable ones, which have ``top_p`` of the probability together. The seed counts
-    where it is known in the file. The second output is what the last token was drawn by.
+    Tokens are sampled from the most probable ones, whose total probability is ``top_p``. The seed is used if it is
+    constant. The second output is the filtered scores of the last step.
 
-    onnxruntime does not give the latter on CPUs, and its kernel takes all that ``presence_mask`` lists from the first
-    token of the first prompt.
+    onnxruntime does not return the latter on CPUs, and its kernel applies all penalties of ``presence_mask`` to the
+    first token of the first prompt.
     """
     decoding = DecoderOnly(decoder, init_decoder, input_ids, attention_mask, pad_token_id, 1)
     presence = None if presence_mask is None else _all_on_the_first(presence_mask, presence_penalty)
@@ -147,19 +147,19 @@ def sampling(
 
 
 def _all_on_the_first(mask: Value, penalty: float) -> Value:
-    """Zeros like ``mask``, but for the sum of all penalties in the first place."""
+    """Zeros like ``mask``, with the sum of all penalties as first element."""
     total = ops.reduce_sum(ops.cast(mask, to=DType.float32)) * penalty
     first = [ops.equal(ops.range_(0, dim_of(mask, axis), 1), 0) for axis in (0, 1)]
     return ops.where(ops.unsqueeze(first[0], [1]) & first[1], total, 0.0)
 
 
 def _filtered(scores: Value, top: float, value: float, least: int, custom: bool) -> Value:
-    """``scores`` with another value for all but the most probable tokens."""
+    """``scores`` with ``value`` in place of all but the most probable tokens."""
     count = dim_of(scores, 1)
     ordered, places = ops.top_k(scores, ops.reshape(count, [1]), largest=int(custom))
     sums = ops.cumsum(ops.softmax(ordered), 1)
     rank = ops.range_(0, count, 1)
-    if custom:  # a token goes where those before it have enough
+    if custom:  # drop a token if those before it have enough probability
         before = ops.concat(sums[:, :1] * 0.0, sums[:, :-1], axis=1)
         gone = ops.greater(before, top) & ops.greater(rank, 0)
     else:
@@ -177,7 +177,7 @@ def _one_by_one(
     pad: int,
     gives: int = 0,
 ) -> list[Value]:
-    """Sequences of tokens that are ``chosen`` by their scores, and what this gives beside a token."""
+    """Sequences of tokens ``chosen`` by their scores, and the further outputs of ``chosen``."""
     never = ops.not_(ops.equal(input_ids[:, 0], input_ids[:, 0]))
 
     def step(decode: Callable[[list[Value]], Decoded], start: Any, state: Sequence[Value]) -> list[Value]:
@@ -222,12 +222,12 @@ def beam_search(
     vocab_size=-1,
     _outputs=None,
 ):
-    """The most probable ends of prompts among ``num_beams`` that are followed side by side.
+    """The most probable continuations of prompts, by beam search with ``num_beams`` beams.
 
-    A decoder of GPT-2 (``model_type`` 0) is as in GreedySearch; T5 (1) and Whisper (2) have an encoder beside it, which
-    reads ``input_ids``, and begin with ``decoder_start_token_id`` or ``decoder_input_ids``. The score of a sequence is
-    the sum of the logarithms of its probabilities, by its length to the power of ``length_penalty``. Outputs are
-    (batch, returned, max_length) sequences, their scores, and the scores of all tokens at each step.
+    A GPT-2 decoder (``model_type`` 0) is as in GreedySearch. T5 (1) and Whisper (2) also have an encoder, which reads
+    ``input_ids``, and start with ``decoder_start_token_id`` or ``decoder_input_ids``. The score of a sequence is its
+    log-probability divided by its length to the power ``length_penalty``. Outputs are (batch, returned, max_length)
+    sequences, their scores, and the scores of all tokens at each step.
     """
     beams, returned = (ops.reshape(ops.cast(x, to=DType.int64), []) for x in (num_beams, num_return_sequences))
     if model_type == GPT2:
@@ -282,7 +282,7 @@ def whisper_beam_search(
     vocab_size=-1,
     _outputs=None,
 ):
-    """BeamSearch of Whisper, where ``logits_processor`` 1 keeps the rules of its timestamps."""
+    """BeamSearch for Whisper; ``logits_processor`` 1 applies its timestamp rules."""
     beams, returned = (ops.reshape(ops.cast(x, to=DType.int64), []) for x in (num_beams, num_return_sequences))
     start = _begun(input_ids, decoder_input_ids, decoder_start_token_id)
     decoding = EncoderDecoder(encoder, decoder, [input_ids], None, start, beams)
@@ -326,14 +326,14 @@ def _begun(input_ids: Value, tokens: Value | None, start: int) -> Value:
 
 
 def _known(input_ids: Value, mask: Value | None, pad: int) -> Value:
-    """Mask of the tokens that an encoder sees: all but the padding in front."""
+    """Mask of the tokens visible to an encoder: all but the left padding."""
     if mask is not None:
         return mask
     tokens = ops.cast(ops.not_(ops.equal(input_ids, constant(pad, DType.int32))), to=DType.int32)
     return ops.minimum(ops.cumsum(tokens, 1), constant(1, DType.int32))
 
 
-# ----- types: those of the bodies, which would go through loops and decoders for them ---------------------------------
+# ----- types: like those of the bodies, but without tracing loops and decoders ----------------------------------------
 
 
 @greedy_search.type
@@ -365,7 +365,7 @@ def whisper_beam_search_type(
 
 
 def _scores(decoder: Graph, *sizes: Dim) -> TensorType:
-    """Logits of so many tokens."""
+    """Type of the scores of the vocabulary."""
     logits = decoder.outputs[0]
     return TensorType(logits.dtype, (*sizes, logits.shape[-1] if logits.rank else None))
 

@@ -1,4 +1,4 @@
-"""Attention whose query heads share keys and values in groups."""
+"""Grouped-query attention."""
 
 from __future__ import annotations
 
@@ -66,13 +66,13 @@ def group_query_attention(
     softcap=0.0,
     v_quant_type="NONE",
 ):
-    """Attention whose query heads share keys and values in ``kv_num_heads`` groups; these are appended to the past.
+    """Attention with ``kv_num_heads`` groups of query heads that share keys and values, which are appended to the past.
 
-    Instance b has ``seqlens_k[b] + 1`` keys in all, of which the new ones come last. A query sees the keys up to its
-    own position (``causal``), at most ``local_window_size`` of them. ``head_sink`` is one more logit for each head, 0
-    with ``smooth_softmax``, that only takes part in the sum. ``qk_output`` asks for the logits (1) or the probabilities
-    (2) as output 4; what is not seen is 0 there. What lies behind the keys in ``present`` has no meaning.
-    ``query_seqlens`` says how many of the queries of each instance there are; what the others give has no meaning.
+    Instance b has ``seqlens_k[b] + 1`` keys in total, the new ones last. With ``causal``, a query sees the keys up to
+    its own position; ``local_window_size`` limits their number. ``head_sink`` is an additional logit per head (0 with
+    ``smooth_softmax``) in the denominator of the softmax. ``qk_output`` requests the logits (1) or the probabilities
+    (2) as output 4, with 0 for hidden keys. ``present`` is undefined behind the keys. ``query_seqlens`` is the number
+    of valid queries of each instance; other outputs are undefined.
     """
     last = ops.reshape(ops.cast(seqlens_k, to=DType.int64), [-1, 1])
     sequence = dim_of(query, 1)
@@ -110,7 +110,7 @@ def group_query_attention(
     stage = DType.float32 if q.dtype.bits < 32 else q.dtype
     k, v = cache.restored(held, q.dtype)
     q, k, v, attention_bias, head_sink = (_to(x, stage) for x in (q, k, v, attention_bias, head_sink))
-    seen = _seen(keys, rows, last, causal, local_window_size)
+    seen = _visible_keys(keys, rows, last, causal, local_window_size)
     bias = ops.where(seen, constant(0.0, stage) if attention_bias is None else attention_bias, core.lowest(stage))
     sink = constant([0.0], stage) if head_sink is None and smooth_softmax > 0 else head_sink
     y, shown = core.attended(q, k, v, bias, sink, scale=scale, softcap=softcap, shown=qk_output)
@@ -118,7 +118,7 @@ def group_query_attention(
     return (y, *present) if shown is None else (y, *present, _to(ops.where(seen, shown, 0.0), query.dtype))
 
 
-# Older onnxruntimes do not know the attribute causal, nor several sequences.
+# Older versions of onnxruntime lack the attribute causal, and several sequences.
 group_query_attention.traits(on_request=True)
 
 
@@ -127,13 +127,13 @@ def _to(x: Any, dtype: DType) -> Any:
 
 
 def _positions(given: Value, steps: Value, sequence: Any, total: Value) -> Value:
-    """Positions for the rotation, of which only the first counts where nothing is past."""
+    """Positions for the rotation; without a past, only the first one is used."""
     continues = ops.less(sequence, ops.reshape(ops.cast(total, to=DType.int64), []))
     return ops.where(continues, given, given[:1, :1] + steps)
 
 
-def _seen(keys: Value, rows: Value, last: Value, causal: int, window: int) -> Value:
-    """Mask (batch, 1, queries, keys) of the keys that each query sees by position; padding sees those in front."""
+def _visible_keys(keys: Value, rows: Value, last: Value, causal: int, window: int) -> Value:
+    """Mask (batch, 1, queries, keys) of the keys visible to each query by position; padding sees the keys before it."""
     if not causal:
         return keys <= ops.unsqueeze(last, [1, 3])
     seen = keys <= ops.unsqueeze(ops.minimum(rows, last), [1, 3])

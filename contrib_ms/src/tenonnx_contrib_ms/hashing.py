@@ -1,4 +1,4 @@
-"""Hashes of elements and of runs of tokens."""
+"""Hashes of elements and of token n-grams."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from tenonnx.extend import (
 
 # ----- MurmurHash3 ----------------------------------------------------------------------------------------------------
 
-#: The multipliers of blocks, and what is added to the hash after each of them (Appleby 2011).
+#: Multipliers of blocks, and the constant added to the hash after each block (Appleby 2011).
 _FIRST, _SECOND, _STEP = 0xCC9E2D51, 0x1B873593, 0xE6546B64
-#: How the hash is mixed at the end: a shift to the right, then a multiplication.
+#: Final mixing of the hash: pairs of a right shift and a multiplier.
 _MIX = ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1))
 _MASK = (1 << 32) - 1
 
 
 @primitive("MurmurHash3", domain="com.microsoft")
 def murmur_hash3(X, *, positive=1, seed=0):
-    """The 32-bit hash MurmurHash3_x86_32 of the bytes of each element, as an unsigned number if ``positive``."""
+    """The 32-bit hash MurmurHash3_x86_32 of the bytes of each element, as uint32 if ``positive``, else int32."""
 
 
 @murmur_hash3.lower()
 def murmur_hash3_lowering(X, *, positive, seed):
-    """By arithmetic on 64 bits; not of strings."""
+    """By 64-bit arithmetic; not for strings."""
     if X.dtype is DType.string:
         raise NotRepresentable("ai.onnx has no op for the bytes of strings")
     state = constant(seed & _MASK, DType.uint64)
     blocks = _blocks(X)
     for block in blocks:
-        mixed = _times(_turned(_times(block, _FIRST), 15), _SECOND)
-        state = _low(_turned(ops.bitwise_xor(state, mixed), 13) * _number(5) + _number(_STEP))
+        mixed = _times(_rotated_left(_times(block, _FIRST), 15), _SECOND)
+        state = _low(_rotated_left(ops.bitwise_xor(state, mixed), 13) * _number(5) + _number(_STEP))
     state = ops.bitwise_xor(state, _number(4 * len(blocks)))
     for shift, factor in _MIX:
         state = _times(ops.bitwise_xor(state, state / _number(1 << shift)), factor)
@@ -56,7 +56,7 @@ def murmur_hash3_lowering(X, *, positive, seed):
 
 
 def _blocks(x: Value) -> list[Value]:
-    """The elements in blocks of four bytes, as unsigned numbers of 64 bits."""
+    """The elements as blocks of four bytes, in uint64."""
     if x.dtype.is_float:
         x = ops.bitcast(x, to=DType.int32 if x.dtype.bits == 32 else DType.int64)
     if x.dtype.bits == 32:
@@ -78,7 +78,7 @@ def _times(x: Value, factor: int) -> Value:
     return _low(x * _number(factor))
 
 
-def _turned(x: Value, bits: int) -> Value:
+def _rotated_left(x: Value, bits: int) -> Value:
     """32 bits rotated to the left."""
     return _low(x * _number(1 << bits)) + x / _number(1 << (32 - bits))
 
@@ -114,7 +114,7 @@ def murmur_hash3_type(X, *, positive, seed):
     return X.tensor.with_dtype(DType.uint32 if positive else DType.int32)
 
 
-# ----- runs of tokens -------------------------------------------------------------------------------------------------
+# ----- n-grams --------------------------------------------------------------------------------------------------------
 
 
 @op("NGramHashMapping", domain="com.microsoft")
@@ -132,10 +132,10 @@ def ngram_hash_mapping(
     pad_id: int,
     reset_on_eos=0,
 ):
-    """Hashes of each token with the one, two ... before it, several for each length; and the last tokens.
+    """Hashes of the n-grams that end at each token, several per length; and the last tokens.
 
-    A hash is the tokens times ``multipliers``, joined by exclusive or, modulo a size. Tokens before the first one, an
-    end of a sequence or a change of segment count as ``eos_token_id``, or ``pad_id`` if that is not given.
+    A hash is the XOR of tokens times ``multipliers``, modulo a size. Tokens before the first one, an end of sequence or
+    a change of segment are replaced by ``eos_token_id``, or by ``pad_id`` without it.
     """
     batch, length = dims(input_ids)
     reach = max_ngram_size - 1
@@ -143,7 +143,7 @@ def ngram_hash_mapping(
     before = ops.expand(fill, [batch, reach]) if past_ids is None else past_ids
     ids = ops.concat(before, input_ids, axis=1)
     segments = None
-    if segment_ids is not None:  # what came before is of the first segment
+    if segment_ids is not None:  # earlier tokens belong to the first segment
         segments = ops.concat(ops.expand(segment_ids[:, :1], [batch, reach]), segment_ids, axis=1)
 
     def back(x: Value, steps: int) -> Value:
@@ -161,7 +161,7 @@ def fill_of(ids: Value, eos: Value | None, pad_id: int) -> Value:
 
 
 def shifted_ids(ids: Any, segments: Any, reach: int, end: Value | None, fill: Value) -> list[Value]:
-    """The tokens, and those one, two ... steps before them as far as these are of the same sequence and segment."""
+    """The tokens, and the tokens 1, 2, ... steps before within the same sequence and segment."""
     found, same = [ids(0)], None
     for steps in range(1, reach + 1):
         checks = [] if same is None else [same]
@@ -176,7 +176,7 @@ def shifted_ids(ids: Any, segments: Any, reach: int, end: Value | None, fill: Va
 
 
 def hashes_of(shifted: Sequence[Value], multipliers: Value, sizes: Value, offsets: Value | None, heads: int) -> Value:
-    """The hashes of runs of two, three ... tokens along a new last axis."""
+    """The hashes of n-grams of length 2, 3, ... along a new last axis."""
     mixed = shifted[0] * multipliers[0]
     runs = []
     for k, ids in enumerate(shifted[1:], 1):

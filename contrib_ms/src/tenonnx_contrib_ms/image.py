@@ -1,4 +1,4 @@
-"""Sampling, cropping, pooling and convolution of images in variants that ai.onnx lacks."""
+"""Variants of image sampling, cropping, pooling and convolution that ai.onnx lacks."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tenonnx_standard.windows import padded_with, windows
 
 @op("GridSample", domain="com.microsoft")
 def grid_sample(X, Grid, *, align_corners=0, mode="bilinear", padding_mode="zeros"):
-    """GridSample of ai.onnx, where modes had other names."""
+    """GridSample of ai.onnx with other names of modes."""
     return ops.grid_sample(
         X,
         Grid,
@@ -48,9 +48,9 @@ grid_sample.requires(
 
 @op("CropAndResize", domain="com.microsoft")
 def crop_and_resize(X, rois, batch_indices, crop_size, *, extrapolation_value=0.0, mode="bilinear"):
-    """Of some images a box each, sampled at ``crop_size`` rows and columns, whose corners are those of the box.
+    """Crop a box of an image for each of ``batch_indices``, resampled to ``crop_size`` with aligned corners.
 
-    Boxes are (top, left, bottom, right) in parts of the image, beyond which there is ``extrapolation_value``.
+    Boxes are (top, left, bottom, right), relative to the image size; outside of it is ``extrapolation_value``.
     """
     height, width = dims(X)[2:]
     sizes = [ops.cast(crop_size[axis], to=DType.int64) for axis in (0, 1)]
@@ -74,7 +74,7 @@ def crop_and_resize(X, rois, batch_indices, crop_size, *, extrapolation_value=0.
 
 
 def _positions(first: Value, last: Value, count: Value, size: Any) -> Value:
-    """Sampling positions of each box along one axis: evenly from end to end, or in the middle for a single one."""
+    """Sampling positions of each box along one axis: evenly from end to end, or in the middle if there is only one."""
     reach = ops.cast(size - 1, to=first.dtype) if isinstance(size, Value) else float(size - 1)
     steps = ops.cast(ops.range_(0, count, 1), to=first.dtype)
     gaps = ops.cast(ops.maximum(count - 1, 1), to=first.dtype)
@@ -90,7 +90,7 @@ def _within(places: Value, size: Any) -> Value:
 
 
 def _rounded(places: Value) -> Value:
-    """The nearest whole numbers, halves away from zero."""
+    """The nearest integers, halves away from zero."""
     return ops.floor(places + 0.5)
 
 
@@ -99,7 +99,7 @@ def _mixed(first: Value, second: Value, share: Value) -> Value:
 
 
 def _read(images: Value, rows: Value, columns: Value) -> Value:
-    """The pixels of each image at all rows and columns; places outside stand for the nearest inside."""
+    """The pixels of each image at all rows and columns; outside positions are clipped to the nearest inside."""
     height, width = dims(images)[2:]
     across = ops.cast(ops.clip(ops.cast(rows, to=DType.int64), 0, height - 1), to=DType.int64)
     down = ops.cast(ops.clip(ops.cast(columns, to=DType.int64), 0, width - 1), to=DType.int64)
@@ -133,7 +133,7 @@ def conv_transpose_with_dynamic_pads(
     output_padding: list[int] | None = None,
     strides: list[int] | None = None,
 ):
-    """ConvTranspose whose padding is an input."""
+    """ConvTranspose with padding as an input."""
     known = {"dilations": dilations, "group": group, "kernel_shape": kernel_shape, "strides": strides}
     if Pads is None:
         return ops.conv_transpose(X, W, B, auto_pad=auto_pad, output_padding=output_padding, **known)
@@ -167,8 +167,8 @@ def max_pool_with_mask(
 ):
     """MaxPool that reads each row of a window up to the first position where the mask is zero.
 
-    Masks are taken for channel after channel, again and again; the first position of an image of several axes counts
-    as if its mask were one. A window of which nothing is read gives the least float.
+    Masks apply to channels in turn, repeatedly. The first position of an image with several axes is never masked. A
+    window without any elements results in the lowest float.
     """
     if not kernel_shape:
         raise TypeMismatch(f"{max_pool_with_mask.title}: kernel_shape is missing")

@@ -1,4 +1,4 @@
-"""Indexers of sparse attention: the best blocks of keys, or the best compressed keys, of each query."""
+"""Indexers of sparse attention: select the best blocks of keys, or the best compressed keys, for each query."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ def sparse_attention_indexer(
     token_budget: int | None = None,
     _outputs=None,
 ):
-    """The keys that each query may read, best ones first, with -1 behind them; and the keys so far.
+    """The keys that each query may read, best first and padded with -1; and the keys so far.
 
-    With ``policy_mode`` qsa these are tokens: the visible keys are cut into blocks of ``compress_ratio``, of which the
-    mean is compared with the query; the tokens of the best blocks are followed by those of the incomplete last block.
-    With csa these are compressed keys: a block becomes one key by a softmax of gates over it and the one before; what
-    belongs to no block yet is kept in ``past_proj_buffer``.
+    With ``policy_mode`` qsa, these are tokens: visible keys are split into blocks of ``compress_ratio``, whose mean is
+    compared with the query. The tokens of the best blocks are followed by those of the incomplete last block. With csa,
+    these are compressed keys: each block becomes one key by a gated softmax over it and the previous block; tokens of
+    an incomplete block are kept in ``past_proj_buffer``.
     """
     scoring = Scoring(
         (query_norm_weight, key_norm_weight),
@@ -83,7 +83,7 @@ sparse_attention_indexer.traits(on_request=True)
 
 
 class _Cache(NamedTuple):
-    """The keys so far (batch, length, size), or a buffer of which ``filled`` positions are keys."""
+    """The keys so far (batch, length, size), or a buffer filled up to ``filled``."""
 
     keys: Value
     filled: Value | None
@@ -124,7 +124,7 @@ def _best_tokens(
 
 
 def _visible(mask: Value | None, batch: Any, total: Any) -> tuple[Value, Value]:
-    """The tokens that ``mask`` shows, one behind the other, and how many of them there are up to each token."""
+    """The tokens visible in ``mask``, packed, and their number up to each token."""
     shown = ops.expand(constant(1, DType.int64), [batch, total])
     if mask is not None:
         shown = ops.cast(ops.not_(ops.equal(mask, 0)), to=DType.int64)
@@ -137,8 +137,11 @@ def _visible(mask: Value | None, batch: Any, total: Any) -> tuple[Value, Value]:
 
 
 class _Blocks(NamedTuple):
-    """Blocks of tokens that become one key each: ``projected`` keys and gates (2, batch, length, size), of which the
-    last ``window`` tokens before the first block belong to the block before."""
+    """Blocks of tokens compressed to one key each.
+
+    ``projected`` are keys and gates (2, batch, length, size); the last ``window`` tokens before the first block belong
+    to the previous block.
+    """
 
     projected: Value
     window: Any
@@ -147,7 +150,7 @@ class _Blocks(NamedTuple):
 
     @classmethod
     def of(cls, waiting: Value, new: Value, length: Any, ratio: int) -> _Blocks:
-        """The blocks that tokens ``waiting`` for more and ``length`` new ones complete."""
+        """The blocks completed by the ``waiting`` tokens and ``length`` new ones."""
         held = dim_of(waiting, 2)
         window = ratio * least(held // ratio, 1)
         return cls(ops.concat(waiting, new, axis=2), window, (held - window + length) // ratio, ratio)
@@ -157,13 +160,13 @@ class _Blocks(NamedTuple):
         return compressed(self.projected[0], self.projected[1], bias, starts, self.count, self.ratio, size)
 
     def positions(self, before: Any) -> Value:
-        """The position of the first token of each block, ``before`` of which there are blocks."""
+        """The position of the first token of each block; ``before`` is the number of earlier blocks."""
         firsts = (before + ops.reshape(ops.range_(0, self.count, 1), [1, -1])) * self.ratio
         return ops.expand(firsts, [dim_of(self.projected, 1), 1])  # type: ignore[no-any-return]
 
     @property
     def rest(self) -> Value:
-        """Tokens that wait for more, and the last whole block."""
+        """Tokens of the incomplete block, and the last complete block."""
         return self.projected[:, :, most(self.window + (self.count - 1) * self.ratio, 0) :]
 
 

@@ -1,4 +1,4 @@
-"""Layouts with the channels last."""
+"""Channels-last layouts."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from tenonnx_contrib_ms.activations import listed
 
 
 def channels_first(x: Value) -> Value:
-    """``x`` with its last axis second."""
+    """Move the last axis of ``x`` to the second place."""
     return ops.transpose(x, perm=[0, x.ndim - 1, *range(1, x.ndim - 1)])
 
 
 def channels_last_again(x: Value) -> Value:
-    """``x`` with its second axis last."""
+    """Move the second axis of ``x`` to the last place."""
     return ops.transpose(x, perm=[0, *range(2, x.ndim), 1])
 
 
@@ -30,9 +30,9 @@ def nhwc_conv(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ):
-    """Conv with the channels last, in ``W``, too.
+    """Conv with channels last, also in ``W``.
 
-    So onnxruntime's optimizer writes it and its kernel reads it, though the documentation has ``W`` as that of Conv.
+    onnxruntime's optimizer and kernel use this layout of ``W``, although the documentation says that of Conv.
     """
     y = ops.conv(
         channels_first(X),
@@ -67,7 +67,7 @@ def nhwc_fused_conv(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ):
-    """Conv plus ``Z``, then the activation, with the channels last but in ``W``."""
+    """Conv plus ``Z``, then an activation, with channels last except in ``W``."""
     y = ops.conv(
         channels_first(X),
         W,
@@ -97,7 +97,7 @@ def nhwc_max_pool(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ):
-    """MaxPool of ``x`` with the channels last."""
+    """MaxPool with channels last."""
     y = ops.max_pool(
         channels_first(x),
         auto_pad=auto_pad,

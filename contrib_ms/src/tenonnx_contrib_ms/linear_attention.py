@@ -1,4 +1,4 @@
-"""Attention with a state in place of a cache, the gates before it, and the short convolution before those."""
+"""Linear attention with a state instead of a cache, its gates, and the preceding short convolution."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def linear_attention(
     state_window=0,
     update_rule="gated_delta",
 ):
-    """LinearAttention of ai.onnx, where several heads of keys may share one of queries.
+    """LinearAttention of ai.onnx in which several key heads may share a query head.
 
-    With ``state_window`` states have a first axis of as many positions, the last ones, of which the last is read.
+    With ``state_window`` states have a first axis with the states after the last positions; the last one is read.
     """
     heads, before = max(q_num_heads, kv_num_heads), past_state
     if q_num_heads < kv_num_heads:
@@ -60,7 +60,7 @@ def linear_attention(
     if not state_window:
         return attend(before)
     length, ahead = dims(query)[1], 0
-    if not isinstance(length, int):  # it may be too short: positions of zeros ahead leave the state as it is
+    if not isinstance(length, int):  # the length may be less than the window: leading zeros keep the state
         ahead = state_window
         inputs, gates = ([x if x is None else ops.pad(x, [ahead, 0], axes=[1]) for x in p] for p in (inputs, gates))
     return _windowed(attend, before, length, state_window, ahead)
@@ -78,14 +78,14 @@ linear_attention.requires(
 
 
 def _repeated(x: Value, heads: int, times: int) -> Value:
-    """Each head of the last axis so many times in a row."""
+    """Repeat each head of the last axis ``times`` times in a row."""
     batch, length, width = dims(x)
     apart = ops.reshape(x, [batch, length, heads, 1, width // heads])
     return ops.reshape(ops.expand(apart, [batch, length, heads, times, width // heads]), [batch, length, -1])
 
 
 def _windowed(attend: Any, state: Value, length: Any, window: int, ahead: int) -> tuple[Value, Value]:
-    """Outputs of attention, and the states after each of the last ``window`` positions, zeros before the first one."""
+    """Outputs of attention, and the states after each of the last ``window`` positions, padded with zeros in front."""
     outputs, states = [], []
     first = length - window + ahead
     if not isinstance(first, int) or first > 0:
@@ -145,16 +145,16 @@ def causal_conv_with_state(
     state_window=0,
     _outputs=None,
 ):
-    """Convolve each channel with its own kernel over current and past positions, ``dilation`` apart.
+    """Convolve each channel with its own kernel over current and past positions, with ``dilation``.
 
-    Positions lie along the last axis; with ``ndim`` 2 or 3 there are axes before it, on which the kernel is centered.
-    onnxruntime's kernel has one axis alone, and the documentation says of the others that they keep their size.
+    Positions are along the last axis; with ``ndim`` 2 or 3 there are axes before it, on which the kernel is centered.
+    onnxruntime's kernel supports one axis only; by its documentation the others keep their size.
 
-    The state is what came before the input (else zeros). With ``state_window`` it has a first axis of as many
-    positions, the last ones, of which the last is read; with ``channels_last`` all axes after the second are channels.
-    Of these ``input_channels`` are taken from ``input_channel_offset`` on. ``state_length`` and ``state_channels_last``
-    say otherwise how long the state is and how it lies. The third output are the first ``state_update_capacity``
-    positions, zeros behind the last one.
+    The state is the input before the first position (else zeros). With ``state_window`` it has a first axis with the
+    states after the last positions; the last one is read. With ``channels_last`` all axes after the second are
+    channels; ``input_channels`` of them are used, from ``input_channel_offset`` on. ``state_length`` and
+    ``state_channels_last`` override the length and layout of the state. The third output has the first
+    ``state_update_capacity`` positions, padded with zeros.
     """
     if input_channels:
         input = input[..., input_channel_offset : input_channel_offset + input_channels]

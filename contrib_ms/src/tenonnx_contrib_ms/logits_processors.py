@@ -1,4 +1,4 @@
-"""Logits processors: changes of token scores before one token is chosen."""
+"""Logits processors, which modify token scores before a token is chosen."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from tenonnx_contrib_ms.tokens import repeating
 from tenonnx_standard.checking import dim_of
 
 LOWEST = float(np.finfo(np.float32).min)
-#: How far after the first timestamp speech may begin, in steps of 20 ms.
+#: Latest start of speech after the first timestamp, in steps of 20 ms.
 LATEST_START = 50
 
 
 class Timestamps(NamedTuple):
-    """The tokens of Whisper: all from ``first`` on are times, which come in pairs and never go back.
+    """Whisper's timestamp tokens: those from ``first`` on are times, which are in pairs and never decrease.
 
-    ``wanted`` says whether that counts.
+    ``wanted`` enables the rule.
     """
 
     wanted: Value
@@ -73,7 +73,7 @@ def _one_of(column: Value, tokens: tuple[int, ...]) -> Value:
 
 
 class Rules(NamedTuple):
-    """The rules of one search, in the order of onnxruntime."""
+    """The logits processors of a search, in the order of onnxruntime."""
 
     eos: int
     repeated: int
@@ -86,7 +86,7 @@ class Rules(NamedTuple):
     timestamps: Timestamps | None = None
 
     def applied(self, scores: Value, sequences: Value, step: Value) -> Value:
-        """``scores`` (rows, vocabulary) of the tokens behind ``sequences``, at a step counted from 0 on."""
+        """``scores`` (rows, vocabulary) for the tokens after ``sequences``, at a zero-based step."""
         lowest = constant(LOWEST, DType.float32)
         if self.penalty is not None:
             factor = ops.reshape(self.penalty, [])
@@ -111,7 +111,7 @@ class Rules(NamedTuple):
 
 
 def _occurring(sequences: Value, scores: Value) -> Value:
-    """Mask of the tokens that occur in a sequence already."""
+    """Mask of the tokens that occur in each sequence."""
     nothing = ops.expand(constant(0, DType.int32), ops.shape(scores))
     places = ops.cast(sequences, to=DType.int64)
     ones = sequences * 0 + 1

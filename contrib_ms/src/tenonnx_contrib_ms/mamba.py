@@ -1,4 +1,4 @@
-"""State-space models: the layer of Mamba 2, with a state for each step so that drafted tokens can be verified."""
+"""State-space models: the Mamba 2 layer, with a state per step for verifying drafted tokens."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def mamba2_verify(
 ):
     """A short convolution, a selective state space and a gated normalization (Dao and Gu 2024, arXiv:2405.21060).
 
-    States have a row for each of the last steps; ``state_row`` is where they begin. The rows of ``projection`` hold a
-    gate, what is convolved, and a step for each head. A row that is not there gives NaN.
+    States have a row for each of the last steps; ``state_row`` is the initial one. The rows of ``projection`` contain a
+    gate, the input of the convolution, and a time step per head. An invalid row results in NaN.
     """
     inner, shared = heads * head_dim, n_groups * d_state
     rows, slots, width = dims(projection)[0], dims(conv_state)[0], inner + 2 * shared
@@ -81,13 +81,13 @@ mamba2_verify.traits(on_request=True)
 
 
 def _of_heads(x: Value, times: int) -> Value:
-    """(rows, groups, size) with each group for so many heads."""
+    """(rows, groups, size) with each group repeated for its heads."""
     rows, groups, size = dims(x)
     return ops.reshape(ops.expand(ops.unsqueeze(x, [2]), [rows, groups, times, size]), [-1, groups * times, size])
 
 
 def _snapshots(before: Value, new: Value) -> Value:
-    """The last rows of what is new, or all of it and then the rows that were there."""
+    """The last rows of ``new``; if there are too few, all of them followed by rows of ``before``."""
     slots, rows = dims(before)[0], dims(new)[0]
     start: Any = max(rows - slots, 0) if isinstance(slots, int) and isinstance(rows, int) else None
     start = ops.maximum(rows - slots, 0) if start is None else start

@@ -1,4 +1,4 @@
-"""Distances, inverses, complex numbers and Fourier transforms."""
+"""Distances, matrix inverses, complex numbers and Fourier transforms."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tenonnx.extend import (
 
 @op("CDist", domain="com.microsoft")
 def cdist(A, B, *, metric="sqeuclidean"):
-    """The distance of each row of ``A`` to each row of ``B``, Euclidean or its square."""
+    """The Euclidean distance of each row of ``A`` to each row of ``B``, or its square."""
     lengths = [ops.reduce_sum(x * x, [1]) for x in (A, B)]
     squares = lengths[0] + ops.transpose(lengths[1]) - (A @ ops.transpose(B)) * 2.0
     squares = ops.maximum(squares, 0.0)
@@ -35,7 +35,7 @@ cdist.requires(one_of(metric=("sqeuclidean", "euclidean")))
 
 @cdist.vjp
 def cdist_vjp(g, y, A, B, *, metric):
-    if metric == "euclidean":  # 0 where two rows are equal, one of the slopes there
+    if metric == "euclidean":  # 0 for equal rows, a subgradient there
         none = ops.equal(y, 0.0)
         g = ops.where(none, 0.0, g / ops.where(none, 1.0, y))
     else:
@@ -50,14 +50,14 @@ def cdist_vjp(g, y, A, B, *, metric):
 
 @op("Inverse", domain="com.microsoft")
 def inverse(X):
-    """The inverses of square matrices, by elimination with the largest pivot of each column."""
+    """The inverses of square matrices, by Gauss-Jordan elimination with partial pivoting."""
     x = ops.cast(X, to=DType.float32) if X.dtype.bits < 32 else X
     size = dims(x)[-1]
     places = ops.range_(0, size, 1)
     unit = ops.cast(ops.equal(ops.reshape(places, [-1, 1]), places), to=x.dtype)
 
     def step(number: Value, goes_on: Value, beside: Value) -> tuple[Value, Value]:
-        """Make column ``number`` one of the unit matrix."""
+        """Reduce column ``number`` to a unit vector."""
         at = ops.reshape(number, [1])
         column = ops.squeeze(ops.gather(beside, at, axis=-1), [-1])
         height = ops.where(ops.less(places, number), -1.0, ops.absolute(column))
@@ -134,7 +134,7 @@ rfft.traits(on_request=True)
 
 @op("Irfft", domain="com.microsoft")
 def irfft(X, *, normalized=0, onesided=1, signal_ndim: int):
-    """Real signals from their one-sided spectrum, of which one of ``n`` numbers belongs to ``2 * n - 1`` elements."""
+    """Real signals from their one-sided spectrum; ``n`` frequencies result in ``2 * n - 1`` elements."""
     last, x = X.ndim - 2, X
     for axis in range(last + 1 - signal_ndim, last):
         x = ops.dft(x, axis=axis, inverse=1)
@@ -160,7 +160,7 @@ irfft.requires(shapes(X="... 2"), holds(lambda X, signal_ndim: _hold_axes(X, sig
 
 @op("IsAllFinite", domain="com.microsoft")
 def is_all_finite(*input, isinf_only=0, isnan_only=0):
-    """Whether no element is infinite, unless ``isnan_only``, and none is not a number, unless ``isinf_only``."""
+    """Whether no element is infinite (unless ``isnan_only``) or NaN (unless ``isinf_only``)."""
     found = []
     for x in input:
         wide = ops.cast(x, to=DType.float32) if x.dtype.bits < 32 else x

@@ -15,7 +15,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _order(rank: int, trans: int, trans_batch: int) -> list[int]:
-    """The axes in the order in which they are multiplied; a vector has only one."""
+    """The permutation of axes before the product; a vector keeps its only axis."""
     order = list(range(rank))
     if trans_batch and rank > 2:
         order = [*order[1:-1], 0, order[-1]]
@@ -24,7 +24,7 @@ def _order(rank: int, trans: int, trans_batch: int) -> list[int]:
     return order
 
 
-def _turned(x: Value, trans: int, trans_batch: int) -> Value:
+def _transposed(x: Value, trans: int, trans_batch: int) -> Value:
     if not trans and not trans_batch:
         return x
     order = _order(x.ndim, trans, trans_batch)
@@ -32,7 +32,7 @@ def _turned(x: Value, trans: int, trans_batch: int) -> Value:
 
 
 def _product(A: Value, B: Value, alpha: float, trans: tuple[int, int], trans_batch: tuple[int, int] = (0, 0)) -> Value:
-    y = ops.matmul(_turned(A, trans[0], trans_batch[0]), _turned(B, trans[1], trans_batch[1]))
+    y = ops.matmul(_transposed(A, trans[0], trans_batch[0]), _transposed(B, trans[1], trans_batch[1]))
     return y if alpha == 1 else y * alpha
 
 
@@ -40,15 +40,15 @@ def _product(A: Value, B: Value, alpha: float, trans: tuple[int, int], trans_bat
 def fused_matmul(A, B, *, alpha=1.0, transA=0, transB=0, transBatchA=0, transBatchB=0):
     """``alpha`` times the matrix product of A and B.
 
-    ``transA`` and ``transB`` exchange the last two axes first; before that ``transBatchA`` and ``transBatchB`` move the
-    first axis behind those of the batch.
+    ``transA`` and ``transB`` swap the last two axes first; before that, ``transBatchA`` and ``transBatchB`` move the
+    first axis behind the batch axes.
     """
     return _product(A, B, alpha, (transA, transB), (transBatchA, transBatchB))
 
 
 @op("TransposeMatMul", domain="com.microsoft")
 def transpose_matmul(A, B, *, alpha=1.0, transA=0, transB=0):
-    """FusedMatMul under its old name."""
+    """FusedMatMul under its former name."""
     return _product(A, B, alpha, (transA, transB))
 
 
@@ -71,7 +71,7 @@ def fused_matmul_activation(
     transBatchA=0,
     transBatchB=0,
 ):
-    """FusedMatMul, then the activation."""
+    """FusedMatMul, then an activation."""
     y = fused_matmul(A, B, alpha=alpha, transA=transA, transB=transB, transBatchA=transBatchA, transBatchB=transBatchB)
     parameters = {"alpha": activation_alpha, "beta": activation_beta, "gamma": activation_gamma}
     return named(fused_matmul_activation, y, activation, axis=activation_axis, **parameters)
@@ -91,7 +91,7 @@ gemm_fast_gelu.traits(on_request=True)
 
 @op("SparseToDenseMatMul", domain="com.microsoft")
 def sparse_to_dense_matmul(A, B, *, alpha=1.0, transA=0, transB=0):
-    """TransposeMatMul of a sparse matrix, which is a dense tensor here."""
+    """TransposeMatMul of a sparse matrix, represented by a dense tensor."""
     return _product(A, B, alpha, (transA, transB))
 
 

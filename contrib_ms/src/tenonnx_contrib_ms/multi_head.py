@@ -1,4 +1,4 @@
-"""Attention of queries, keys and values that are projected already."""
+"""Multi-head attention of projected queries, keys and values."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def multi_head_attention(
 ):
     """Attention of (batch, length, heads * size) queries, keys and values, to which ``bias`` is added.
 
-    Or ``query`` holds all three, as (batch, length, heads, 3, size); ``key`` holds keys and values, with 2 of them; or
-    these come as (batch, heads, length, size) and without bias. With ``past_sequence_length`` the past is a buffer
-    of which so much is filled, and ``cache_indirection`` says in which beam each of its elements was made. The mask is
-    as in Attention. The fourth output is what the softmax is taken of.
+    Alternatively, ``query`` packs all three as (batch, length, heads, 3, size); ``key`` packs keys and values, with 2
+    instead of 3; or keys and values are (batch, heads, length, size) without bias. With ``past_sequence_length``, the
+    past is a buffer filled up to there, and ``cache_indirection`` has the source beam of each of its elements. The mask
+    is as in Attention. The fourth output is the logits.
     """
     query, *new = _heads(query, key, value, bias, num_heads)
     key, value, past, present = _Cache(past_key, past_value, past_sequence_length, cache_indirection).joined(*new)
@@ -81,10 +81,10 @@ def decoder_masked_multi_head_attention(
     scale=0.0,
     _outputs=None,
 ):
-    """MultiHeadAttention of one query, of which there are ``beam_width`` for each sequence.
+    """MultiHeadAttention of a single query, for ``beam_width`` beams per sequence.
 
-    ``past_sequence_length`` counts only with ``past_present_share_buffer``, and the fourth output is there with
-    ``output_qk``. All three projections may lie in ``query`` as (batch, 1, 3 * hidden).
+    ``past_sequence_length`` is used only with ``past_present_share_buffer``; the fourth output requires ``output_qk``.
+    ``query`` may pack all three projections as (batch, 1, 3 * hidden).
     """
     if key is None:
         query, key, value = core.parted(query, None)
@@ -98,12 +98,12 @@ def decoder_masked_multi_head_attention(
 
 
 def _heads(query: Value, key: Value | None, value: Value | None, bias: Value | None, count: int) -> list[Value]:
-    """Query, key and value as (batch, heads, length, size), whatever they lie in."""
+    """Query, key and value as (batch, heads, length, size), from any packing."""
     if key is None:
         query, key, value = (ops.reshape(x, [0, 0, -1]) for x in ops.split(query, axis=3, num_outputs=3))
     elif value is None:
         key, value = (ops.reshape(x, [0, 0, -1]) for x in ops.split(key, axis=3, num_outputs=2))
-    if key.ndim == 4:  # of an encoder, with their bias
+    if key.ndim == 4:  # from an encoder, including their bias
         query = query if bias is None else query + bias[: dim_of(query, 2)]
         return [core.split_heads(query, count), key, value]
     parts = [query, key, value]
@@ -114,7 +114,7 @@ def _heads(query: Value, key: Value | None, value: Value | None, bias: Value | N
 
 
 class _Cache(NamedTuple):
-    """The keys and values of the past, or with ``length`` a buffer of which so much is filled, in that of ``beams``."""
+    """Past keys and values; with ``length`` a buffer filled up to there, with source beams in ``beams``."""
 
     key: Value | None
     value: Value | None
@@ -122,7 +122,7 @@ class _Cache(NamedTuple):
     beams: Value | None
 
     def joined(self, key: Value, value: Value) -> tuple[Value, Value, Any, tuple[Value, Value]]:
-        """All keys and values, how many of them are of the past, and what is kept of them."""
+        """All keys and values, the number of past ones, and the ``present`` outputs."""
         if self.key is None or self.value is None:
             return key, value, 0, (key, value)
         if self.length is None:
@@ -138,7 +138,7 @@ class _Cache(NamedTuple):
 def _attended(
     query: Value, key: Value, value: Value, bias: Value | None, scale: float, *, scores: bool
 ) -> tuple[Value, ...]:
-    """The output with heads joined and, where it is asked for, what the softmax is taken of."""
+    """The output with heads merged and, if requested, the logits."""
     if not scores:
         return (core.join_heads(core.scaled_dot_product_attention(query, key, value, bias, scale=scale)),)
     found = core.logits(query, key, bias, scale=scale)

@@ -1,8 +1,8 @@
-"""The domain com.microsoft.nchwc: images with the channels in blocks, in tensors that are shaped without them.
+"""The domain com.microsoft.nchwc: images with blocked channels, in tensors with unblocked shapes.
 
-onnxruntime's optimizer writes it for the machine that it runs on, and the file does not say how many channels make a
-block there: here it follows from the channels of all convolutions of the graph, and where these leave a choice, from
-this machine, as in onnxruntime. Channels are filled up with zeros to whole blocks.
+onnxruntime's optimizer emits these ops for the machine it runs on, and the model does not state the block size. It is
+inferred from the channels of all convolutions of the graph, and if these are ambiguous, from this machine, as in
+onnxruntime. Channels are padded with zeros to full blocks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tenonnx_contrib_ms.layouts import channels_first, channels_last_again
 
 NCHWC = "com.microsoft.nchwc"
 
-#: How many channels make a block: on processors with AVX-512 or NEON, and on others.
+#: Channels per block: on processors with AVX-512 or NEON, and on others.
 WIDE, NARROW = 16, 8
 
 
@@ -36,9 +36,9 @@ def block_of_this_machine() -> int:
 
 
 def _block(graph: Graph | None, *channels: Dim) -> int:
-    """Number of channels in a block: every count of channels in blocks is a multiple of it.
+    """Block size of a graph: divides the number of channels of every blocked tensor.
 
-    Counts are those of the call itself and, where its graph is known, of the kernels of all convolutions there.
+    Uses the channels of the call itself and, if its graph is known, of all convolution kernels there.
     """
     counts = {count for count in channels if isinstance(count, int)}
     for node in () if graph is None else graph.nodes:
@@ -73,7 +73,7 @@ def _in_blocks(x: Value, size: int) -> Value:
 
 
 def _put_in_blocks(x: Value) -> Value | None:
-    """Input of the node that put ``x`` in blocks, so that nothing need be undone; None for another node."""
+    """Input of the node that blocked ``x``, so that no reordering is needed; None for another node."""
     given: Value | None = x
     for name in ("Reshape", "Transpose", "Reshape"):
         node = None if given is None else given.producer
@@ -90,7 +90,7 @@ def _put_in_blocks(x: Value) -> Value | None:
 
 @op("ReorderInput", domain=NCHWC)
 def reorder_input(X, *, channels_last=0, _graph: Graph | None = None):
-    """``X`` with its channels filled up with zeros and in blocks."""
+    """Pad the channels of ``X`` with zeros to full blocks, and reorder them into blocks."""
     _check_images(X)
     x, size = channels_first(X) if channels_last else X, _block(_graph)
     missing = -dims(x)[1] % size
@@ -99,7 +99,7 @@ def reorder_input(X, *, channels_last=0, _graph: Graph | None = None):
 
 @op("ReorderOutput", domain=NCHWC)
 def reorder_output(X, *, channels=0, channels_last=0, _graph: Graph | None = None):
-    """The first ``channels`` of ``X``, not in blocks."""
+    """Reorder blocks back, and crop to the first ``channels``."""
     given = X.shape[1] if X.ndim > 1 else None
     if channels < 1 or (isinstance(given, int) and channels > given):
         raise TypeMismatch(
@@ -128,10 +128,10 @@ def conv(
     strides: list[int] | None = None,
     _graph: Graph | None = None,
 ):
-    """Conv plus ``Sum``, then the activation.
+    """Conv plus ``Sum``, then an activation.
 
-    The results are in blocks, and so are the images unless they have fewer channels than a block. Kernels are in blocks
-    of results, and within these of channels, unless they have fewer of them.
+    Results are blocked, and so are the images unless they have fewer channels than a block. Kernels are blocked by
+    output channels and, within these, by input channels unless these are fewer than a block.
     """
     if W.ndim != 4:
         raise TypeMismatch(f"{conv.title}: W does not have 4 axes", given=repr(W))
@@ -157,7 +157,7 @@ def conv(
 
 
 def _block_of_as_many(channels: Any, size: int) -> Any:
-    """``size``, or 1 for fewer channels, which are not in blocks."""
+    """``size``, or 1 for fewer channels, which are not blocked."""
     if isinstance(channels, int):
         return size if channels >= size else 1
     return ops.where(channels >= size, size, constant(1, DType.int64))
@@ -176,7 +176,7 @@ def max_pool(
     strides: list[int] | None = None,
     _graph: Graph | None = None,
 ):
-    """MaxPool of images in blocks."""
+    """MaxPool of blocked images."""
     size = _block(_graph, *X.shape[1:2])
     y = ops.max_pool(
         _apart(X, size),
@@ -204,7 +204,7 @@ def average_pool(
     strides: list[int] | None = None,
     _graph: Graph | None = None,
 ):
-    """AveragePool of images in blocks."""
+    """AveragePool of blocked images."""
     size = _block(_graph, *X.shape[1:2])
     y = ops.average_pool(
         _apart(X, size),
@@ -221,14 +221,14 @@ def average_pool(
 
 @op("GlobalMaxPool", domain=NCHWC)
 def global_max_pool(X, *, _graph: Graph | None = None):
-    """GlobalMaxPool of images in blocks."""
+    """GlobalMaxPool of blocked images."""
     size = _block(_graph, *X.shape[1:2])
     return _in_blocks(ops.global_max_pool(_apart(X, size)), size)
 
 
 @op("GlobalAveragePool", domain=NCHWC)
 def global_average_pool(X, *, _graph: Graph | None = None):
-    """GlobalAveragePool of images in blocks."""
+    """GlobalAveragePool of blocked images."""
     size = _block(_graph, *X.shape[1:2])
     return _in_blocks(ops.global_average_pool(_apart(X, size)), size)
 
@@ -242,7 +242,7 @@ def upsample(
     scales: list[int] | None = None,
     _graph: Graph | None = None,
 ):
-    """Resize images in blocks by whole ``scales``."""
+    """Resize blocked images by integer ``scales``."""
     if len(scales or ()) != 4 or min(scales) < 1 or scales[:2] != [1, 1]:
         raise TypeMismatch(
             f"{upsample.title}: scales are not positive, or not 1 for batch and channels", given=f"scales={scales}"

@@ -1,4 +1,4 @@
-"""The domain com.ms.internal.nhwc: ops of ai.onnx with the channels last, used by accelerators of onnxruntime."""
+"""The domain com.ms.internal.nhwc: channels-last ops of ai.onnx, used by accelerators of onnxruntime."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tenonnx_contrib_ms.layouts import channels_first, channels_last_again
 
 NHWC = "com.ms.internal.nhwc"
 
-#: The last version of ai.onnx that changes an op of the domain, and those that change one op later.
+#: The last version of ai.onnx that changes most ops of the domain, followed by later changes of single ops.
 NEWEST = 20
 LATER = {"SpaceToDepth": 28}
 
-#: Inputs with a number for each axis, or two: first those of all beginnings, then those of all ends.
+#: Inputs with one number per axis, or two (all starts, then all ends).
 PER_AXIS = ("scales", "sizes", "output_shape", "roi")
 
 
 def _with_channels_last(standard: Op, *, since: int, images: Sequence[str] = (), activated: bool = False) -> Op:
-    """Every meaning of ``standard`` from ``since`` on, with the channels of its ``images`` last.
+    """Every version of ``standard`` from ``since`` on, with its ``images`` channels-last.
 
-    Images are its first input if no others are named. ``activated`` ops have a fused activation, too.
+    ``images`` default to the first input. ``activated`` ops also have a fused activation.
     """
     meanings = [m for m in standard.meanings if m.before is None or m.before > since]
     made = [_one_with_channels_last(meaning, max(since, meaning.since), images, activated) for meaning in meanings]
@@ -78,8 +78,8 @@ def _reads_roi(attributes: Mapping[str, Any]) -> bool:
 
 
 def _channels_second(numbers: Value, rank: int, *, twice: bool) -> Value:
-    """Numbers for each axis in the order in which the channels are second."""
-    if numbers.shape == (0,):  # stands for none
+    """Per-axis numbers reordered to channels-first."""
+    if numbers.shape == (0,):  # an empty tensor means none
         return numbers
     order = [0, rank - 1, *range(1, rank - 1)]
     return ops.gather(numbers, order + [rank + axis for axis in order] if twice else order)

@@ -1,4 +1,4 @@
-"""Normalization fused with the addition of a residual connection."""
+"""Normalization fused with a residual connection."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tenonnx.extend import (
 )
 from tenonnx_contrib_ms.layouts import channels_first, channels_last_again
 
-#: The default of ``epsilon`` as a file holds it.
+#: The default of ``epsilon`` as the float32 attribute.
 _EPSILON = 1e-12
 
 
@@ -29,12 +29,12 @@ def _total(input: Value, skip: Value, bias: Value | None) -> Value:
 
 
 def _stash(x: Value) -> int:
-    """The type to take statistics in."""
+    """The dtype of statistics."""
     return int(DType.float64 if x.dtype is DType.float64 else DType.float32)
 
 
 def _wide_total(*summands: Value | None) -> Value:
-    """The sum in the type of the statistics, which are not rounded as the sum itself is."""
+    """The sum in the dtype of the statistics, not rounded to the dtype of the data."""
     return _total(*(None if each is None else ops.cast(each, to=_stash(each)) for each in summands))
 
 
@@ -60,7 +60,7 @@ def skip_layer_normalization(input, skip, gamma, beta=None, bias=None, *, epsilo
 def skip_simplified_layer_normalization(input, skip, gamma, bias=None, *, epsilon=_EPSILON):
     """RMSNormalization over the last axis of ``input + skip + bias``; that sum is the fourth output.
 
-    The second output, the mean that is not subtracted, is 0; the third is the inverse root mean square of each row.
+    The second output, the unused mean, is 0; the third is the inverse root mean square of each row.
     """
     total = _total(input, skip, bias)
     y = ops.rms_normalization(total, gamma, epsilon=epsilon, stash_type=_stash(total))
@@ -68,7 +68,7 @@ def skip_simplified_layer_normalization(input, skip, gamma, bias=None, *, epsilo
     return y, ops.zeros_like(inverse), inverse, total
 
 
-#: What is added is as large as the input, or the same for every sequence of a batch.
+#: A summand has the shape of the input, or is the same for every sequence of a batch.
 _SUMMANDS = {
     "input": "length hidden | batch length hidden",
     "skip": "length hidden | batch length hidden | 1 length hidden",
@@ -93,7 +93,7 @@ skip_simplified_layer_normalization.requires(
 
 @op("GroupNorm", domain="com.microsoft")
 def group_norm(X, gamma, beta, *, activation: int, channels_last=1, epsilon=1e-5, groups: int):
-    """Each group of channels standardized, then scaled and shifted, in float32; ``activation`` 1 is SiLU."""
+    """Normalize each group of channels, then scale and shift, in float32; ``activation`` 1 is SiLU."""
     if activation not in (0, 1):
         raise TypeMismatch(
             f"{group_norm.title}: activation is neither 0 (none) nor 1 (SiLU)", given=f"activation={activation}"
@@ -111,7 +111,7 @@ group_norm.traits(on_request=True)
 
 @op("SkipGroupNorm", domain="com.microsoft")
 def skip_group_norm(X, gamma, beta, skip, bias=None, *, activation: int, channels_last=1, epsilon=1e-5, groups: int):
-    """GroupNorm of ``X + skip + bias``, and that sum; ``skip`` may have one number for each channel of an image."""
+    """GroupNorm of ``X + skip + bias``, and that sum; ``skip`` may have one number per channel of an image."""
     if skip.ndim == 2:
         batch, channels = dims(skip)
         skip = ops.reshape(skip, [batch, 1, 1, channels] if channels_last else [batch, channels, 1, 1])
@@ -143,10 +143,10 @@ def embed_layer_normalization(
     epsilon=_EPSILON,
     mask_index_type: int | None = None,
 ):
-    """LayerNormalization of the embeddings of words, positions and segments, which are added up.
+    """LayerNormalization of the sum of word, position and segment embeddings.
 
-    Without ``segment_ids`` every word is of the first segment. The second output counts the ones of ``mask`` in each
-    row, the third is the sum.
+    Without ``segment_ids``, all words belong to the first segment. The second output counts the ones in each row of
+    ``mask``, the third is the sum.
     """
     batch, length = dims(input_ids)
     total = ops.gather(word_embedding, input_ids)

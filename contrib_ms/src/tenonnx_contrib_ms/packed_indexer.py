@@ -1,4 +1,4 @@
-"""The indexer of sparse attention for packed sequences with states of a fixed size."""
+"""The sparse attention indexer for packed sequences with fixed-size states."""
 
 from __future__ import annotations
 
@@ -65,14 +65,14 @@ def packed_sparse_attention_indexer(
     token_budget: int | None = None,
     _outputs=None,
 ):
-    """SparseAttentionIndexer of tokens one behind the other, with states of a fixed size for each sequence.
+    """SparseAttentionIndexer of packed tokens, with fixed-size states per sequence.
 
-    ``past_state_lengths`` (batch, 2) says how many compressed keys and how many tokens of no block yet there are. A
-    step that would need more than ``state_capacity`` leaves the states of its sequence as they are and selects nothing;
-    the ninth output says so by 2. What lies behind the tokens of a buffer is 0.
+    ``past_state_lengths`` (batch, 2) has the numbers of compressed keys and of tokens in an incomplete block. A step
+    that would exceed ``state_capacity`` keeps the states of its sequence and selects nothing; the ninth output is 2
+    then. Buffers are zero behind their tokens.
 
-    With ``indexshare_mode`` 1 the ``merged`` selection is taken in place of what is selected here, and the states are
-    held or advance, as ``indexshare_state_policy`` says. Its rows are ``max_output_entries`` wide.
+    With ``indexshare_mode`` 1 the ``merged`` selection replaces the one computed here, and the states stay or advance
+    according to ``indexshare_state_policy``. Its rows are ``max_output_entries`` wide.
     """
     csa = policy_mode == "csa"
     scoring = Scoring(
@@ -134,7 +134,7 @@ packed_sparse_attention_indexer.traits(on_request=True)
 
 
 class _Batch(NamedTuple):
-    """Sequences of (batch, 1) ``counts`` tokens one behind the other, and the places of these in (batch, longest)."""
+    """Packed sequences with (batch, 1) ``counts`` tokens, and the positions of their tokens in (batch, longest)."""
 
     counts: Value
     longest: Value
@@ -151,20 +151,20 @@ class _Batch(NamedTuple):
         return cls(ops.unsqueeze(counts, [1]), ops.reduce_max(counts, [0], keepdims=0), places)
 
     def padded(self, x: Value) -> Value:
-        """(tokens, size) as (batch, longest, size), with zeros behind the shorter ones."""
+        """(tokens, size) unpacked to (batch, longest, size), padded with zeros."""
         zeros = ops.expand(constant(0, x.dtype), [dim_of(self.counts, 0), self.longest, dim_of(x, 1)])
         return ops.scatter_nd(zeros, self.places, x)
 
     def packed(self, x: Value) -> Value:
-        """(batch, longest, size) as (tokens, size)."""
+        """(batch, longest, size) packed to (tokens, size)."""
         return ops.gather_nd(x, self.places)
 
 
 class _States(NamedTuple):
-    """State of each sequence: ``entries`` compressed keys, and ``tokens`` (batch, length, size) not yet compressed.
+    """States of the sequences: ``entries`` compressed keys, and ``tokens`` (batch, length, size) to compress.
 
-    Of these ``waiting`` come from its buffer, of which the first ``window`` belong to the block before; ``begin`` is
-    where those lie that are left over when ``count`` blocks of ``ratio`` are whole, of at most ``most``.
+    ``waiting`` of the tokens come from the buffer, of which the first ``window`` belong to the previous block.
+    ``count`` blocks of ``ratio`` tokens, at most ``most``, are complete; the remaining tokens start at ``begin``.
     """
 
     tokens: list[Value]
@@ -198,7 +198,7 @@ class _States(NamedTuple):
         return ops.reduce_mean(ops.cast(rows, to=DType.float32), [2], keepdims=0)
 
     def compressed(self, bias: Value, size: Any) -> Value:
-        """One key of each block, by its gates."""
+        """One key per block, weighted by gates."""
         return compressed(self.tokens[0], self.tokens[1], bias, self.window, self.most, self.ratio, size)
 
     @property
@@ -210,14 +210,14 @@ class _States(NamedTuple):
         return ops.minimum((self.entries + self.numbers) * self.ratio, end - 1)
 
     def with_keys(self, state: Value, new: Value, fits: Value, capacity: int) -> Value:
-        """A state with new keys behind those that it has, where they fit."""
+        """A state with new keys appended, where they fit."""
         slots = ops.where(ops.less(self.numbers, self.count) & fits, self.entries + self.numbers, capacity)
         longer = ops.pad(state, [0, 0, 0, 0, 1, 0])
         places = ops.expand(ops.unsqueeze(slots, [2]), [1, 1, dim_of(state, 2)])
         return ops.scatter_elements(longer, places, new, axis=1)[:, :capacity]
 
     def rest(self, buffer: Value, tokens: Value, fits: Value) -> Value:
-        """A buffer with what waits for more tokens, where the step fits."""
+        """A buffer with the tokens of the incomplete block, where the step fits."""
         kept = ops.reshape(ops.range_(0, dim_of(buffer, 1), 1), [1, -1])
         places = ops.minimum(self.begin + kept, dim_of(tokens, 1) - 1)
         there = ops.unsqueeze(ops.less(kept, self.left), [2])
@@ -225,7 +225,7 @@ class _States(NamedTuple):
         return ops.where(ops.unsqueeze(fits, [2]), rest, buffer)
 
     def lengths(self, before: Value, fits: Value) -> Value:
-        """Numbers of keys and tokens afterwards."""
+        """Numbers of keys and tokens after the step."""
         return ops.where(fits, ops.concat(self.entries + self.count, self.left, axis=1), before)
 
 
@@ -239,7 +239,7 @@ def _transitions(keys: Value, blocks: Value, waiting: Value, wanted: Value, capa
     return ops.where(ops.unsqueeze(ops.less(step, wanted), [2]), update, constant(0.0, keys.dtype))
 
 
-# ----- several selections ---------------------------------------------------------------------------------------------
+# ----- merging selections ---------------------------------------------------------------------------------------------
 
 
 @op("PackedSparseAttentionIndexerMerge", domain="com.microsoft")
@@ -255,10 +255,10 @@ def packed_sparse_attention_indexer_merge(
     max_output_entries: int,
     policy_mode: str,
 ):
-    """For each query a row of ``base_indices`` and behind it a range, or further indices, each index once.
+    """For each query, a row of ``base_indices`` followed by a range, or by further indices, without duplicates.
 
-    Then come -1, how many there are, and a status: 1 where what is given contradicts itself and 2 where they are more
-    than ``max_output_entries``; either selects nothing.
+    Rows are padded with -1. Also returns their lengths, and a status: 1 for contradictory inputs and 2 for more than
+    ``max_output_entries`` indices; both select nothing.
     """
     limits.check_elements([max_output_entries], "the number of selected entries")
     rows = dim_of(base_indices, 0)
@@ -267,7 +267,7 @@ def packed_sparse_attention_indexer_merge(
     parts = [(ops.gather(base_indices, row), ops.gather(base_counts, row))]
     if policy_mode == "append_range":
         valid = valid & (range_starts >= 0) & (range_ends >= range_starts)
-        places = ops.cast(ops.range_(0, max_output_entries + 1, 1), to=DType.int32)  # one more does not fit
+        places = ops.cast(ops.range_(0, max_output_entries + 1, 1), to=DType.int32)  # one more than fits
         counted = ops.minimum(range_ends - range_starts, max_output_entries + 1)
         parts.append((ops.unsqueeze(range_starts, [1]) + places, counted))
     else:

@@ -1,4 +1,4 @@
-"""Ops on packed sequences: hashes of n-grams, and a causal convolution with a state."""
+"""Ops on packed sequences: n-gram hashes, and a causal convolution with state."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def varlen_ngram_hash_mapping(
     reset_on_eos=0,
     state_update_capacity=0,
 ):
-    """NGramHashMapping of each sequence, its last tokens and their segments, and those after each captured token."""
+    """NGramHashMapping per sequence; also its last tokens with their segments, and those after each captured token."""
     reach = max_ngram_size - 1
     packed = PackedSequences(cumulative_sequence_length, dims(input_ids)[0])
     batch = dims(packed.starts)[0]
@@ -109,11 +109,11 @@ def varlen_causal_conv_with_state(
     group_size=1,
     state_update_capacity=0,
 ):
-    """CausalConvWithState of each sequence, what each of them ends with, and the captured elements.
+    """CausalConvWithState per sequence; also the final states, and the captured elements.
 
-    ``kernel_delta`` (tokens, taps, groups) is added to the weights of two taps for each token: from ``delta_offset`` on
-    that of the token, then that of the one before it, whose product is multiplied by ``previous_mask``. All of this is
-    rounded to the dtype step by step.
+    ``kernel_delta`` (tokens, taps, groups) is added to the weights of two taps per token: from ``delta_offset`` on for
+    the token itself, then for the previous token, whose product is multiplied by ``previous_mask``. Every step is
+    rounded to the dtype.
     """
     size = dims(weight)[2]
     packed = PackedSequences(cumulative_sequence_length, dims(input)[0])

@@ -1,6 +1,6 @@
 """Packed sequences: sequences of different lengths, concatenated along the first axis.
 
-``cumulative_sequence_length`` holds where each begins, and at last where the last one ends.
+``cumulative_sequence_length`` has the start of each sequence, followed by the end of the last one.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tenonnx.extend import DType, Value, dims
 
 
 class PackedSequences:
-    """Positions of the elements of packed sequences: the sequence and place of each, and every first element."""
+    """Positions of packed elements: sequence index and offset of each, and the first element of each sequence."""
 
     def __init__(self, bounds: Value, total: Any) -> None:
         self.total = total
@@ -24,7 +24,7 @@ class PackedSequences:
         self.local = self.places - ops.gather(self.starts, self.sequence)
 
     def back(self, x: Value, before: Value, steps: Any) -> Value:
-        """The element so many steps before each, from ``before`` (sequence, place, ...) where it is not in ``x``.
+        """The element ``steps`` before each one, from ``before`` (sequence, offset, ...) if it precedes ``x``.
 
         ``steps`` is a number, or a vector for a further axis.
         """
@@ -37,7 +37,7 @@ class PackedSequences:
         return ops.where(_as_rank(local >= steps, own.ndim), own, past)
 
     def state_at(self, x: Value, before: Value, ends: Value) -> Value:
-        """For each sequence the last elements before the place ``ends`` of all, as many as ``before`` has."""
+        """For each sequence, the last elements before position ``ends``, as many as ``before`` has."""
         reach = dims(before)[1]
         steps = ops.reshape(ends, [-1, 1]) - reach + ops.range_(0, reach, 1)
         starts = ops.reshape(self.starts, [-1, 1])
@@ -48,7 +48,7 @@ class PackedSequences:
         return ops.where(_as_rank(steps >= starts, own.ndim), own, past)
 
     def captured(self, count: Value, capacity: int) -> list[tuple[Value, Value]]:
-        """For each of so many first elements: the place after it in each sequence, and whether it is captured."""
+        """For the first ``capacity`` elements of each sequence: the position after each, and whether it is captured."""
         lengths = self.ends - self.starts
         limit = ops.minimum(ops.cast(count, to=DType.int64), lengths)
         return [(self.starts + (slot + 1), limit > slot) for slot in range(capacity)]

@@ -65,10 +65,10 @@ def paged_attention(
     v_head_size=0,
     v_quant_type="NONE",
 ):
-    """GroupQueryAttention of tokens one behind the other, with caches of (blocks, size of a block, heads, size).
+    """GroupQueryAttention of packed tokens, with caches of (blocks, block size, heads, size).
 
-    ``block_table`` lists the blocks of each sequence. New keys and values go behind the past ones, or to the places in
-    ``slot_mapping``, of which those below 0 are left out. With the layout LATENT values are the first part of keys.
+    ``block_table`` has the blocks of each sequence. New keys and values are written behind the past ones, or to the
+    slots in ``slot_mapping``; negative slots are skipped. In the layout LATENT, values are the first part of keys.
     """
     paged = Paged.of(
         query,
@@ -102,14 +102,14 @@ paged_attention.traits(on_request=True)
 
 
 def staged(x: Value) -> Value:
-    """As float32, if it is narrower."""
+    """At least float32."""
     return ops.cast(x, to=DType.float32) if x.dtype.bits < 32 else x
 
 
 class Paged(NamedTuple):
-    """Queries, keys and values of all sequences as (batch, heads, length, size), of what is packed and lies in blocks.
+    """Queries, keys and values of all sequences as (batch, heads, length, size), from packed tokens and blocks.
 
-    ``held`` counts the keys of a sequence; ``at`` are positions of queries, and ``ends`` those behind the last ones.
+    ``held`` is the number of keys per sequence; ``at`` the positions of queries, and ``ends`` the ends of sequences.
     """
 
     queries: Value
@@ -159,7 +159,7 @@ class Paged(NamedTuple):
             q, k = (ops.rms_normalization(x, w, **stash) for x, w in ((q, q_norm), (k, k_norm)))
         if tables is not None:
             cos, sin = (ops.unsqueeze(ops.gather(x, position), [0]) for x in tables)
-            q, k = (_turned(x, cos, sin, n, offset, interleaved) for x, n in zip((q, k), counts, strict=False))
+            q, k = (_rotated(x, cos, sin, n, offset, interleaved) for x, n in zip((q, k), counts, strict=False))
 
         size = dim_of(key_cache, 1)
         if slots is None:
@@ -197,7 +197,7 @@ class Paged(NamedTuple):
         )
 
     def visible(self, causal: int, window: int) -> Value:
-        """Mask (batch, 1, queries, keys) of the keys that each query sees."""
+        """Mask (batch, 1, queries, keys) of the keys visible to each query."""
         visible = self.held <= self.at if causal else self.held < self.ends
         return visible & (self.held > self.at - window) if window > 0 else visible
 
@@ -207,7 +207,7 @@ class Paged(NamedTuple):
         return ops.unsqueeze(ops.scatter_nd(rows, _pairs(self.sequence, self.row), x), [1])
 
     def packed(self, y: Value, dtype: DType) -> Value:
-        """(batch, heads, longest, size) of the tokens alone, as (tokens, heads * size)."""
+        """Pack (batch, heads, longest, size) to (tokens, heads * size)."""
         y = ops.gather_nd(core.join_heads(y), _pairs(self.sequence, self.row))
         return y if y.dtype is dtype else ops.cast(y, to=dtype)
 
@@ -216,14 +216,14 @@ def _pairs(first: Value, second: Value) -> Value:
     return ops.concat(ops.unsqueeze(first, [1]), ops.unsqueeze(second, [1]), axis=1)
 
 
-def _turned(x: Value, cos: Value, sin: Value, count: int, offset: int, interleaved: int) -> Value:
-    """(tokens, heads, size) rotated from the channel ``offset`` on."""
+def _rotated(x: Value, cos: Value, sin: Value, count: int, offset: int, interleaved: int) -> Value:
+    """(tokens, heads, size) rotated from channel ``offset`` on."""
     found = rotate_from(offset, ops.unsqueeze(ops.transpose(x, perm=[1, 0, 2]), [0]), cos, sin, count, interleaved)
     return ops.transpose(ops.squeeze(found, [0]), perm=[1, 0, 2])
 
 
 def _stored(cache: Value, new: Value, slots: Value, scale: Value | None) -> Value:
-    """A cache with what is new at its slots; slots below 0 are one place behind the end, which is cut off."""
+    """A cache with ``new`` written to its slots; negative slots map to an extra row, which is cropped."""
     if scale is not None:
         new = caches.quantized(new, scale, 8)
     rows = ops.reshape(cache, [-1, dim_of(cache, 2), dim_of(cache, 3)])
@@ -254,7 +254,7 @@ def _hold_cache(key_cache: Any, k_scale: Any, do_rotary: int, cos_cache: Any) ->
 
 _FLOATS = "query", "key", "value", "cos_cache", "sin_cache", "head_sink", "q_norm_weight", "k_norm_weight"
 _KINDS = "float16 float32 bfloat16 float64 int8"
-#: Of element types that are packed, two to a byte, nothing is known beyond their names.
+#: Allowed cache dtypes; packed 4-bit dtypes are undocumented except for their names.
 _NAMES = "", "float16", "bfloat16", "int8"
 
 paged_attention.requires(

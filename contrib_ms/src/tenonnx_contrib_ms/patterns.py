@@ -12,15 +12,15 @@ from tenonnx_contrib_ms.multi_head import multi_head_attention
 from tenonnx_contrib_ms.rotary import rotary_embedding
 from tenonnx_standard.patterns import Guess, attended, behind_past, common_gather, joined_heads, turned
 
-#: onnxruntime takes heads of which the size is a multiple of this.
+#: onnxruntime requires head sizes that are multiples of this.
 MULTIPLE = 8
 
 
 @group_query_attention.pattern
 def group_query_attention_pattern(y: Value) -> Iterator[Guess]:
-    """Heads in groups, joined behind attention to all keys, by one mask for all that hides some of them.
+    """Match grouped heads, merged after attention to all keys, with one mask shared by all heads.
 
-    The past of each sequence is as long as its cache. With a past onnxruntime takes one query, or one sequence.
+    The past of each sequence fills its cache. With a past, onnxruntime takes a single query, or a single sequence.
     """
     found = joined_heads(y)
     if found is None:
@@ -43,7 +43,7 @@ def group_query_attention_pattern(y: Value) -> Iterator[Guess]:
 
 @multi_head_attention.pattern
 def multi_head_attention_pattern(y: Value) -> Iterator[Guess]:
-    """Heads that are joined behind attention; those that were split before it come out of their normal form again."""
+    """Match heads merged after attention; earlier splits cancel in the normal form."""
     found = joined_heads(y)
     if found is None:
         return
@@ -53,16 +53,16 @@ def multi_head_attention_pattern(y: Value) -> Iterator[Guess]:
             continue
         attributes = {"num_heads": query.shape[1], "scale": scale}
         if (cached := behind_past(key, value)) is not None:
-            flat = map(core.join_heads, (query, *cached.new))  # onnxruntime forgets a past whose present none asks for
+            flat = map(core.join_heads, (query, *cached.new))  # onnxruntime drops a past unless present is used
             yield Guess((*flat, None, None, mask, *cached.past), attributes, after, outputs=3)
         yield Guess((*map(core.join_heads, (query, key, value)), None, None, mask), attributes, after)
 
 
 @rotary_embedding.pattern
 def rotary_embedding_pattern(y: Value) -> Iterator[Guess]:
-    """By tables and positions; or by what is the same in each instance, as tables, from position 0 on."""
+    """From tables and positions; or from tables common to all instances, as tables from position 0 on."""
     for x, cosine, sine, attributes, after in turned(y):
-        if x.rank == 4 and "rotary_embedding_dim" in attributes:  # onnxruntime wants the number of heads, too
+        if x.rank == 4 and "rotary_embedding_dim" in attributes:  # onnxruntime also requires the number of heads
             attributes["num_heads"] = x.shape[1]
         found = common_gather(cosine, sine)
         if found is not None:

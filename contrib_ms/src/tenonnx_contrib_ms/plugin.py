@@ -1,4 +1,4 @@
-"""Registration: every module of this package that defines operators."""
+"""Registration of every module of this package that defines operators."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tenonnx.extend import Registry
 
 
-#: Names that are used for ops, and have one meaning.
+#: Alternative names of ops that have a single meaning.
 ALIASES = {
     "GlobalAveragePooling": "ai.onnx::GlobalAveragePool",
     "GlobalMaxPooling": "ai.onnx::GlobalMaxPool",
@@ -19,7 +19,7 @@ ALIASES = {
     "SimplifiedLayerNormalization": "ai.onnx::SimplifiedLayerNormalization",
 }
 
-#: Names whose nearest op does not tell all that they may mean: here its local_window_size is the window.
+#: Hints for names that the nearest op does not fully explain; here local_window_size is the window.
 HINTS = {"WindowedAttention": "com.microsoft::GroupQueryAttention"}
 
 

@@ -11,10 +11,11 @@ from tenonnx_standard.checking import dim_of
 
 @op("RelativePositionBias", domain="com.microsoft")
 def relative_position_bias(bias_table, query_length, key_length, *, is_bidirectional=0, max_distance: int):
-    """For each head a bias by the distance of key and query (T5, arXiv:1910.10683): (1, heads, queries, keys).
+    """A bias per head by distance between key and query (T5, arXiv:1910.10683): (1, heads, queries, keys).
 
-    ``bias_table`` has the shape (buckets, heads), and its elements head by head. Near distances have a bucket each,
-    those up to ``max_distance`` share the rest by their logarithm; bidirectionally half of them is for later keys.
+    ``bias_table`` has shape (buckets, heads), but its elements are in the order of heads. Small distances have a bucket
+    each, those up to ``max_distance`` share the others on a logarithmic scale. If bidirectional, half of the buckets
+    are for later keys.
     """
     buckets, heads = dim_of(bias_table, 0), dim_of(bias_table, 1)
     rows, columns = (ops.range_(0, ops.cast(ops.reshape(n, []), to=DType.int64), 1) for n in (query_length, key_length))

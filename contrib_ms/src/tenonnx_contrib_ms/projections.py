@@ -1,4 +1,4 @@
-"""Queries, keys and values of projections: split into heads, normalized, and rotated by position."""
+"""Projected queries, keys and values: split into heads, normalized, and rotated by position."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def split_all(
     tables: tuple[Value, Value] | None,
     interleaved: int,
 ) -> tuple[Value, Value, Value]:
-    """Queries, keys and values as [batch, heads, sequence, size], normalized and rotated; queries and keys as one."""
+    """Queries and keys concatenated, and values, as [batch, heads, sequence, size], normalized and rotated."""
     rotated = counts[0] + counts[1]
     if norms is not None:
         both, v = _normalized(flat, counts, norms, epsilons)
@@ -36,7 +36,7 @@ def split_all(
 def _normalized(
     flat: list[Value], counts: list[int], norms: tuple[Value, Value], epsilons: tuple[float, float]
 ) -> tuple[Value, Value]:
-    """Queries and keys as one, the rows of each head divided by the root of their mean square; and the values."""
+    """Queries and keys concatenated, each head divided by its root mean square; and the values."""
     if len(flat) == 1:
         apart = ops.split(ops.reshape(flat[0], [0, 0, sum(counts), -1]), counts, axis=2)
     else:
@@ -58,7 +58,7 @@ def rotate(x: Value, cos: Value, sin: Value, count: int, interleaved: int) -> Va
 
 
 def rotate_from(offset: int, x: Value, cos: Value, sin: Value, count: int, interleaved: int) -> Value:
-    """``x`` rotated from the channel ``offset`` on."""
+    """``x`` rotated from channel ``offset`` on."""
     if not offset:
         return rotate(x, cos, sin, count, interleaved)
     return ops.concat(x[:, :, :, :offset], rotate(x[:, :, :, offset:], cos, sin, count, interleaved), axis=3)

@@ -1,4 +1,4 @@
-"""Removal of padding: the tokens of a batch, concatenated along one axis."""
+"""Removal of padding: packing the tokens of a batch along one axis."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ from tenonnx_standard.checking import dim_of
 
 @op("RemovePadding", domain="com.microsoft")
 def remove_padding(input, sequence_token_count):
-    """The tokens of each sequence but those behind its ``sequence_token_count``; with them where all tokens are.
+    """Pack the first ``sequence_token_count`` tokens of each sequence.
 
-    ``token_offset`` has the places of these, then of the padding; ``cumulated_seq_len`` their sums, from 0 on.
+    ``token_offset`` has their positions, then those of the padding; ``cumulated_seq_len`` the bounds of sequences.
     """
     batch, length = dim_of(input, 0), dim_of(input, 1)
     counts = ops.cast(sequence_token_count, to=DType.int64)
@@ -48,7 +48,7 @@ remove_padding.traits(on_request=True)
 
 @op("RestorePadding", domain="com.microsoft")
 def restore_padding(input, token_offset):
-    """Tokens where they were before RemovePadding, and zeros as padding."""
+    """Restore the positions of tokens before RemovePadding, with zeros as padding."""
     batch, length, width = dim_of(token_offset, 0), dim_of(token_offset, 1), dim_of(input, 1)
     places = _places(token_offset, input)
     nothing = ops.expand(constant(0.0, input.dtype), [batch * length, width])
@@ -76,7 +76,7 @@ def packed_attention(
     qkv_hidden_sizes: list[int] | None = None,
     scale=0.0,
 ):
-    """Attention of packed tokens, with its projection."""
+    """Attention of packed tokens, with projection."""
     parts = core.parted(ops.matmul(input, weights) + bias, qkv_hidden_sizes)
     return _attend(parts, token_offset, cumulative_sequence_length, attention_bias, num_heads, scale)
 
@@ -98,7 +98,7 @@ def packed_multi_head_attention(
     num_heads: int,
     scale=0.0,
 ):
-    """MultiHeadAttention of packed tokens; these may hold all three as (tokens, heads, 3, size)."""
+    """MultiHeadAttention of packed tokens; ``query`` may pack all three as (tokens, heads, 3, size)."""
     parts = [query, key, value]
     if key is None:
         parts = [ops.reshape(x, [0, -1]) for x in ops.split(query, axis=2, num_outputs=3)]
@@ -112,7 +112,7 @@ packed_multi_head_attention.traits(on_request=True)
 
 
 def _attend(parts: Any, offset: Value, sums: Value, attention_bias: Value | None, heads: int, scale: float) -> Value:
-    """Attention within each sequence, by way of padding."""
+    """Attention within each sequence, computed on padded sequences."""
     query, key, value = (core.split_heads(restore_padding(x, offset), heads) for x in parts)
     ends = ops.cast(sums, to=DType.int64)
     seen = core.within(ends[1:] - ends[:-1], dim_of(key, 2))
@@ -125,7 +125,7 @@ def _attend(parts: Any, offset: Value, sums: Value, attention_bias: Value | None
 def gated_relative_position_bias(
     query_layer, query_bias, rel_pos, weight, bias, eco_a, token_offset=None, *, num_heads: int
 ):
-    """A bias of positions, larger or smaller by gates that depend on the query (WavLM, arXiv:2110.13900)."""
+    """A position bias scaled by gates that depend on the query (WavLM, arXiv:2110.13900)."""
     flat = query_layer + query_bias
     query = core.split_heads(flat if token_offset is None else restore_padding(flat, token_offset), num_heads)
     gates = ops.matmul(query, weight) + bias

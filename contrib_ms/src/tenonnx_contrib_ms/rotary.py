@@ -43,8 +43,8 @@ def rotary_embedding(
 ):
     """RotaryEmbedding of ``ai.onnx`` with ``position_ids`` required and second.
 
-    These may be one number, the position of the first element. Without ``num_heads`` a head is as long as the caches
-    are wide, twice. ``scale`` and ``is_packed_batching`` have no effect, as in onnxruntime.
+    A single position is that of the first element. Without ``num_heads``, the head size is twice the width of the
+    caches. ``scale`` and ``is_packed_batching`` have no effect, as in onnxruntime.
     """
     if position_ids.ndim < 2:
         position_ids = _counted(position_ids, *(dims(input)[axis] for axis in ((0, 2) if input.ndim == 4 else (0, 1))))
@@ -66,12 +66,12 @@ def rotary_embedding(
 
 
 def _counted(first: Value, batch: Any, length: Any) -> Value:
-    """The positions from one number on, the same in each instance."""
+    """Consecutive positions from one number on, the same in each instance."""
     return expand(reshape(first, [1, 1]) + reshape(range_(0, length, 1), [1, -1]), [batch, length])
 
 
 def _heads(input: Value, cos_cache: Value) -> int | None:
-    """Number of heads of twice the width of the caches in a 3D input, if known."""
+    """Number of heads in a 3D input, if known, for heads of twice the width of the caches."""
     if input.ndim == 4 or cos_cache.rank is None:
         return None
     width, half = input.shape[-1], cos_cache.shape[-1]
@@ -98,10 +98,10 @@ def m_rotary_embedding(
     rotary_embedding_dim=0,
     scale=1.0,
 ):
-    """RotaryEmbedding by three positions of each element: in time, height and width (Qwen2-VL, arXiv:2409.12191).
+    """RotaryEmbedding with three positions per element: time, height and width (Qwen2-VL, arXiv:2409.12191).
 
-    Of the angles, the first ``mrope_section[0]`` are those of the time, and so on; or with ``mrope_layout`` 1 every
-    third one is of height or width, as long as their section reaches. What is rotated is multiplied by ``scale``.
+    The first ``mrope_section[0]`` angles use the time, and so on; with ``mrope_layout`` 1, every third angle uses the
+    height or width, up to the length of their section. Rotated elements are multiplied by ``scale``.
     ``is_packed_batching`` has no effect, as in onnxruntime.
     """
     tables = [_of_sections(ops.gather(x, position_ids), mrope_section, mrope_layout) for x in (cos_cache, sin_cache)]
@@ -112,7 +112,7 @@ def m_rotary_embedding(
 
 
 def _of_sections(table: Value, sections: list[int], layout: int) -> Value:
-    """Of (3, batch, sequence, half) for each column what its stream of positions gives."""
+    """For each column of (3, batch, sequence, half), the element of its position stream."""
     half = sum(sections)
     limits.check_elements([half], "the sections of a rotary embedding")
     streams = np.repeat(range(3), sections)
@@ -129,7 +129,7 @@ def _of_sections(table: Value, sections: list[int], layout: int) -> Value:
 
 @op("GemmaRotaryEmbedding", domain="com.microsoft")
 def gemma_rotary_embedding(emb, q, q_rot, k, k_rot):
-    """Queries and keys rotated by the angles ``emb``, where what these are rotated into is there already."""
+    """Queries and keys rotated by the angles ``emb``; ``q_rot`` and ``k_rot`` are their rotated halves."""
     cosine, sine = (ops.unsqueeze(ops.cast(function(emb), to=q.dtype), [1]) for function in (ops.cos, ops.sin))
     return q * cosine + q_rot * sine, k * cosine + k_rot * sine
 
@@ -220,11 +220,11 @@ def rms_norm_rotary(
     rotary_embedding_dim: int,
     use_fp32_arithmetic=1,
 ):
-    """``input_width`` channels of heads [batch, sequence, heads, size] normalized and the first of them rotated.
+    """Normalize ``input_width`` channels of heads [batch, sequence, heads, size] and rotate the first ones.
 
-    Heads are joined afterwards, and with ``flatten_batch`` instances, too. The second output is what was normalized.
-    Where all is bfloat16 that is rounded before it is rotated, and what turns it each step, without
-    ``use_fp32_arithmetic`` or in a prefill, where a number that is not 0 says so.
+    Heads are merged afterwards; ``flatten_batch`` also merges instances. The second output is the normalized input. If
+    everything is bfloat16, each step is rounded, unless ``use_fp32_arithmetic`` is set or ``prefill_numerics`` is
+    non-zero.
     """
     batch, length, heads, _ = dims(X)
     end = input_start + input_width if input_width else None

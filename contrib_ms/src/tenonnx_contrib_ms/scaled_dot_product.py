@@ -1,4 +1,4 @@
-"""Building blocks of attention: heads, masks and the scaled dot product."""
+"""Components of attention: heads, masks and the scaled dot product."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ from tenonnx_standard.checking import dim_of
 def scaled_dot_product_attention(query, key, value, bias=None, sink=None, *, scale=0.0, softcap=0.0):
     """``softmax(scale * query key^T + bias) value``, where all inputs are (batch, heads, length, size).
 
-    Heads of ``query`` may share those of ``key`` and ``value``. ``bias`` is finite. ``sink`` is one more logit for each
-    head, which only takes part in the sum. ``scale`` 0 is one by the root of the size.
+    Several heads of ``query`` may share one of ``key`` and ``value``. ``bias`` is finite. ``sink`` is an additional
+    logit per head in the denominator of the softmax. ``scale`` 0 means 1 / sqrt(size).
     """
     scores = logits(query, key, bias, scale=scale, softcap=softcap)
     y = weighted(ops.softmax(scores), value)
@@ -90,7 +90,7 @@ def scaled_dot_product_attention_numpy(query, key, value, bias, sink, *, scale, 
 def attended(
     query: Value, key: Value, value: Value, bias: Value, sink: Value | None, *, scale: float, softcap: float, shown: int
 ) -> tuple[Value, Value | None]:
-    """The scaled dot product, and what shall be ``shown`` of it: nothing (0), the logits (1), the probabilities (2)."""
+    """The scaled dot product, and an extra output by ``shown``: none (0), the logits (1), or the probabilities (2)."""
     if not shown:
         return scaled_dot_product_attention(query, key, value, bias, sink, scale=scale, softcap=softcap), None
     scores = logits(query, key, bias, scale=scale, softcap=softcap)
@@ -107,7 +107,7 @@ def _as_standard(meaning: Any) -> None:
             return None
         length = dim_of(query, 2)
         if bias is not None and bias.ndim == 4 and bias.shape[2] == 1 and length != 1:
-            bias = ops.expand(bias, [1, 1, length, 1])  # onnxruntime takes a mask of one row for one query only
+            bias = ops.expand(bias, [1, 1, length, 1])  # onnxruntime does not broadcast rows of masks
         return meaning(query, key, value, bias, scale=scale or None, softcap=softcap, _outputs=1)
 
 
@@ -119,7 +119,7 @@ _as_standard(ops.attention)
 
 
 def logits(query: Value, key: Value, bias: Value | None, *, scale: float = 0.0, softcap: float = 0.0) -> Value:
-    """Inputs of the softmax: (batch, heads of ``query``, length of ``query``, length of ``key``)."""
+    """Inputs of the softmax: (batch, heads of ``query``, queries, keys)."""
     found = _by_group(query * (scale or _factor(query)), ops.transpose(key, perm=[0, 1, 3, 2]))
     if softcap:
         found = ops.tanh(found / softcap) * softcap
@@ -127,12 +127,12 @@ def logits(query: Value, key: Value, bias: Value | None, *, scale: float = 0.0, 
 
 
 def weighted(probabilities: Value, value: Value) -> Value:
-    """The mean of the values of each head by its probabilities."""
+    """The values of each head weighted by its probabilities."""
     return _by_group(probabilities, value)
 
 
 def share_beside(sink: Value, scores: Value) -> Value:
-    """The part of the softmax that is not that of the logit ``sink`` of each head: (batch, heads, length, 1)."""
+    """The probability left by the logit ``sink`` of each head: (batch, heads, length, 1)."""
     return ops.sigmoid(ops.reduce_log_sum_exp(scores, [-1]) - ops.reshape(sink, [1, -1, 1, 1]))
 
 
@@ -146,7 +146,7 @@ def _factor(query: Value) -> Any:
 
 
 def _by_group(rows: Value, shared: Value) -> Value:
-    """A product for each head, where those that share a head of ``shared`` lie below each other, as one matrix."""
+    """A product per shared head, in which the rows of all heads that share it are stacked."""
     count, groups = dim_of(rows, 1), dim_of(shared, 1)
     if isinstance(count, int) and count == groups:
         return ops.matmul(rows, shared)
@@ -172,7 +172,7 @@ def join_heads(x: Value) -> Value:
 
 
 def parted(x: Value, sizes: list[int] | None, axis: int = -1) -> tuple[Value, Value, Value]:
-    """Query, key and value that lie one behind the other, all as large unless ``sizes`` says other."""
+    """Split concatenated query, key and value, of equal size unless ``sizes`` is given."""
     if sizes is None:
         return ops.split(x, axis=axis, num_outputs=3)  # type: ignore[no-any-return]
     return ops.split(x, sizes, axis=axis)  # type: ignore[no-any-return]
@@ -182,23 +182,23 @@ def parted(x: Value, sizes: list[int] | None, axis: int = -1) -> tuple[Value, Va
 
 
 def lowest(dtype: DType) -> Value:
-    """The finite number that hides a key: rows that see no key have a mean of all."""
+    """The finite number that hides keys; a row without visible keys averages all of them."""
     return constant(np.finfo(np.float16 if dtype.bits < 32 else dtype.numpy).min, dtype)
 
 
 def bias_of(mask: Value, filter_value: float, dtype: DType) -> Value:
-    """Bias of the logits by a mask: 0 where it is positive, else ``filter_value``."""
+    """Bias of the logits for a mask: 0 where it is positive, else ``filter_value``."""
     shown = mask if mask.dtype is DType.bool else ops.greater(mask, 0)
     return ops.where(shown, constant(0.0, dtype), constant(filter_value, dtype))
 
 
 def hidden_bias(seen: Value, dtype: DType) -> Value:
-    """Bias that hides all keys but those that are ``seen``."""
+    """A bias that hides all keys except those ``seen``."""
     return ops.where(seen, constant(0.0, dtype), lowest(dtype))
 
 
 def within(lengths: Value, total: Any, starts: Value | None = None) -> Value:
-    """Mask (batch, 1, 1, total) of the keys before the length of each sequence, from its start on."""
+    """Mask (batch, 1, 1, total) of the keys of each sequence, from its start up to its length."""
     keys = ops.range_(0, total, 1)
     seen = ops.less(keys, _column(lengths))
     return seen if starts is None else seen & (keys >= _column(starts))
@@ -209,14 +209,14 @@ def _column(numbers: Value) -> Value:
 
 
 def causal_bias(bias: Value | None, queries: Any, past: Any, total: Any, dtype: DType) -> Value | None:
-    """``bias`` where a query, the first of which comes behind ``past`` keys, sees no later key."""
+    """``bias`` that also hides later keys; the first query comes after ``past`` keys."""
     rows = ops.reshape(ops.range_(0, queries, 1), [-1, 1])
     seen = ops.range_(0, total, 1) <= (rows + past)
     return ops.where(seen, constant(0.0, dtype) if bias is None else bias, lowest(dtype))
 
 
 def added(*biases: Value | None) -> Value | None:
-    """The sum of those that are there."""
+    """The sum of the arguments that are not None."""
     total = None
     for bias in biases:
         if bias is not None:

@@ -1,4 +1,4 @@
-"""Sequences: a recurrent layer that attends to a memory, warped time, and words as runs of characters."""
+"""Sequences: LSTM with attention, dynamic time warping, and character-based word embeddings."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tenonnx.extend import (
 )
 from tenonnx_standard import recurrent
 
-# ----- a recurrent layer that attends ---------------------------------------------------------------------------------
+# ----- LSTM with attention --------------------------------------------------------------------------------------------
 
 
 @op("AttnLSTM", domain="com.microsoft")
@@ -52,10 +52,10 @@ def attn_lstm(
     hidden_size: int | None = None,
     input_forget=0,
 ):
-    """LSTM that also reads, at each step, what the hidden state of the step before attended to in the memory ``M``.
+    """LSTM with an additional input: the attention of the previous hidden state over the memory ``M``.
 
-    Attention is additive (Bahdanau et al., arXiv:1409.0473), over the first ``memory_seq_lens`` positions; with ``AW``
-    a layer joins hidden state and context.
+    Attention is additive (Bahdanau et al., arXiv:1409.0473), over the first ``memory_seq_lens`` positions. With ``AW``
+    a layer combines hidden state and context.
     """
     backwards, functions, own = recurrent.decided(
         recurrent.LSTM,
@@ -103,7 +103,7 @@ def _first(initial: Value | None, x: Value, sizes: Sequence[Any], place: int) ->
 
 
 def _attention(M: Value, QW: Value, MW: Value, V: Value, AW: Value | None, mask: Value | None) -> Any:
-    """Attention of a hidden state over ``M``, joined with the state if there is a layer for that."""
+    """Attention of a hidden state over ``M``, combined with the state if ``AW`` is given."""
     keys = M @ MW
 
     def attend(h: Value) -> Value:
@@ -139,14 +139,14 @@ attn_lstm.requires(
 )
 
 
-# ----- time -----------------------------------------------------------------------------------------------------------
+# ----- dynamic time warping -------------------------------------------------------------------------------------------
 
 
 @op("DynamicTimeWarping", domain="com.microsoft")
 def dynamic_time_warping(input):
-    """The cheapest path through a matrix of costs from its first corner to its last, as row and column numbers.
+    """The cheapest path through a cost matrix from its first to its last element, as row and column indices.
 
-    A step goes to the next row, column or both; of equal ways one along a row is taken, then one down.
+    Steps go to the next row, column or both. Ties prefer a step along the row, then one down.
     """
     rows, columns = dims(input)[-2:]
     costs = ops.cast(ops.reshape(input, [rows, columns]), to=DType.float32)
@@ -173,7 +173,7 @@ def dynamic_time_warping(input):
 
 
 def _row(costs: Value) -> Any:
-    """From the least costs up to a row, and the costs of the next one: the least costs there, and ways to them."""
+    """One row of dynamic programming: the minimum costs up to its elements, and the steps taken to them."""
     number, row = TensorType(DType.float32, ()), TensorType(DType.float32, costs.shape[1:])
 
     def one(left: Value, cost: Value, corner: Value, above: Value) -> tuple[Value, Value, Value]:
@@ -229,7 +229,7 @@ def _no_matrix(input: Value) -> str | None:
     return "input is empty" if shape is not None and 0 in shape else None
 
 
-# ----- words ----------------------------------------------------------------------------------------------------------
+# ----- word embeddings ------------------------------------------------------------------------------------------------
 
 
 @op("WordConvEmbedding", domain="com.microsoft")
@@ -243,9 +243,9 @@ def word_conv_embedding(
     conv_window_size: int | None = None,
     embedding_size: int | None = None,
 ):
-    """For each word the greatest of what a convolution, with tanh, gives along its characters.
+    """For each word, the maximum over its characters of a convolution followed by tanh.
 
-    Characters are rows of ``C``; words are filled up with zeros, and give zeros if they begin with one.
+    Characters are rows of ``C``; words are padded with zeros, and result in zeros if they start with one.
     """
     results, _, size, width = dims(W)
     starts = ops.range_(0, dims(Sequence)[1] - (size - 1), 1)

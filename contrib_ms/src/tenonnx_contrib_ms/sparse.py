@@ -1,4 +1,4 @@
-"""Sparse attention, by blocks or by a window."""
+"""Sparse attention: block-sparse, or in a window."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ def sparse_attention(
     scale=0.0,
     sparse_block_size: int,
 ):
-    """GroupQueryAttention where a query sees keys of some blocks alone (Phi-3-small, arXiv:2404.14219).
+    """GroupQueryAttention in which queries see only keys of some blocks (Phi-3-small, arXiv:2404.14219).
 
-    Row by row ``block_col_indices`` lists the blocks of keys that a block of queries sees, from the place on that
-    ``block_row_indices`` says; there is such a layout for every head in turn.
+    A CSR layout: ``block_col_indices`` has the visible key blocks of each query block, starting at
+    ``block_row_indices``. Heads use the layouts in turn.
     """
     flat = [query] if key is None else [query, key, value]
     lengths = ops.reshape(ops.cast(key_total_sequence_lengths, to=DType.int64), [-1, 1])
@@ -73,7 +73,7 @@ def sparse_attention(
 
 
 def _blocks(starts: Value, columns: Value, capacity: Any, size: int) -> Value:
-    """Counts (layouts, blocks, blocks) of each block of keys in the list of each block of queries."""
+    """Counts (layouts, blocks, blocks) of each key block in the list of each query block."""
     place = ops.range_(0, dim_of(columns, 1), 1)
     first, behind = (ops.unsqueeze(ops.cast(x, to=DType.int64), [2]) for x in (starts[:, :-1], starts[:, 1:]))
     listed = (place >= first) & (place < behind)
@@ -85,9 +85,9 @@ def _blocks(starts: Value, columns: Value, capacity: Any, size: int) -> Value:
 def longformer_attention(
     input, weight, bias, mask, global_weight, global_bias, global_, *, num_heads: int, window: int
 ):
-    """Attention to ``window`` tokens on both sides and to global ones (arXiv:2004.05150).
+    """Attention to ``window`` tokens on both sides and to global tokens (Longformer, arXiv:2004.05150).
 
-    Global tokens see all, by weights of their own. ``mask`` is added to the logits of its key.
+    Global tokens see all tokens, with separate weights. ``mask`` is added to the logits of its key.
     """
     positions = ops.range_(0, dim_of(input, 1), 1)
     near = ops.absolute(positions - ops.unsqueeze(positions, [1])) <= window

@@ -1,4 +1,4 @@
-"""Building blocks of sparse attention indexers: scores of keys, blocks of keys, and the best of them."""
+"""Components of sparse attention indexers: scores of keys, blocks of keys, and selection of the best."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from tenonnx_standard.checking import dim_of
 class Scoring(NamedTuple):
     """Normalization, rotation and comparison of queries and keys, all in float32.
 
-    ``norms`` are the weights of the normalization of queries and keys, ``tables`` cosines and sines, for the first
-    channels or, ``trailing``, the last ones. ``scale`` multiplies products, ``head_scale`` the weights of heads.
+    ``norms`` are the normalization weights of queries and keys, ``tables`` cosines and sines, for the first channels
+    or, if ``trailing``, the last ones. ``scale`` multiplies products, ``head_scale`` the head weights.
     """
 
     norms: tuple[Value, Value]
@@ -27,11 +27,11 @@ class Scoring(NamedTuple):
     trailing: bool
 
     def keys(self, x: Value, positions: Value) -> Value:
-        """(batch, n, size) keys as they are compared."""
+        """Normalized and rotated (batch, n, size) keys."""
         return ops.squeeze(self._rotated(ops.unsqueeze(self._normalized(x, self.norms[1]), [2]), positions), [2])
 
     def scores(self, query: Value, positions: Value, keys: Value, head_weights: Value | None = None) -> Value:
-        """(batch, length, n): (batch, length, heads * size) queries by (batch, n, size) keys, summed over heads."""
+        """(batch, length, n) scores of (batch, length, heads * size) queries and (batch, n, size) keys."""
         size = dim_of(keys, 2)
         q = ops.reshape(ops.cast(query, to=DType.float32), [0, dim_of(query, 1), -1, size])
         q = self._rotated(self._normalized(q, self.norms[0]), positions)
@@ -47,7 +47,7 @@ class Scoring(NamedTuple):
         return ops.rms_normalization(x, ops.cast(weight, to=DType.float32), epsilon=self.epsilon)
 
     def _rotated(self, x: Value, positions: Value) -> Value:
-        """(batch, n, heads, size) rotated by the halves of its first channels, or by the pairs of its last ones."""
+        """(batch, n, heads, size) rotated, by halves of its first channels, or by pairs of its last ones."""
         cos, sin = (ops.unsqueeze(ops.cast(_at(t, positions), to=DType.float32), [2]) for t in self.tables)
         width = dim_of(cos, 3)
         if self.trailing:
@@ -86,8 +86,11 @@ def appended(past: Value, new: Value, begun: Any, in_place: bool) -> Value:
 
 
 def compressed(keys: Value, gates: Value, bias: Value, starts: Value, count: Any, ratio: int, size: Any) -> Value:
-    """(batch, count, size): blocks of (batch, length, 2 * size) from ``starts`` (batch, 1) on, and those before them,
-    of which the first halves of the channels count, weighted by a softmax of their gates."""
+    """(batch, count, size) compressed keys of blocks that start at ``starts`` (batch, 1).
+
+    A key is the gated softmax average over a block of (batch, length, 2 * size) and, with the first halves of the
+    channels, over the previous block.
+    """
     length = dim_of(keys, 1)
     places = starts + ops.reshape(ops.range_(0, count * ratio, 1), [1, -1])
     parts = []
@@ -110,7 +113,7 @@ def compressed(keys: Value, gates: Value, bias: Value, starts: Value, count: Any
 
 
 def best(scores: Value, seen: Value, count: int) -> tuple[Value, Value]:
-    """The best ``count`` of the first ``seen`` (batch, length) scores, -1 behind them, and which are there."""
+    """Indices of the best ``count`` of the first ``seen`` (batch, length) scores, padded with -1, and a mask."""
     number = dim_of(scores, 2)
     visible = ops.less(ops.range_(0, number, 1), ops.unsqueeze(seen, [2]))
     scores = ops.where(visible, scores, constant(-np.inf, DType.float32))
@@ -121,7 +124,7 @@ def best(scores: Value, seen: Value, count: int) -> tuple[Value, Value]:
 
 
 def tokens_of_blocks(scores: Value, seen: Value, ratio: int, budget: int) -> tuple[Value, Value]:
-    """The ranks of the tokens of the best blocks among the ``seen`` ones, and of those behind the last whole block."""
+    """Indices of the tokens of the best blocks of ``seen`` tokens, and of those behind the last complete block."""
     blocks_found, there = best(scores, seen / ratio, budget // ratio)
     blocks = ops.unsqueeze(ops.reduce_sum(ops.cast(there, to=DType.int64), [2], keepdims=0), [2]) * ratio
     seen = ops.unsqueeze(seen, [2])

@@ -1,4 +1,4 @@
-"""State replay: states rebuilt from captured steps, within buffers that hold several at offsets of ``metadata``."""
+"""State replay: states rebuilt from captured steps, in buffers whose offsets are in ``metadata``."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tenonnx.extend import TensorType, Value, dtypes, floats, op, same_dtype, sh
 
 
 def _part(buffer: Value, start: Value, sizes: list[Value]) -> Value:
-    """A part of a vector, as an array of these sizes."""
+    """A part of a vector, reshaped."""
     shape = ops.concat(*sizes, axis=0)
     return ops.reshape(ops.slice_(buffer, start, start + ops.reduce_prod(shape, [0])), shape, allowzero=1)
 
@@ -17,15 +17,15 @@ def _with_part(buffer: Value, start: Value, part: Value) -> Value:
     flat = ops.reshape(part, [-1])
     end = start + ops.shape(flat)
     joined = ops.concat(buffer[: ops.squeeze(start)], flat, buffer[ops.squeeze(end) :], axis=0)
-    return ops.slice_(joined, [0], ops.shape(buffer))  # nothing lies behind its end
+    return ops.slice_(joined, [0], ops.shape(buffer))  # nothing is behind its end
 
 
 @op("ConvStateReplay", domain="com.microsoft")
 def conv_state_replay(source_backing, capture_backing, destination_backing, metadata):
     """The histories of a convolution (batch, channels, history) after the captured inputs (batch, capacity, channels).
 
-    ``metadata`` are the offsets in bytes of source, destination and capture, then batch, channels, history, capacity
-    and how many of the inputs are kept.
+    ``metadata`` has the byte offsets of source, destination and capture, then batch, channels, history, capacity and
+    the number of accepted inputs.
     """
     metadata = ops.reshape(metadata, [8])
     width = source_backing.dtype.bits // 8
@@ -45,13 +45,13 @@ conv_state_replay.traits(on_request=True)
 def gated_delta_net_state_replay(source_backing, capsule_backing, destination_backing, metadata):
     """A state (heads, value size, key size) of GatedDeltaNet after captured steps: decays, keys and written values.
 
-    ``metadata`` are the offsets of source, destination, decays, keys and values in elements, then the heads and size of
-    values, the size and heads of keys, the capacity of the capture and how many of its steps are kept.
+    ``metadata`` has the element offsets of source, destination, decays, keys and values, then the heads and size of
+    values, the size and heads of keys, the capacity of the capture and the number of accepted steps.
     """
     metadata = ops.reshape(metadata, [11])
     source, destination, *parts = (metadata[n : n + 1] for n in range(5))
     heads, values, keys, groups, capacity, kept = (metadata[n : n + 1] for n in range(5, 11))
-    wide = (parts[1] - parts[0]) / (capacity * heads)  # decays are of heads, or of each key of a head
+    wide = (parts[1] - parts[0]) / (capacity * heads)  # decays are per head, or per element of each head's keys
     sizes = [[heads, wide], [groups, keys], [heads, values]]
     decay, key, value = (_part(capsule_backing, start, [kept, *each]) for start, each in zip(parts, sizes, strict=True))
     group = ops.range_(0, ops.squeeze(heads, [0]), 1) * groups / heads

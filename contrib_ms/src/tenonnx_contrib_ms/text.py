@@ -1,4 +1,4 @@
-"""Strings cut into tokens."""
+"""Tokenization of strings."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ _START, _END = "\x02", "\x03"
 def tokenizer(
     X, *, mark: int, mincharnum: int, pad_value: str, separators: list[str] | None = None, tokenexp: str | None = None
 ):
-    """The tokens of each string along a new last axis, filled up with ``pad_value``.
+    """The tokens of each string along a new last axis, padded with ``pad_value``.
 
-    Tokens are the matches of ``tokenexp``, or what is left between ``separators``, of which each is applied to the
-    pieces that the one before left. Shorter ones than ``mincharnum`` are dropped. ``mark`` puts a start and an end
-    around the tokens, unless no string has any. Alternatives match in their order.
+    Tokens are the matches of ``tokenexp``, or the pieces between ``separators``, which are applied one after the other.
+    Tokens shorter than ``mincharnum`` are dropped. ``mark`` adds a start and an end token, unless no string has tokens.
+    Alternatives match in their order.
     """
 
 
 def check_tokenizer(*, mark: int, mincharnum: int, pad_value: str, separators: Any, tokenexp: str | None) -> str | None:
-    """Return the first problem of the attributes, or None."""
+    """The first problem of the attributes, or None."""
     if bool(separators) == bool(tokenexp):
         return f"{'both' if tokenexp else 'none'} of separators and tokenexp given"
     if mincharnum < 1:

@@ -11,12 +11,12 @@ from tenonnx_standard.checking import dim_of
 
 @op("NGramRepeatBlock", domain="com.microsoft")
 def n_gram_repeat_block(input_ids, scores, *, ngram_size: int):
-    """``scores`` without (minus infinity) the tokens that would end a run of ``ngram_size`` that was there before."""
+    """``scores`` with minus infinity for tokens that would repeat an n-gram of ``ngram_size``."""
     return ops.where(repeating(input_ids, scores, ngram_size), constant(-math.inf, scores.dtype), scores)
 
 
 def repeating(input_ids: Value, scores: Value, size: int) -> Value:
-    """Mask of the tokens, one for each score, that would end a run of ``size`` that occurred before."""
+    """Mask of the tokens (one per score) that would complete an n-gram of ``size`` that occurred before."""
     length = dim_of(input_ids, 1)
     count = ops.maximum(length - (size - 1), 0) if isinstance(length, Value) else max(length - size + 1, 0)
     last = input_ids[:, size - 1 :]
@@ -24,7 +24,7 @@ def repeating(input_ids: Value, scores: Value, size: int) -> Value:
     for k in range(size - 1):
         place = length - (size - 1) + k
         if not isinstance(place, Value) and place < 0:
-            continue  # then there is no run, either
+            continue  # too short for an n-gram
         same = ops.and_(same, ops.equal(input_ids[:, k : count + k], input_ids[:, place : place + 1]))
     nothing = ops.expand(constant(0, DType.int32), ops.shape(scores))
     found = ops.scatter_elements(nothing, last, ops.cast(same, to=DType.int32), axis=1, reduction="max")
@@ -35,10 +35,11 @@ def repeating(input_ids: Value, scores: Value, size: int) -> Value:
 def bifurcation_detector(
     src_tokens, cur_tokens, prev_suffix_match_idx, pred_tokens=None, *, max_ngram_size=3, min_ngram_size=1
 ):
-    """``cur_tokens`` with the tokens that were predicted as in the source, and one more; and where these go on there.
+    """``cur_tokens`` plus the predicted tokens that match the source, and one more; and where the source continues.
 
-    The latter is the place behind the only run of tokens in the source that is at the end of the output, where runs
-    grow from ``min_ngram_size`` to ``max_ngram_size`` as long as there are any; -1 where there is none, or several.
+    The latter is the position after the only occurrence in the source of the output's last n-gram. The length of the
+    n-gram grows from ``min_ngram_size`` to ``max_ngram_size`` while there are occurrences; -1 if there are none or
+    several.
     """
     tokens = cur_tokens
     if pred_tokens is not None:

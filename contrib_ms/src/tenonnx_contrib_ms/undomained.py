@@ -1,4 +1,4 @@
-"""Registration of names that files use for ops of com.microsoft without the domain."""
+"""Registration of ops of com.microsoft that some models have without the domain."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenonnx_contrib_ms.plugin import HINTS
 if TYPE_CHECKING:
     from tenonnx.extend import Registry
 
-#: Ops that some files have in ai.onnx.
+#: Ops that some models have in ai.onnx.
 _NAMES = (
     "BiasGelu",
     "EmbedLayerNormalization",
@@ -38,4 +38,4 @@ def register_tables(registry: Registry) -> None:
 
 @hookimpl
 def register_ops(registry: Registry) -> None:
-    """Register none: the ops are those of ``com.microsoft``."""
+    """Register nothing: the ops are those of ``com.microsoft``."""

@@ -1,4 +1,4 @@
-"""Inputs of ops that hold trainable weights; constants at other inputs are not trained."""
+"""Inputs of ops that are trainable weights; constants at other inputs are not trained."""
 
 from tenonnx.extend import Op
 from tenonnx_contrib_ms import (
@@ -23,7 +23,7 @@ from tenonnx_contrib_ms import (
     tensors,
 )
 
-#: What the specification calls weights, wherever it does; ``beta`` is one beside a ``gamma``.
+#: Names of weight inputs in the specification; ``beta`` is one next to ``gamma``.
 _HELD = frozenset(
     [
         "W",
@@ -59,7 +59,7 @@ _HELD = frozenset(
     ]
 )
 
-#: Inputs that have other names, by op.
+#: Weight inputs with other names, by op.
 _OTHERS = {
     "FusedMatMul": "A B",
     "TransposeMatMul": "A B",

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tenonnx_contrib_ms.attention import attention
 from tenonnx_testing import call, cases, tensors
 
-#: Such that rows of which nothing is seen differ from others by what float32 can hold.
+#: Large enough in magnitude to hide keys, small enough for float32 to tell rows without visible keys apart.
 HIDDEN = -20.0
 
 
@@ -38,7 +38,7 @@ def projected(draw, batch, sizes, dtype="float32"):
 
 @cases(attention, gradient=["input", "weights", "bias", "attention_bias"])
 def attention_cases(draw):
-    """Without a past; the values may be of another size."""
+    """Without a past; the values may have another size."""
     batch, heads, size = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.integers(1, 4))
     width = heads * draw(st.integers(1, 4))
     sizes = draw(st.sampled_from([None, [heads * size, heads * size, width]]))
@@ -56,7 +56,7 @@ def attention_cases(draw):
 
 @cases(attention, gradient=["input", "weights", "bias", "past"])
 def attention_cases_2(draw):
-    """With a past, or what is one for the next call."""
+    """With a past, or with ``present`` outputs for the next call."""
     batch, heads, size = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.integers(1, 4))
     length, inputs = projected(draw, batch, [heads * size] * 3)
     before, past = 0, None
@@ -70,7 +70,7 @@ def attention_cases_2(draw):
 
 @cases(attention, gradient=["input", "weights", "bias", "past"])
 def attention_cases_3(draw):
-    """Features that only kernels for GPUs have: rotation, a buffer for the past, the mask of Megatron."""
+    """Features only of GPU kernels: rotation, a buffer for the past, Megatron's mask."""
     batch, heads, size = draw(st.integers(1, 2)), draw(st.integers(1, 2)), 4
     length, inputs = projected(draw, batch, [heads * size] * 3)
     attributes = {"num_heads": heads, "mask_filter_value": HIDDEN}

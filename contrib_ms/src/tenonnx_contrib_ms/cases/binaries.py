@@ -1,4 +1,4 @@
-"""Operators without cases, since they run on one kind of device only."""
+"""Operators without cases, since they run only on certain devices."""
 
 from __future__ import annotations
 

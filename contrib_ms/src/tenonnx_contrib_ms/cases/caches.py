@@ -1,4 +1,4 @@
-"""Cases of the parts of attention and its key-value caches."""
+"""Cases of attention components and key-value caches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of attention of decoders. onnxruntime implements it on GPUs only: see tests/test_attention_formulas.py."""
+"""Cases of decoder attention. onnxruntime implements it on GPUs only: see tests/test_attention_formulas.py."""
 
 from __future__ import annotations
 

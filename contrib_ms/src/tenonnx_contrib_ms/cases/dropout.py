@@ -43,6 +43,6 @@ def bitmask_bias_dropout_cases(draw):
 
 @cases(bitmask_dropout, law=kept_or_dropped, gradient=False)
 def bitmask_dropout_cases_2(draw):
-    """In training."""
+    """In training mode."""
     ratio = np.asarray(draw(st.sampled_from([0.25, 0.5])), np.float32)
     return call(draw(tensors(FLOATS[:2])), ratio, np.asarray(True), seed=3, _outputs=draw(st.integers(1, 2)))

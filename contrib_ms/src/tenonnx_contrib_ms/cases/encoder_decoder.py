@@ -1,4 +1,4 @@
-"""Cases of generation by an encoder and a decoder, in the style of T5 and of Whisper."""
+"""Cases of generation with an encoder and a decoder, like T5 and Whisper."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SIZE, FEATURES = WIDTH // HEADS, 2
 
 
 class Model:
-    """One layer of attention to what was written and one to what is read, by drawn weights."""
+    """One layer of self and cross attention with random weights."""
 
     def __init__(self, seed: int, read: int, one: bool) -> None:
         random = np.random.default_rng(seed)
@@ -42,7 +42,7 @@ class Model:
         return ops.reshape(y, [0, 0, WIDTH])
 
     def decoded(self, tokens: Any, past: Any, behind: Any, mask: Any) -> list[Any]:
-        """Logits behind each token, with the states of the decoder. Its nodes are such as every opset has."""
+        """Logits after each token, and the states of the decoder. Uses only nodes that every opset has."""
         x = ops.gather(self.weight("tokens"), tokens)
         k, v = self.heads(x, "k"), self.heads(x, "v")
         if past and self.one:

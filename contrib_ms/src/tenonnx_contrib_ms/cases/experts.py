@@ -12,7 +12,7 @@ PLAIN = Gap("onnxruntime", "its kernel for CPUs mixes as usual where use_sparse_
 
 
 def mixture(draw, activation, *, fused=1, third=False, **attributes):
-    """Tokens, logits and the layers of experts."""
+    """Tokens, logits and expert layers."""
     count, inner, size = draw(shapes(3, 3, 1, 4))
     rows = draw(shapes(1, 2, 1, 3))
     dtype = draw(st.sampled_from(["float32", "float16"]))
@@ -43,7 +43,7 @@ def mixture_of_experts_cases_2(draw):
 
 @cases(mixture_of_experts)
 def mixture_of_experts_cases_3(draw):
-    """SwiGLU, whose limit is beyond what is drawn here."""
+    """SwiGLU with a limit that no input reaches."""
     fusion = draw(st.integers(1, 2))
     options = {"activation_alpha": 1.7, "activation_beta": 1.0, "swiglu_limit": draw(st.sampled_from([100.0, 200.0]))}
     return mixture(draw, "swiglu", fused=2, swiglu_fusion=fusion, **options)
@@ -51,7 +51,7 @@ def mixture_of_experts_cases_3(draw):
 
 @cases(mixture_of_experts, gradient=False)
 def mixture_of_experts_cases_4(draw):
-    """SwiGLU with a limit that counts."""
+    """SwiGLU with an effective limit."""
     return mixture(draw, "swiglu", fused=2, swiglu_fusion=1, swiglu_limit=1.0)
 
 
@@ -63,13 +63,13 @@ def mixture_of_experts_cases_5(draw):
 
 @cases(mixture_of_experts, gaps=[PLAIN], gradient=False)
 def mixture_of_experts_cases_6(draw):
-    """Experts that are chosen one after the other."""
+    """The sparse mixer, which selects experts one after the other."""
     return mixture(draw, "silu", use_sparse_mixer=1)
 
 
 @cases(mixture_of_experts, gradient=False)
 def mixture_of_experts_cases_7(draw):
-    """Features that only kernels for GPUs have."""
+    """Features only of GPU kernels."""
     kind = draw(st.sampled_from(["relu2", "geglu", "swiglu"]))
     if kind == "relu2":
         return mixture(draw, kind)
@@ -78,7 +78,7 @@ def mixture_of_experts_cases_7(draw):
 
 
 def routed(draw, *, groups):
-    """Logits of experts in groups, and their bias; all of them differ."""
+    """Distinct logits of grouped experts, and their bias."""
     rows, size = draw(shapes(1, 2, 1, 3)), draw(st.integers(2, 3))
     shape = (*rows, groups * size)
     dtype = draw(st.sampled_from(["float32", "float16"]))
@@ -98,7 +98,7 @@ def moe_group_router_cases(draw):
 
 @cases(moe_group_router, gradient=["logits", "expert_bias", "projection_weight"])
 def moe_group_router_cases_2(draw):
-    """All scores, maybe of a projection."""
+    """All scores, optionally of a projection."""
     logits, bias, _ = routed(draw, groups=2)
     weight = None
     if draw(st.booleans()):

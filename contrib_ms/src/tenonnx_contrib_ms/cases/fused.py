@@ -1,4 +1,4 @@
-"""Cases of ops that are fused with an activation, a bias or a residual connection."""
+"""Cases of ops fused with an activation, a bias or a residual connection."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KINKED = [("Relu", None), ("LeakyRelu", [0.1]), ("Clip", [-1.0, 1.5]), ("HardSig
 
 
 def convolution(draw, activations, *, last=False):
-    """Data, kernels, bias and residual of a convolution that is activated, with its attributes."""
+    """Data, kernels, bias and residual of an activated convolution, with its attributes."""
     attributes, sizes = window(draw)
     group, depth, results = draw(st.sampled_from([1, 1, 2])), draw(st.integers(1, 2)), draw(st.integers(1, 2))
     dtype, batch = draw(st.sampled_from(FLOATS)), draw(st.integers(1, 2))
@@ -42,7 +42,7 @@ def fused_conv_cases(draw):
 
 @cases(fused_conv, gradient=False)
 def fused_conv_cases_2(draw):
-    """Activations with kinks."""
+    """Activations that are not differentiable everywhere."""
     inputs, attributes = convolution(draw, KINKED)
     return call(*inputs, **attributes)
 
@@ -80,7 +80,7 @@ def fused_gemm_cases(draw):
 
 @cases(fused_gemm, gradient=False)
 def fused_gemm_cases_2(draw):
-    """Activations with kinks."""
+    """Activations that are not differentiable everywhere."""
     return activated_product(draw, KINKED_OF_GEMM)
 
 

@@ -1,4 +1,4 @@
-"""Cases of gates and mixtures of streams."""
+"""Cases of gates and stream mixing."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def engram_gate_cases(draw):
 
 
 def limits(draw):
-    """A limit that counts has kinks, which are beyond what is drawn here."""
+    """A limit beyond all inputs, since clipping is not differentiable at the limit."""
     return draw(st.sampled_from([{}, {"activation_alpha": 1.7, "activation_beta": 1.0}, {"limit": 200.0}]))
 
 
@@ -73,7 +73,7 @@ def swiglu_cases(draw):
 
 @cases(swiglu, gradient=False)
 def swiglu_cases_2(draw):
-    """A limit that counts."""
+    """An effective limit."""
     shape = draw(shapes(1, 3))
     return call(*(draw(tensors(shape=shape)) for _ in range(2)), limit=draw(st.sampled_from([0.5, 1.0])))
 
@@ -102,7 +102,7 @@ def hyper_connection_low_rank_mix_cases(draw):
 
 
 def streams(draw):
-    """Rows, streams and their size, data of them grouped or flat, its attribute, and the dtype of other inputs."""
+    """Rows, streams and their size; grouped or flat data with its attribute; and the dtype of other inputs."""
     rows, count, size = draw(shapes(1, 2, 1, 3)), draw(st.integers(1, 3)), draw(st.integers(1, 3))
     dtype, other = draw(st.sampled_from(MIXED))
     flat = draw(st.booleans())

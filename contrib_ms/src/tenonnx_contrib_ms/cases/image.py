@@ -1,4 +1,4 @@
-"""Cases of images that are sampled, cropped, pooled and convolved."""
+"""Cases of sampling, cropping, pooling and convolution of images."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def conv_transpose_with_dynamic_pads_cases(draw):
 
 
 def masked_pooling(draw, least):
-    """One mask for all channels: of more, onnxruntime's kernel takes other elements than those of a channel."""
+    """One mask for all channels; for more channels, onnxruntime's kernel reads the wrong elements."""
     rank = draw(st.integers(1, 3))
     kernel = [draw(st.integers(1, 3)) for _ in range(rank)]
     sizes = [size + draw(st.integers(0, 2)) for size in kernel]
@@ -64,11 +64,11 @@ def masked_pooling(draw, least):
 
 @cases(max_pool_with_mask, gradient=False)
 def max_pool_with_mask_cases(draw):
-    """Empty windows give the least float, beside which differences are lost."""
+    """Empty windows result in the lowest float, next to which finite differences vanish."""
     return masked_pooling(draw, 0)
 
 
 @cases(max_pool_with_mask)
 def max_pool_with_mask_cases_2(draw):
-    """Everything is read."""
+    """Masks without zeros."""
     return masked_pooling(draw, 1)

@@ -16,7 +16,7 @@ SIZE, WIDTH, RATIO, POSITIONS = 8, 4, 2, 16
 
 
 class Drawn:
-    """Inputs of both indexers, by a drawn seed: all scores differ."""
+    """Inputs of both indexers from a random seed, with distinct scores."""
 
     def __init__(self, draw):
         self.random = np.random.default_rng(draw(st.integers(0, 1000)))
@@ -33,7 +33,7 @@ class Drawn:
         return self.random.normal(size=shape).astype(np.float32)
 
     def projections(self, draw, *sizes):
-        """Query and key, or both in one."""
+        """Query and key, separate or packed."""
         wide = SIZE * (1 + self.csa)
         parts = [self.some(*sizes, self.heads * SIZE), self.some(*sizes, wide)]
         if not self.csa and draw(st.booleans()):

@@ -1,4 +1,4 @@
-"""Cases of convolutions and pooling with the channels last."""
+"""Cases of channels-last convolutions and pooling."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def nhwc_fused_conv_cases(draw):
 
 @cases(nhwc_fused_conv, gradient=False)
 def nhwc_fused_conv_cases_2(draw):
-    """Activations with kinks."""
+    """Activations that are not differentiable everywhere."""
     inputs, attributes = convolution(draw, KINKED, last=True)
     return call(*inputs, **attributes)
 

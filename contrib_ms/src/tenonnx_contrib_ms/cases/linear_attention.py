@@ -1,4 +1,4 @@
-"""Cases of attention with a state, of its gates and of the convolution before it."""
+"""Cases of LinearAttention, LinearAttentionGate and CausalConvWithState."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def causal_conv_with_state_cases(draw):
 
 @cases(causal_conv_with_state)
 def causal_conv_with_state_cases_2(draw):
-    """A part of the channels, and a state of its own length and layout, which kernels for GPUs alone have."""
+    """Some of the channels, and a state with its own length and layout, which only GPU kernels support."""
     batch, channels, length, size = draw(shapes(4, 4, 1, 3))
     before, behind, dilation = draw(st.integers(0, 2)), draw(st.integers(0, 2)), draw(st.integers(1, 2))
     kept = (size - 1) * dilation + draw(st.integers(1, 2))
@@ -83,7 +83,7 @@ def causal_conv_with_state_cases_2(draw):
 
 @cases(causal_conv_with_state)
 def causal_conv_with_state_cases_3(draw):
-    """With axes before that of positions, which onnxruntime has no kernel for: see tests/test_formulas.py."""
+    """Two or three spatial axes, for which onnxruntime has no kernel: see tests/test_formulas.py."""
     batch, channels, length, size, *sides = draw(shapes(6, 6, 1, 3))
     dilation, window, ndim = draw(st.integers(1, 2)), draw(st.sampled_from([0, 0, 2])), draw(st.integers(2, 3))
     around = batch, channels, *sides[: ndim - 1]

@@ -18,7 +18,7 @@ FLOATS = ["float32", "float64", "float16", "bfloat16"]
 
 
 def matrices(draw):
-    """Two matrices or stacks of matrices to be transposed and multiplied, and the attributes for that."""
+    """Two matrices or batches of matrices to transpose and multiply, and the attributes for that."""
     batch, (m, k, n) = draw(shapes(0, 2, 1, 3)), draw(shapes(3, 3))
     dtype = draw(st.sampled_from(FLOATS))
     alpha = draw(st.sampled_from([1.0, 0.5, -2.0]))
@@ -40,7 +40,7 @@ def fused_matmul_cases(draw):
 
 @cases(fused_matmul)
 def fused_matmul_cases_2(draw):
-    """Vectors, which are not transposed, and stacks of different ranks."""
+    """Vectors, which are not transposed, and batches of different ranks."""
     (k, n), batch = draw(shapes(2, 2)), draw(shapes(0, 2, 1, 3))
     a = draw(tensors(FLOATS, shape=draw(st.sampled_from([(k,), (*batch, 2, k)])), min_value=-2, max_value=2))
     b = draw(tensors(a.dtype.name, shape=draw(st.sampled_from([(k,), (k, n)])), min_value=-2, max_value=2))

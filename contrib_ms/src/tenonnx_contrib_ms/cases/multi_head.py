@@ -21,7 +21,7 @@ def bias_of(draw, batch, heads, length, total):
 
 
 def as_declared(call):
-    """Declare the type of the input of the softmax, as onnxruntime wants it."""
+    """Declare the type of the logits output, which onnxruntime requires."""
     return call.outputs == 4
 
 
@@ -35,7 +35,7 @@ LATER = Gap(
 
 @cases(multi_head_attention, gradient=["query", "key", "value", "bias", "attention_bias"], gaps=[LATER])
 def multi_head_attention_cases(draw):
-    """Queries, keys and values apart, of which the latter may come from an encoder."""
+    """Separate queries, keys and values; keys and values may come from an encoder."""
     batch, heads, size = draw(st.integers(1, 3)), draw(st.integers(1, 2)), draw(st.integers(1, 4))
     length, total = draw(st.integers(1, 3)), draw(st.integers(1, 4))
     query = drawn(draw, batch, length, heads * size)
@@ -55,7 +55,7 @@ def multi_head_attention_cases(draw):
 
 @cases(multi_head_attention, gradient=["query", "key", "value", "past_key", "past_value"])
 def multi_head_attention_cases_2(draw):
-    """With a past, or a buffer that holds it, of one beam or several."""
+    """With a past, or a buffer that contains it, for one beam or several."""
     beams = draw(st.integers(1, 2))
     batch, heads, size = beams * draw(st.integers(1, 2)), draw(st.integers(1, 2)), draw(st.integers(1, 4))
     length, before = draw(st.integers(1, 2)), draw(st.integers(1, 3))
@@ -76,7 +76,7 @@ def multi_head_attention_cases_2(draw):
 
 @cases(multi_head_attention, gradient=["query", "key", "value", "bias"], gaps=[UNTYPED])
 def multi_head_attention_cases_3(draw):
-    """Calls that also return the input of the softmax."""
+    """Calls that also return the logits."""
     batch, heads, size, length = draw(st.integers(1, 2)), draw(st.integers(1, 2)), 3, draw(st.integers(1, 3))
     flat = [drawn(draw, batch, length, heads * size) for _ in range(3)]
     mask = mask_of(draw, batch, length, length, ["none", "keys"])
@@ -85,7 +85,7 @@ def multi_head_attention_cases_3(draw):
 
 @cases(multi_head_attention, gradient=["query", "key", "bias"])
 def multi_head_attention_cases_4(draw):
-    """All in one tensor, or keys and values in one."""
+    """Query, key and value packed in one tensor, or only key and value."""
     batch, heads, size, length = draw(st.integers(1, 2)), draw(st.integers(1, 2)), 3, draw(st.integers(1, 3))
     if draw(st.booleans()):
         inputs = [drawn(draw, batch, length, heads, 3, size), None, None, drawn(draw, 3 * heads * size)]
@@ -100,7 +100,7 @@ def multi_head_attention_cases_4(draw):
     gaps=[UNTYPED],
 )
 def decoder_masked_multi_head_attention_cases(draw):
-    """One query and its past, of one beam or several, which have no ``attention_bias``: its kernel mixes up heads."""
+    """One query and its past, for one beam or several, without ``attention_bias``: the kernel mixes up its heads."""
     beams = draw(st.integers(1, 2))
     batch, heads, size = beams * draw(st.integers(1, 2)), draw(st.integers(1, 2)), draw(st.integers(1, 4))
     before = draw(st.integers(1, 3))

@@ -41,7 +41,7 @@ def skip_simplified_layer_normalization_cases(draw):
 
 
 def grouped(draw):
-    """Images in one of two layouts, two parameters for each channel, and attributes."""
+    """Images in one of two layouts, two parameters per channel, and attributes."""
     batch, groups, size, height, width = (draw(st.integers(1, 2)) for _ in range(5))
     channels, last = groups * size, draw(st.integers(0, 1))
     shape = (batch, height + 1, width, channels) if last else (batch, channels, height + 1, width)

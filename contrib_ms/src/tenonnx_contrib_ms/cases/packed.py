@@ -11,7 +11,7 @@ from tenonnx_testing import call, cases, shapes, tensors
 
 
 def packed(draw):
-    """The number of sequences, of all elements, and where the sequences begin and end."""
+    """The number of sequences, the number of elements, and the bounds of the sequences."""
     lengths = [draw(st.integers(1, 4)) for _ in range(draw(st.integers(1, 3)))]
     return len(lengths), sum(lengths), np.cumsum([0, *lengths]).astype(np.int32)
 
@@ -65,7 +65,7 @@ def varlen_causal_conv_with_state_cases(draw):
 
 @cases(varlen_causal_conv_with_state)
 def varlen_causal_conv_with_state_cases_2(draw):
-    """Weights of two taps that each token changes, which kernels for GPUs alone have."""
+    """Weights of two taps modified by each token, which only GPU kernels support."""
     batch, total, bounds = packed(draw)
     groups, times = draw(st.integers(1, 2)), draw(st.integers(1, 2))
     channels, behind = groups * times, draw(st.integers(0, 1))

@@ -1,4 +1,4 @@
-"""Cases of tokens without padding. onnxruntime implements these on GPUs only: see tests/test_attention_formulas.py."""
+"""Cases of removing padding. onnxruntime implements these on GPUs only: see tests/test_attention_formulas.py."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def drawn(draw, *shape, dtype="float32"):
 
 
 def lengths_of(draw):
-    """The lengths of some sequences, the longest of them, and where their tokens are, then their padding."""
+    """The lengths of some sequences, the maximum length, and the positions of their tokens, then of the padding."""
     batch, length = draw(st.integers(1, 3)), draw(st.integers(1, 4))
     counts = draw(tensors("int32", shape=(batch,), min_value=1, max_value=length))
     kept = (np.arange(length) < counts[:, None]).reshape(-1)

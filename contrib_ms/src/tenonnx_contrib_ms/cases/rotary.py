@@ -9,7 +9,7 @@ from tenonnx_contrib_ms.rotary import gemma_rotary_embedding, m_rotary_embedding
 from tenonnx_testing import call, cases, shapes, tensors
 
 POSITIONS = 9
-#: What has no effect.
+#: Attributes without effect.
 IDLE = [{}, {"scale": 2.0, "is_packed_batching": 1}]
 
 
@@ -51,7 +51,7 @@ def m_rotary_embedding_cases(draw):
 
 @cases(gemma_rotary_embedding, gradient=["q", "q_rot", "k", "k_rot"])
 def gemma_rotary_embedding_cases(draw):
-    """onnxruntime has it for GPUs alone: see tests/test_attention_formulas.py."""
+    """onnxruntime implements it on GPUs only: see tests/test_attention_formulas.py."""
     batch, length, size = draw(st.integers(1, 2)), draw(st.integers(1, 3)), draw(st.integers(1, 4))
     angles = draw(tensors(shape=(batch, length, size)))
     counts = draw(st.integers(1, 2)), draw(st.integers(1, 2))
@@ -62,7 +62,7 @@ def gemma_rotary_embedding_cases(draw):
 
 @cases(rms_norm_rotary, gradient=False)
 def rms_norm_rotary_cases(draw):
-    """onnxruntime has it for GPUs alone: see tests/test_formulas_of_gpus.py."""
+    """onnxruntime implements it on GPUs only: see tests/test_formulas_of_gpus.py."""
     batch, length, heads = draw(shapes(3, 3, 1, 3))
     half, start, behind, rest = draw(st.integers(1, 3)), *(draw(st.integers(0, 2)) for _ in range(3))
     width = 2 * half + rest

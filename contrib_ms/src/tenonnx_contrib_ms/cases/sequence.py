@@ -1,4 +1,4 @@
-"""Cases of a layer that attends, of warped time and of words."""
+"""Cases of AttnLSTM, DynamicTimeWarping and WordConvEmbedding."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of tokens."""
+"""Cases of Tokenizer."""
 
 from __future__ import annotations
 
