@@ -45,11 +45,10 @@ def qattention(
     unidirectional=0,
     _outputs=None,
 ):
-    """Self-attention whose queries, keys and values are one quantized product; keys and values are the second output.
+    """Self-attention with quantized products for queries, keys and values; the second output has keys and values.
 
-    ``mask_index`` holds the length of each sequence, then perhaps where it begins, or 0 for each key that is not seen.
-    ``weight`` may have a scale and a zero point for each column. ``do_rotary`` counts for nothing, as in onnxruntime's
-    kernel.
+    ``mask_index`` has the length of each sequence, optionally followed by its start, or a mask with 0 for hidden keys.
+    ``weight`` may have a scale and a zero point per column. ``do_rotary`` has no effect, as in onnxruntime's kernel.
     """
     total = matmul_integer_to_float(input, weight, input_scale, weight_scale, input_zero_point, weight_zero_point, bias)
     q, k, v = (heads(part, num_heads) for part in ops.split(total, axis=-1, num_outputs=3))
@@ -97,7 +96,7 @@ qattention.requires(
 
 
 def lowest(dtype: DType) -> float:
-    """The least finite number of a float type."""
+    """The lowest finite number of a float type."""
     return float(np.nextafter(dtype.numpy.type(-np.inf), dtype.numpy.type(0)))
 
 
@@ -112,7 +111,7 @@ def merged(x: Value) -> Value:
 
 
 def scaled_product(q: Value, k: Value, scale: float | None = None) -> Value:
-    """The products of queries and keys, by ``scale`` or else over the root of their size."""
+    """The products of queries and keys, times ``scale`` or 1 / sqrt(size)."""
     products, size = ops.matmul(q, ops.transpose(k, perm=[0, 1, 3, 2])), dims(q)[3]
     if scale or isinstance(size, int):
         return products * (scale or 1 / math.sqrt(size))
@@ -128,13 +127,13 @@ def visible(mask_index: Value, q: Value, k: Value) -> Value:
     batch, total = dims(q)[0], dims(k)[2]
     columns = to(ops.range_(0, total, 1), DType.int32)
     zeros = ops.expand(constant(np.zeros(1), DType.int32), [batch])
-    starts = ops.concat(mask_index, zeros, axis=0)[batch : batch + batch]  # which are 0 unless they are given
+    starts = ops.concat(mask_index, zeros, axis=0)[batch : batch + batch]  # 0 unless starts are given
     ends, starts = (ops.reshape(v, [-1, 1, 1, 1]) for v in (mask_index[:batch], starts))
     return ops.and_(ops.less(columns, ends), ops.greater_or_equal(columns, starts))
 
 
 def earlier(q: Value, k: Value) -> Value:
-    """Mask of the keys that are no later than each query."""
+    """Causal mask: the keys not after each query."""
     length, total = dims(q)[2], dims(k)[2]
     rows = ops.range_(0, length, 1) + (total - length)
     return ops.less_or_equal(ops.range_(0, total, 1), ops.unsqueeze(rows, [1]))

@@ -1,8 +1,8 @@
-"""QuantizeBFP and DequantizeBFP: block floating point, with one exponent for each block.
+"""QuantizeBFP and DequantizeBFP: block floating point, with one exponent per block.
 
-ONNX Runtime declares these ops and ships no kernel for them; its documentation names the formats (the bits of the
-sign, of the mantissa and of the exponent, and the size of a box) and leaves the order of the bits open. Here a box is
-stored as its exponent, biased as in float32, and then its numbers, lowest bit first: a mantissa, then its sign bit.
+ONNX Runtime declares these ops but has no kernel for them. Its documentation defines the formats (bits of sign,
+mantissa and exponent, and the block size, there called bounding box) but not the order of bits. Here a block is stored
+as its exponent, biased as in float32, followed by its elements, lowest bit first: a mantissa, then a sign bit.
 """
 
 from __future__ import annotations
@@ -32,31 +32,31 @@ from tenonnx.extend import (
 from tenonnx_quantized.granularity import wrong_count
 from tenonnx_quantized.quantize import to
 
-#: Bits of a mantissa by ``bfp_type``.
+#: Bits of a mantissa, by ``bfp_type``.
 _MANTISSAS = {0: 8, 1: 4}
 _BOX = 16
 
 
-def _turned(x: Value, block_dim: int) -> tuple[Value, list[int]]:
-    """``x`` transposed so that the axis of the boxes is last, and the permutation."""
+def _with_blocks_last(x: Value, block_dim: int) -> tuple[Value, list[int]]:
+    """``x`` transposed so that the axis of the blocks is last, and the permutation."""
     last = block_dim % x.ndim
     order = [*(k for k in range(x.ndim) if k != last), last]
     return (x if order == sorted(order) else ops.transpose(x, perm=order)), order
 
 
 def _powers(exponent: Value, mantissa: int) -> Value:
-    """Value of the lowest bit of the mantissas in a box, given its exponent."""
+    """Value of the lowest bit of the mantissas in a block, from its exponent."""
     return ops.gather(constant(np.exp2(np.arange(256.0) - 126 - mantissa), DType.float32), to(exponent, DType.int32))
 
 
 @op("QuantizeBFP", domain="com.microsoft")
 def quantize_bfp(x, *, bfp_type: int, block_dim=-1):
-    """Quantize boxes of 16 numbers along an axis to mantissas that share the largest exponent, rounded half to even.
+    """Quantize blocks of 16 elements along an axis to mantissas that share the largest exponent, rounded half to even.
 
     The other outputs are the shape of ``x`` and its strides in elements. Subnormal float32 numbers become 0.
     """
     mantissa = _MANTISSAS[bfp_type]
-    turned, _ = _turned(to(x, DType.float32), block_dim)
+    turned, _ = _with_blocks_last(to(x, DType.float32), block_dim)
     *outer, length = dims(turned)
     missing = -length % _BOX if isinstance(length, int) else ops.mod(-length, _BOX)
     if not isinstance(missing, int) or missing:
@@ -115,14 +115,14 @@ dequantize_bfp.traits(on_request=True)
 
 @dequantize_bfp.type
 def dequantize_bfp_type(x, shape, strides, *, bfp_type, block_dim, dtype):
-    """Type of the output, also where its rank, which the body needs, is unknown."""
+    """Type of the output, even if its rank, which the body needs, is unknown."""
     sides, rank = elements(shape), shape.shape[0]
     if sides is None and isinstance(rank, int):
         sides = [None] * rank
     return TensorType(DType(dtype), None if sides is None else tuple(sides))
 
 
-def _boxed(x, shape, block_dim, bfp_type):
+def _blocks_fit(x, shape, block_dim, bfp_type):
     rank = None if shape is None or shape.rank != 1 else shape.shape[0]
     if isinstance(rank, int) and not -rank <= block_dim < rank:
         return f"block_dim lies outside [{-rank}, {rank - 1}]"
@@ -138,5 +138,5 @@ dequantize_bfp.requires(
     dtypes(x="uint8", shape="int64", strides="int64"),
     shapes(x="_", shape="rank", strides="rank"),
     one_of(bfp_type=_MANTISSAS, dtype=(1, 10, 16)),
-    holds(_boxed),
+    holds(_blocks_fit),
 )

@@ -51,10 +51,10 @@ def block_weights(
     rows: int,
     dtype: DType,
 ) -> Value:
-    """Packed quantized values ``[columns, blocks, bytes]`` as weights ``[columns, rows]``.
+    """Dequantize packed values ``[columns, blocks, bytes]`` to weights ``[columns, rows]``.
 
-    A zero point is a number of the type of the scales, or packed like the quantized values. ``g_idx`` tells the block
-    of each row where that is not its place.
+    Zero points have the dtype of the scales, or are packed like the quantized values. ``g_idx`` has the block index of
+    each row if rows are permuted.
     """
     blocks = -(-rows // block_size)
     quantized = to(unpacked(ops.reshape(B, [columns, blocks, block_size * bits // 8]), bits), dtype)
@@ -77,7 +77,7 @@ def _zero_points(zero_points: Value | None, bits: int, columns: int, blocks: int
     return to(ops.reshape(zero_points, [columns, blocks]), dtype)
 
 
-#: By what share numbers are off where a runtime takes activations in the type that ``accuracy_level`` allows.
+#: Relative error where a runtime computes in the type that ``accuracy_level`` allows.
 _ACCURACY = {"accuracy_level": {2: 2.0**-10, 3: 2.0**-7, 4: 2.0**-7}}
 
 
@@ -97,10 +97,10 @@ def matmul_nbits(
     block_size: int,
     weight_prepacked=0,
 ):
-    """``A`` by the transpose of weights of so many ``bits``, each block of which has a scale and a zero point.
+    """``A`` times the transpose of weights with this number of ``bits`` and a scale and zero point per block.
 
-    The zero points are packed like the weights or of the type of ``A``, and by default half the range.
-    ``accuracy_level`` allows a runtime to compute with less than the type of ``A``, which is never done here.
+    Zero points are packed like the weights or have the dtype of ``A``; they default to half of the range.
+    ``accuracy_level`` allows a runtime to compute in fewer bits than ``A`` has, which is never done here.
     """
     if weight_prepacked:
         raise TypeMismatch(
@@ -116,8 +116,8 @@ def matmul_nbits(
     return to(y if bias is None else y + to(bias, stage), A.dtype)
 
 
-def _fitting(A, B, scales, zero_points, g_idx, K, N, bits, block_size):
-    """Return the problem of the sizes of packed quantized values and their parameters, or None."""
+def _wrong_parameters(A, B, scales, zero_points, g_idx, K, N, bits, block_size):
+    """Why packed quantized values and their parameters have inconsistent sizes, or None."""
     blocks = -(-K // block_size)
     packed = zero_points is None or zero_points.dtype is DType.uint8
     if not packed and zero_points.dtype is not A.dtype:
@@ -131,7 +131,7 @@ def _fitting(A, B, scales, zero_points, g_idx, K, N, bits, block_size):
 
 
 def _wrong_blocks(given: dict[str, Value], K: int, N: int, bits: int, block_size: int) -> str | None:
-    """Return the problem of the sizes of packed quantized values and scales, or None."""
+    """Why packed quantized values and scales have inconsistent sizes, or None."""
     if block_size & (block_size - 1):
         return "block_size is not a power of two"
     blocks = N * -(-K // block_size)
@@ -151,13 +151,13 @@ matmul_nbits.requires(
     dtypes(g_idx="int32"),
     at_least(N=1),
     *_block_words("B", "scales"),
-    holds(_fitting),
+    holds(_wrong_parameters),
 )
 
 
 @matmul_nbits.numpy
 def matmul_nbits_numpy(A, B, scales, zero_points, g_idx, bias, *, K, N, bits, block_size, **_):
-    product = _by_weights(A, B, scales, zero_points, g_idx, K=K, N=N, bits=bits, block_size=block_size)
+    product = _kernel_for_weights(A, B, scales, zero_points, g_idx, K=K, N=N, bits=bits, block_size=block_size)
     return product(A, B, scales, zero_points, g_idx, bias)
 
 
@@ -166,11 +166,11 @@ def matmul_nbits_specialize(A, B, scales, zero_points, g_idx, bias, *, K, N, bit
     weights = [v if v is None else v.contents for v in (B, scales, zero_points, g_idx)]
     if any(v is not None and w is None for v, w in zip((B, scales, zero_points, g_idx), weights, strict=True)):
         return None
-    return _by_weights(A, *weights, K=K, N=N, bits=bits, block_size=block_size)
+    return _kernel_for_weights(A, *weights, K=K, N=N, bits=bits, block_size=block_size)
 
 
-def _by_weights(A, B, scales, zero_points, g_idx, *, K, N, bits, block_size):
-    """The kernel of MatMulNBits for these weights, whatever it is given in their place."""
+def _kernel_for_weights(A, B, scales, zero_points, g_idx, *, K, N, bits, block_size):
+    """A kernel of MatMulNBits with these constant weights, which ignores the corresponding arguments."""
     stage = np.float64 if A.dtype == np.float64 else np.float32
     blocks = -(-K // block_size)
     shift = None if zero_points is None else zero_points.reshape(N, -1)
@@ -202,9 +202,9 @@ def unpacked_blocks(
     bits: int,
     block_size: int,
 ) -> tuple[Computed, Computed, Computed] | None:
-    """Constant quantized values ``[rows, columns]`` in the type of so many bits, with scales and zero points of blocks.
+    """Constant quantized values ``[rows, columns]`` in the integer type of that many bits, with scales and zero points.
 
-    Each is computed when it is written. None for what a blocked DequantizeLinear cannot say.
+    Contents are computed lazily. None if blocked DequantizeLinear cannot express the weights.
     """
     parameters = [v for v in (B, scales, zero_points) if v is not None]
     floats = zero_points is not None and zero_points.dtype is not DType.uint8
@@ -242,7 +242,7 @@ def unpacked_blocks(
 
 @matmul_nbits.lower()
 def matmul_nbits_lowering(A, B, scales, zero_points, g_idx, bias, *, K, N, bits, block_size, weight_prepacked, **_):
-    """By a blocked DequantizeLinear: weights stay packed where its version takes quantized values of so many bits."""
+    """Lower to a blocked DequantizeLinear; weights stay packed if the opset supports that many bits."""
     found = unpacked_blocks(B, scales, zero_points, g_idx, columns=N, rows=K, bits=bits, block_size=block_size)
     if found is None or weight_prepacked:
         return None
@@ -255,7 +255,7 @@ _ACTIVATIONS = {"silu": ops.swish, "gelu": ops.gelu, "relu": ops.relu}
 
 
 def _normalized(A: Value, skip: Value | None, norm_scale: Value | None, epsilon: float) -> tuple[Value, Value]:
-    """The input of the projections, and the sum of the residual connection."""
+    """The input of the projections, and the residual sum."""
     total = A if skip is None else A + skip
     if norm_scale is None:
         return total, total
@@ -283,9 +283,9 @@ def matmul_nbits_mlp(
     epsilon=1e-5,
     _outputs=None,
 ):
-    """``activation(gate) * up`` of two MatMulNBits of ``A + skip``.
+    """``activation(gate) * up``, each of them MatMulNBits of ``A + skip``.
 
-    The sum is normalized by RMSNormalization where there is a scale for it; it is the second output, if asked for.
+    The sum is normalized by RMSNormalization if ``norm_scale`` is given; the optional second output is the sum.
     """
     x, total = _normalized(A, skip, norm_scale, epsilon)
     attributes: dict[str, Any] = {"K": K, "N": N, "accuracy_level": accuracy_level, "bits": bits}
@@ -336,7 +336,7 @@ def matmul_nbits_qkv(
 ):
     """Queries, keys and values: three MatMulNBits of ``A + skip``, normalized by RMSNormalization.
 
-    The sum is the fourth output, where that is asked for.
+    The optional fourth output is the sum.
     """
     x, total = _normalized(A, skip, norm_scale, epsilon)
     attributes: dict[str, Any] = {"K": K, "accuracy_level": accuracy_level, "bits": bits, "block_size": block_size}
@@ -385,9 +385,9 @@ def matmul_nbits_qlora(
     lora_bits=8,
     lora_block_size=32,
 ):
-    """MatMulNBits plus two of them one behind the other, an adapter of low rank (Dettmers et al. 2023).
+    """MatMulNBits plus a low-rank adapter of two MatMulNBits (QLoRA, Dettmers et al. 2023).
 
-    Without rows in ``lora_B`` there is no adapter; without rows in ``lora_A`` its first product is zeros.
+    Without rows in ``lora_B`` there is no adapter; without rows in ``lora_A`` its first product is zero.
     """
     base = matmul_nbits(X, W, scales, K=K, N=N, accuracy_level=accuracy_level, bits=bits, block_size=block_size)
     stage = wide(X.dtype)
@@ -401,7 +401,7 @@ def matmul_nbits_qlora(
 
 
 def _adapter(quantized: Value, scales: Value, bits: int, block_size: int, columns: Any, stage: DType) -> Value:
-    """The rows that quantized values ``[rows, blocks, bytes]`` have, of as many columns as their blocks reach to."""
+    """The rows of quantized values ``[rows, blocks, bytes]``, with as many columns as their blocks cover."""
     rows, blocks, _ = dims(quantized)
     numbers = to(unpacked(quantized, bits), stage) - float(1 << bits - 1)
     weights = numbers * ops.unsqueeze(to(scales, stage)[:rows, :blocks], [2])
@@ -430,7 +430,7 @@ matmul_nbits_qlora.requires(
 
 
 def _wrong_adapter(given: dict[str, Value], rows: Any, columns: Any, bits: int, block_size: int) -> str | None:
-    """As ``_wrong_blocks``, of quantized values that may be absent, by no rows or no blocks."""
+    """``_wrong_blocks`` for optional quantized values, which are absent without rows or blocks."""
     quantized = next(iter(given.values()))
     has_sizes = isinstance(rows, int) and isinstance(columns, int)
     if not has_sizes or quantized.tensor.shape is None or 0 in quantized.shape:
@@ -445,10 +445,10 @@ def _wrong_adapter(given: dict[str, Value], rows: Any, columns: Any, bits: int, 
 def gather_block_quantized(
     data, indices, scales, zero_points=None, *, bits=4, block_size=128, gather_axis=0, quantize_axis=1
 ):
-    """Gather of weights whose blocks of ``block_size`` along ``quantize_axis`` have a scale and a zero point.
+    """Gather from weights with a scale and a zero point per block of ``block_size`` along ``quantize_axis``.
 
-    uint8 holds quantized values of so many ``bits`` packed along the last axis, whose zero point is half the range by
-    default. Of floats of 8 or 4 bits a block may be the whole axis. What lies outside of the axis is 0.
+    uint8 has quantized values of ``bits`` packed along the last axis, whose zero point defaults to half of the range.
+    For 8-bit and 4-bit floats, a block may be the entire axis. Out-of-range indices result in 0.
     """
     title, rank = gather_block_quantized.title, data.ndim
     packed = data.dtype is DType.uint8
@@ -474,8 +474,8 @@ def gather_block_quantized(
     return ops.where(ops.reshape(inside, [*dims(inside)] + [1] * (rank - along - 1)), found, 0.0)
 
 
-def _gathered(data, scales, zero_points, bits, block_size, quantize_axis):
-    """Return the problem of the sizes of block parameters, or None. Packed values lie along the last axis."""
+def _wrong_block_parameters(data, scales, zero_points, bits, block_size, quantize_axis):
+    """Why block parameters have inconsistent sizes, or None. Values are packed along the last axis."""
     if block_size and (block_size < 16 or block_size & (block_size - 1)):
         return "block_size is neither a power of two of at least 16, nor 0 for the whole axis"
     sizes, packed = data.tensor.shape, data.dtype is DType.uint8
@@ -497,12 +497,12 @@ gather_block_quantized.requires(
     axis("quantize_axis", of="data"),
     axis("gather_axis", of="data"),
     one_of(bits=(2, 4, 8)),
-    holds(_gathered),
+    holds(_wrong_block_parameters),
 )
 
 
 def _spread(parameter: Value, quantized: Value, along: int, block_size: int) -> Value:
-    """Parameters of blocks along ``axis``, in a shape that broadcasts to the quantized values."""
+    """Parameters of blocks along ``axis``, reshaped to broadcast to the quantized values."""
     return repeated(parameter, quantized, along, block_size) if block_size else parameter
 
 

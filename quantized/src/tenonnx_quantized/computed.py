@@ -1,4 +1,4 @@
-"""Lazy constants, computed from others in blocks of rows while a file is written."""
+"""Lazy constants, computed from others block by block while a model is saved."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from tenonnx.extend import Contents, DType, TensorType, Value, interpreting, row
 
 Array = np.ndarray[Any, Any]
 
-#: How many elements are read at a time where all of a tensor is wanted.
+#: Number of elements computed at a time when the entire tensor is requested.
 _AT_ONCE = 1 << 21
 
 
 class Computed(Contents):
-    """Contents that are computed from others whenever they are asked for, and not kept.
+    """Tensor contents that are computed from others on each request and not kept.
 
-    ``compute`` gives the positions from the first to the second number along the first axis.
+    ``compute`` takes the start and end of a range along the first axis, and returns that part.
     """
 
     __slots__ = ("_compute", "type")
@@ -47,13 +47,13 @@ class Computed(Contents):
 
 
 def rows(value: Value, start: int, stop: int) -> Array:
-    """These positions of a constant along its first axis, read by themselves where that is possible."""
+    """A range of a constant along its first axis, read on its own if possible."""
     assert value.data is not None
     return rows_of(value.data, start, stop)  # type: ignore[no-any-return]
 
 
 def turned(value: Value, make: Callable[[Array], Array]) -> Array:
-    """The transpose of what ``make`` makes of the rows of a constant, some rows at a time."""
+    """The transpose of ``make`` applied to the rows of a constant, some rows at a time."""
     each = max(1, math.prod(d for d in value.shape[1:] if isinstance(d, int)))
     count, length = max(1, _AT_ONCE // each), value.shape[0]
     assert isinstance(length, int)

@@ -1,4 +1,4 @@
-"""QuantizeLinear and DequantizeLinear of com.microsoft: those of ai.onnx in more types, without blocks."""
+"""QuantizeLinear and DequantizeLinear of com.microsoft: like in ai.onnx with more types, without blocks."""
 
 from __future__ import annotations
 
@@ -8,20 +8,20 @@ from tenonnx_quantized.granularity import scalar
 
 
 def _along(parameter, axis):
-    """Parameters along an axis; without one it is a single number."""
+    """Parameters along an axis; a single number without one."""
     return parameter if parameter is None or axis is not None else scalar(parameter)
 
 
 @op("QuantizeLinear", domain="com.microsoft")
 def quantize_linear(x, y_scale, y_zero_point=None, *, axis: int | None = None):
-    """QuantizeLinear by one scale, or by one for each position of ``axis``."""
+    """QuantizeLinear with one scale, or with one per position of ``axis``."""
     scale, zero_point = _along(y_scale, axis), _along(y_zero_point, axis)
     return quantize.quantize_linear(x, scale, zero_point, axis=1 if axis is None else axis)
 
 
 @op("DequantizeLinear", domain="com.microsoft")
 def dequantize_linear(x, x_scale, x_zero_point=None, *, axis: int | None = None):
-    """DequantizeLinear by one scale, or by one for each position of ``axis``."""
+    """DequantizeLinear with one scale, or with one per position of ``axis``."""
     scale, zero_point = _along(x_scale, axis), _along(x_zero_point, axis)
     return quantize.dequantize_linear(x, scale, zero_point, axis=1 if axis is None else axis)
 

@@ -23,12 +23,12 @@ Array = np.ndarray[Any, Any]
 
 _EIGHT_BITS = "int8 uint8"
 
-#: Sums up to here are exact in float32.
+#: Integers up to this magnitude are exact in float32.
 _EXACT = 1 << 24
 
 
 def _by_channel(parameter: Value, rank: int) -> Value:
-    """A parameter of the weights: one number, or one for each output channel, along their first axis."""
+    """A parameter of the weights, per tensor or per output channel, reshaped to broadcast along their first axis."""
     return scalar(parameter) if is_single(parameter) else reshape(parameter, [-1] + [1] * (rank - 1))
 
 
@@ -36,10 +36,10 @@ def _by_channel_array(parameter: Array, rank: int) -> Array:
     return parameter.reshape(()) if parameter.size == 1 else parameter.reshape(-1, *(1,) * (rank - 1))
 
 
-def _runs(reach: Sequence[float]) -> list[range]:
-    """Channels in runs whose sums are exact in float32: ``reach`` is what each may add at most.
+def _exact_ranges(reach: Sequence[float]) -> list[range]:
+    """Ranges of channels whose sums are exact in float32; ``reach`` is the maximum contribution of each channel.
 
-    A single channel may add more; what it is summed in is then float64.
+    A single channel may exceed the bound; it is then summed in float64.
     """
     starts, total = [0], 0.0
     for channel, size in enumerate(reach):
@@ -51,14 +51,14 @@ def _runs(reach: Sequence[float]) -> list[range]:
 
 
 def _of_groups(run: range, depth: int, group: int) -> Array:
-    """The channels of an image that a run of the ``depth`` channels of each group stands for."""
+    """The channels of an image that correspond to a range of the ``depth`` channels of each group."""
     return np.add.outer(np.arange(group) * depth, run).reshape(-1)
 
 
-def _summed(image: Value, kernel: Value, reach: int, attributes: Any) -> Value:
-    """A convolution of small integers as int32, exact by one convolution for each run of channels.
+def _exact_convolution(image: Value, kernel: Value, reach: int, attributes: Any) -> Value:
+    """A convolution of small integers as int32, exact by a separate convolution for each range of channels.
 
-    ``reach`` is the greatest product. Runtimes have convolutions of float32, and of float64 seldom.
+    ``reach`` is the maximum product. Runtimes support convolutions in float32, but rarely in float64.
     """
     depth, *window = kernel.shape[1:]
     known = all(isinstance(s, int) for s in (depth, *window))
@@ -67,7 +67,7 @@ def _summed(image: Value, kernel: Value, reach: int, attributes: Any) -> Value:
     each = math.prod(window) * reach if known else math.inf
     stage = DType.float32 if each <= _EXACT else DType.float64
     image, kernel = to(image, stage), to(kernel, stage)
-    runs = _runs([each] * depth) if stage is DType.float32 else []
+    runs = _exact_ranges([each] * depth) if stage is DType.float32 else []
     if len(runs) < 2:
         return cast(conv(image, kernel, **attributes), to=DType.int32)
     total: Any = 0
@@ -78,7 +78,7 @@ def _summed(image: Value, kernel: Value, reach: int, attributes: Any) -> Value:
 
 
 def _convolved(x: Value, w: Value, x_zero_point: Value | None, w_zero_point: Value | None, attributes: Any) -> Value:
-    """The convolution of quantized values less their zero points, as int32."""
+    """The convolution of quantized values minus their zero points, as int32."""
     image, kernel, reach = to(x, DType.float32), to(w, DType.float32), 1
     for quantized, zero_point in ((x, x_zero_point), (w, w_zero_point)):
         reach *= max(map(abs, quantized.dtype.bounds)) if is_zero(zero_point) else 255
@@ -86,13 +86,13 @@ def _convolved(x: Value, w: Value, x_zero_point: Value | None, w_zero_point: Val
         image = image - to(scalar(x_zero_point), DType.float32)
     if not is_zero(w_zero_point):
         kernel = kernel - to(_by_channel(w_zero_point, w.ndim), DType.float32)
-    return _summed(image, kernel, reach, attributes)
+    return _exact_convolution(image, kernel, reach, attributes)
 
 
 def _convolved_array(
     x: Array, w: Array, x_zero_point: Array | None, w_zero_point: Array | None, attributes: Any
 ) -> tuple[Array, float]:
-    """``_convolved`` of arrays, with a bound of its size: up to ``_EXACT`` as float32, beyond it as int32."""
+    """``_convolved`` for arrays, and a bound of its magnitude: float32 up to ``_EXACT``, int32 beyond."""
     kernel = _kernel_array(w, w_zero_point)
     shift = 0 if x_zero_point is None else int(x_zero_point.reshape(()))
     image = x.astype(np.float32)
@@ -105,7 +105,7 @@ def _convolved_array(
     if largest <= _EXACT:
         return convolve(image, kernel, **attributes), largest
     total: Any = 0
-    for run in _runs(sums.max(0).tolist()):
+    for run in _exact_ranges(sums.max(0).tolist()):
         chosen = slice(run.start, run.stop)
         stage = np.float32 if sums[:, chosen].sum(1).max() <= _EXACT else np.float64
         part = image.take(_of_groups(run, depth, group), 1).astype(stage, copy=False)
@@ -115,7 +115,7 @@ def _convolved_array(
 
 
 def _magnitudes(kernel: Array, quantized: DType, shift: int) -> Array:
-    """The greatest sum of each channel of a kernel, ``[results, channels]``, over values less a zero point."""
+    """Bounds of the sums of each kernel channel, ``[results, channels]``, over values minus a zero point."""
     least, greatest = quantized.bounds
     taps = math.prod(kernel.shape[2:])
     return np.abs(kernel).reshape(*kernel.shape[:2], taps).sum(2) * max(shift - least, greatest - shift)  # type: ignore[no-any-return]
@@ -129,7 +129,7 @@ def _kernel_array(w: Array, w_zero_point: Array | None) -> Array:
 
 
 def _check(made: Op, x: Value, w: Value, channels: Any, attributes: Any) -> TensorType:
-    """The type of the convolution of numbers, when ``channels``, parameters of the weights, fit them."""
+    """The type of the convolution. Raises if ``channels``, the parameters of the weights, do not fit."""
     for parameter in channels:
         if parameter is None or parameter.tensor.shape is None or w.rank is None or is_single(parameter):
             continue
@@ -145,7 +145,7 @@ def _check(made: Op, x: Value, w: Value, channels: Any, attributes: Any) -> Tens
 
 
 def _attributes(*given: Any) -> dict[str, Any]:
-    """The attributes of a convolution by name, from those of its op in alphabetical order."""
+    """The attributes of a convolution by name, from values in the alphabetical order of its op's attributes."""
     return dict(zip(("auto_pad", "dilations", "group", "kernel_shape", "pads", "strides"), given, strict=True))
 
 
@@ -163,7 +163,7 @@ def conv_integer(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ):
-    """The int32 convolution of quantized values less zero points; ``w`` may have one for each output channel."""
+    """The int32 convolution of values minus zero points; ``w`` may have one per output channel."""
     attributes = _attributes(auto_pad, dilations, group, kernel_shape, pads, strides)
     return _convolved(x, w, x_zero_point, w_zero_point, attributes)
 
@@ -181,7 +181,7 @@ def conv_integer_numpy(x, w, x_zero_point, w_zero_point, **attributes):
 
 @conv_integer.vjp
 def conv_integer_vjp(g, y, x, w, x_zero_point, w_zero_point, **attributes):
-    """The gradient of the convolution of numbers; cotangents of quantized values are those of the numbers."""
+    """The gradient of the convolution of dequantized values, whose cotangents the quantized values receive."""
     image, kernel = to(x, g.dtype), to(w, g.dtype)
     if x_zero_point is not None:
         image = image - to(scalar(x_zero_point), g.dtype)
@@ -213,9 +213,9 @@ def qlinear_conv(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ):
-    """The convolution of dequantized values, in quantized values of the scale and zero point of ``y``.
+    """The convolution of dequantized values, quantized by ``y_scale`` and ``y_zero_point``.
 
-    The bias is in int32, in units of ``x_scale * w_scale``; ``w`` may have parameters for each output channel.
+    The bias is int32 in units of ``x_scale * w_scale``; ``w`` may have parameters per output channel.
     """
     attributes = _attributes(auto_pad, dilations, group, kernel_shape, pads, strides)
     sums = _convolved(x, w, x_zero_point, w_zero_point, attributes)
@@ -257,7 +257,7 @@ def qlinear_conv_numpy(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_sca
 @qlinear_conv.specialize
 @np.errstate(all="ignore")
 def qlinear_conv_specialize(x, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B, **attributes):
-    """The weights as floats, where all parameters are known and float32 holds all sums."""
+    """Prepare the weights as floats if all parameters are constant and float32 represents all sums."""
     given = (x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, *(() if B is None else (B,)))
     if any(v.contents is None for v in given):
         return None
@@ -305,7 +305,7 @@ def qlinear_conv_channels_last(
     pads: list[int] | None = None,
     strides: list[int] | None = None,
 ):
-    """QLinearConv, with ``channels_last`` of an image whose channels are the last axis."""
+    """QLinearConv; with ``channels_last`` the channels of the image are the last axis."""
     attributes = _attributes(auto_pad, dilations, group, kernel_shape, pads, strides)
     image = channels_first(x, channels_last)
     y = qlinear_conv(image, x_scale, x_zero_point, w, w_scale, w_zero_point, y_scale, y_zero_point, B, **attributes)

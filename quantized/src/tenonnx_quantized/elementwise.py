@@ -1,4 +1,4 @@
-"""QLinear ops that work element by element, along one axis, or move elements."""
+"""QLinear ops that work elementwise, along an axis, or move elements."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ from tenonnx_quantized.qlinear import dequantized, qlinear, requantized
 def qlinear_add(
     A, A_scale, A_zero_point=None, B=REQUIRED, B_scale=REQUIRED, B_zero_point=None, C_scale=REQUIRED, C_zero_point=None
 ):
-    """A + B. Numbers of an infinite scale are infinite or NaN; of these onnxruntime's kernel makes the least code."""
+    """A + B.
+
+    With infinite scales, sums are infinite or NaN; onnxruntime's kernel returns the lowest quantized value.
+    """
     return A + B
 
 
@@ -38,7 +41,7 @@ def qlinear_leaky_relu(X, X_scale, X_zero_point=None, Y_scale=REQUIRED, Y_zero_p
 
 
 def _whole(scale):
-    """Kernels know the reciprocal of the scale by its whole part, of which they say nothing."""
+    """Require an integral reciprocal of the scale: kernels silently truncate it."""
     known = static(scale)
     with np.errstate(all="ignore"):
         exact = known is not None and np.all(np.floor(1 / known) == 1 / known)
@@ -47,28 +50,28 @@ def _whole(scale):
 
 @qlinear("QLinearSoftmax", step=_whole)
 def qlinear_softmax(X, X_scale, x_zero_point=None, y_scale=REQUIRED, y_zero_point=REQUIRED, *, axis=-1, opset: int):
-    """Softmax as version ``opset`` of ai.onnx has it: below 13 over all axes from ``axis`` on.
+    """Softmax of ai.onnx at version ``opset``: below 13 over all axes from ``axis`` on.
 
-    Of ``1 / y_scale`` the whole part counts, as in onnxruntime.
+    ``1 / y_scale`` is truncated to an integer, as in onnxruntime.
     """
     return ops.softmax(X, axis=axis) if opset >= 13 else ops.softmax_2d(X, axis=axis)
 
 
 @qlinear("QLinearWhere", ops.where)
 def qlinear_where(condition, X, x_scale, x_zero_point, Y, y_scale, y_zero_point, z_scale, z_zero_point):
-    """``X`` where the condition holds, else ``Y``."""
+    """``X`` where ``condition`` is true, else ``Y``."""
     return ops.where(condition, X, Y)
 
 
 @op("QLinearConcat", domain="com.microsoft")
 def qlinear_concat(Y_scale, Y_zero_point, *inputs, axis: int):
-    """Tensors one behind the other along ``axis``; each is given as quantized values, scale and zero point."""
+    """Concatenate tensors along ``axis``; each is given by quantized values, scale and zero point."""
     floats = [dequantized(*inputs[k : k + 3]) for k in range(0, len(inputs), 3)]
     return requantized(ops.concat(*floats, axis=axis), Y_scale, Y_zero_point, Y_zero_point)
 
 
 def _triples(inputs):
-    """The operands are quantized values of eight bits, each with a scale and a zero point of its own type."""
+    """Require operands of 8-bit quantized values, each with a scale and a zero point of its type."""
     if not inputs or len(inputs) % 3:
         return "the inputs after the first two are not triples of quantized tensor, scale and zero point"
     for quantized, _, zero_point in zip(*(inputs[k::3] for k in range(3)), strict=True):

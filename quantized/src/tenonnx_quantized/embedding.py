@@ -34,9 +34,9 @@ def qembed_layer_normalization(
     *,
     epsilon=1e-12,
 ):
-    """The normalized sum of embeddings of words, positions and segments, all of them quantized values.
+    """LayerNormalization of the sum of quantized word, position and segment embeddings.
 
-    The second output tells for each sequence how many words are not masked: 0 without a mask.
+    The second output is the number of unmasked words of each sequence: 0 without a mask.
     """
     batch, sequence = dims(input_ids)
     words = ops.gather(word_embedding_quant, input_ids)

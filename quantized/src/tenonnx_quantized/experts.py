@@ -82,10 +82,10 @@ def qmoe(
     use_sparse_mixer=0,
     weights_prepacked=-1,
 ):
-    """Each token is the weighted sum of two-layer networks, the ``k`` experts with the greatest ``router_probs``.
+    """The weighted sum, for each token, of ``k`` two-layer experts with the highest ``router_probs``.
 
-    The weights of an expert sum to one: a softmax of its router's values, or what ``router_weights`` has, normalized if
-    asked for. The networks hold quantized values of some bits, by output or by block, or floats of eight or four bits.
+    Weights are a softmax of the router logits, or come from ``router_weights``, optionally normalized to sum to one.
+    Experts are integers of few bits, with scales per output or per block, or 8-bit or 4-bit floats.
     """
     stage = wide(input.dtype)
     x = to(input if input.ndim == 2 else ops.reshape(input, [-1, dims(input)[-1]]), stage)
@@ -139,7 +139,7 @@ def _blocked(
     quant_type,
     block_size,
 ):
-    """Return the problem of the sizes of quantization parameters, or None."""
+    """Why quantization parameters have inconsistent sizes, or None."""
     if quant_type != "int":
         return None
     if block_size and (block_size < 16 or block_size & (block_size - 1)):
@@ -214,7 +214,7 @@ def _weights(
     block_size: int,
     stage: DType,
 ) -> Value:
-    """The weights of one layer of all experts, ``[expert, output, input]``."""
+    """The dequantized weights of a layer of all experts, ``[expert, output, input]``."""
     whole = None if global_scale is None else ops.reshape(to(global_scale, stage), [-1, 1, 1])
     scale = None if scales is None else to(scales, stage)
     if quant_type == "int":
@@ -240,7 +240,7 @@ def _weights(
 
 
 def _as_float8(x: Value, scale: Value | None) -> Value:
-    """Activations rounded to float8, by one scale or one for each expert, where there is one."""
+    """Activations rounded to float8, by one scale or one per expert, if given."""
     if scale is None:
         return x
     scale = ops.reshape(to(scale, x.dtype), [-1, 1, 1])
@@ -253,7 +253,7 @@ def _layer(x: Value, weights: Value, bias: Value | None, stage: DType) -> Value:
 
 
 def _halves(hidden: Value, third: Value | None, fusion: int) -> tuple[Value, Value]:
-    """The gate and the linear part of SwiGLU: two layers, or one that holds them alternately or one by one."""
+    """The gate and linear part of SwiGLU: two layers, or one with both, interleaved or concatenated."""
     if third is not None:
         return hidden, third
     if fusion == 1:
@@ -263,7 +263,7 @@ def _halves(hidden: Value, third: Value | None, fusion: int) -> tuple[Value, Val
 
 
 def _gates(router: Value, weights: Value | None, k: int, normalize: int, stage: DType) -> Value:
-    """The weight of each expert for each token; 0 of those that are not chosen."""
+    """The weight of each expert for each token; 0 for experts not selected."""
     values, chosen = ops.top_k(to(router, stage), [k])
     if weights is None:
         kept = ops.softmax(values)

@@ -1,4 +1,4 @@
-"""Products with floats of eight and four bits: GemmFloat8, and weights in blocks of FP8 and NVFP4."""
+"""Products with 8-bit and 4-bit floats: GemmFloat8, and weights in blocks of FP8 and NVFP4."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def gemm_float8(
     transA=0,
     transB=0,
 ):
-    """``activation(alpha * A @ B + beta * C)``; what holds float8 is multiplied by its scale, or divided at the end.
+    """``activation(alpha * A @ B + beta * C)``; float8 inputs are multiplied by their scale, the result divided by its.
 
-    The product is summed in float32. ``scaleY`` counts where the result holds float8.
+    The product is accumulated in float32. ``scaleY`` is used for a float8 result.
     """
     a, b = (_scaled(x, scale) for x, scale in ((A, scaleA), (B, scaleB)))
     a = ops.transpose(a, perm=[1, 0]) if transA else a
@@ -61,9 +61,9 @@ gemm_float8.requires(
 
 @op("MatMulBlockQuantizedFp8Weight", domain="com.microsoft")
 def matmul_fp8_weight(A, B, b_scale, a_scale=None, bias=None, *, block_size=128):
-    """``A`` by the transpose of float8 weights ``[N, K]`` with a scale for each block of ``K``.
+    """``A`` times the transpose of float8 weights ``[N, K]`` with a scale per block of ``K``.
 
-    With ``a_scale``, ``A`` is rounded to float8, too. The product is summed in float32.
+    With ``a_scale``, ``A`` is also rounded to float8. The product is accumulated in float32.
     """
     x = to(A, wide(A.dtype))
     if a_scale is not None:
@@ -77,9 +77,9 @@ matmul_fp8_weight.traits(on_request=True)
 
 @op("MatMulBlockQuantizedFp4Weight", domain="com.microsoft")
 def matmul_fp4_weight(A, B, weight_scale, weight_scale_2, input_scale=None, bias=None, *, block_size=16):
-    """``A`` by the transpose of NVFP4 weights: two of a row to a byte, with a float8 scale for each block of a row.
+    """``A`` times the transpose of NVFP4 weights: two elements per byte, with a float8 scale for each block of a row.
 
-    All are multiplied by ``weight_scale_2``. ``input_scale`` says nothing about the result.
+    All weights are multiplied by ``weight_scale_2``. ``input_scale`` has no effect.
     """
     x = to(A, wide(A.dtype))
     weights = looked_up(unpacked(B, 4), E2M1, x.dtype)

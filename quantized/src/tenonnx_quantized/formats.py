@@ -1,4 +1,4 @@
-"""Quantized values of few bits packed into bytes, and tables of the numbers of formats without arithmetic."""
+"""Quantized values packed into bytes, and code books of formats."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _with_signs(*magnitudes: float) -> tuple[float, ...]:
     return (*magnitudes, *(-x for x in magnitudes))
 
 
-#: FP4 of bitsandbytes: a sign, and one of eight magnitudes.
+#: FP4 of bitsandbytes: a sign and eight magnitudes.
 FP4 = _with_signs(0.0, 5.208333333e-03, 0.66666667, 1.0, 0.33333333, 0.5, 0.16666667, 0.25)
 
 #: E2M1, the float4 of ONNX and of the OCP microscaling formats.
@@ -49,7 +49,7 @@ def float8() -> tuple[float, ...]:
 
 
 def unpacked(packed: Value, bits: int) -> Value:
-    """Bytes as integers of so many bits along the last axis; the first integer of a byte lies in its lowest bits."""
+    """Unpack bytes to integers of ``bits`` along the last axis; the first integer of a byte is in its low bits."""
     if bits == 8:
         return packed
     *outer, length = dims(packed)
@@ -64,7 +64,7 @@ def unpacked(packed: Value, bits: int) -> Value:
 
 
 def high_first(packed: Value) -> Value:
-    """Bytes as 4-bit integers along the last axis; the first integer of a byte lies in its highest bits."""
+    """Unpack bytes to 4-bit integers along the last axis; the first integer of a byte is in its high bits."""
     shifts = constant(np.array([4, 0]), DType.uint8)
     apart = ops.bitwise_and(ops.bitshift(ops.unsqueeze(packed, [-1]), shifts, direction="RIGHT"), 15)
     *outer, length = dims(packed)
@@ -72,12 +72,12 @@ def high_first(packed: Value) -> Value:
 
 
 def looked_up(quantized: Value, table: tuple[float, ...], dtype: DType) -> Value:
-    """Dequantized values."""
+    """Dequantize by a code book."""
     return ops.gather(constant(np.asarray(table), dtype), ops.cast(quantized, to=DType.int32))
 
 
 def unpacked_array(packed: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
-    """``unpacked`` of an array."""
+    """``unpacked`` for an array."""
     if bits == 8:
         return packed
     if 8 % bits:
@@ -89,7 +89,7 @@ def unpacked_array(packed: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, A
 
 
 def packed_array(quantized: np.ndarray[Any, Any], bits: int) -> np.ndarray[Any, Any]:
-    """The inverse of ``unpacked_array``; the last byte is filled with zeros."""
+    """The inverse of ``unpacked_array``; the last byte is padded with zeros."""
     if bits == 8:
         return quantized.astype(np.uint8)
     count = 8 // bits

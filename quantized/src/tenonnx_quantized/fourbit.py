@@ -1,4 +1,4 @@
-"""Weights in blocks of four bits of formats of their own: MatMulBnb4 and MatMulFpQ4."""
+"""4-bit weights in special block formats: MatMulBnb4 and MatMulFpQ4."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ from tenonnx_quantized.quantize import to, wide
 
 @op("MatMulBnb4", domain="com.microsoft")
 def matmul_bnb4(A, B, absmax, *, K: int, N: int, block_size: int, quant_type: int, training_mode=0, transB=1):
-    """``A`` by weights ``[N, K]`` in FP4 (``quant_type`` 0) or NF4 (1), or by their transpose with ``transB``.
+    """``A`` times weights ``[N, K]`` in FP4 (``quant_type`` 0) or NF4 (1), or times their transpose with ``transB``.
 
-    The flattened weights are cut into blocks, each a multiple of its greatest magnitude ``absmax``. The first of two
-    quantized values lies in the high half of a byte.
+    The flattened weights are split into blocks, each scaled by its maximum magnitude ``absmax``. The first of two
+    quantized values is in the high half of a byte.
     """
     stage, count = wide(A.dtype), N * K
     blocks = -(-count // block_size)
@@ -60,16 +60,16 @@ matmul_bnb4.requires(
 )
 
 
-#: By quantization type: how many quantized values a block has, and whether it has a zero point.
+#: For each quantization type, the number of quantized values per block, and whether it has a zero point.
 LAYOUTS = {0: (32, False), 1: (32, True), 2: (64, False)}
 
 
 @op("MatMulFpQ4", domain="com.microsoft")
 def matmul_fpq4(A, B, B_shape: Index, *, blk_quant_type=1):
-    """``A`` by a matrix of the shape ``B_shape`` in blocks of 4-bit quantized values, column by column.
+    """``A`` times a matrix of shape ``B_shape``, in blocks of 4-bit quantized values, column by column.
 
-    A block is a float32 scale, with type 1 the byte of a zero point (else 8), and the quantized values: of each 32 the
-    first half lies in the low halves of 16 bytes, the second half in the high ones.
+    A block has a float32 scale, with type 1 a zero point byte (else 8), and the quantized values: of each 32, the first
+    half is in the low halves of 16 bytes, the second half in the high ones.
     """
     length, shifted = LAYOUTS[blk_quant_type]
     head = 5 if shifted else 4
@@ -105,7 +105,7 @@ matmul_fpq4.requires(
 
 
 def _float_of_bytes(b: Value) -> Value:
-    """The float32 that four bytes along the last axis hold, lowest first; neither infinite nor NaN."""
+    """The finite float32 stored in four little-endian bytes along the last axis."""
     low, mid, high, top = (to(b[..., k], DType.int32) for k in range(4))
     exponent = ops.bitwise_and(top, 127) * 2 + high / 128
     mantissa = to(low + mid * 256 + ops.bitwise_and(high, 127) * 65536, DType.float32)

@@ -19,18 +19,18 @@ Array = np.ndarray[Any, Any]
 
 
 def is_single(parameter: Value) -> bool:
-    """Whether a scale or zero point is known to be one number."""
+    """Whether a scale or zero point surely has a single element."""
     shape = parameter.tensor.shape
     return shape is not None and all(d == 1 for d in shape)
 
 
 def scalar(parameter: Value) -> Value:
-    """One number, without axes."""
+    """A scale or zero point of one element as a scalar."""
     return parameter if parameter.rank == 0 else reshape(parameter, [])
 
 
 def spread(op: Op, parameter: Value, x: Value, axis: int, block_size: int) -> Value:
-    """``parameter`` in a shape that broadcasts to ``x``."""
+    """``parameter`` reshaped or repeated to broadcast to ``x``."""
     if is_single(parameter) or x.ndim == 0:
         return scalar(parameter)
     if block_size and parameter.ndim > 1:
@@ -42,7 +42,7 @@ def spread(op: Op, parameter: Value, x: Value, axis: int, block_size: int) -> Va
 
 
 def repeated(parameter: Value, x: Value, axis: int, block_size: int) -> Value:
-    """Every element ``block_size`` times along ``axis``; of the last block only as many as ``x`` has left."""
+    """Repeat every element ``block_size`` times along ``axis``, cropped to the length of ``x``."""
     if block_size < 1:
         raise TypeMismatch("the block_size of blocked quantization is below 1", given=f"block_size={block_size}")
     length = x.shape[axis]
@@ -57,7 +57,7 @@ def repeated(parameter: Value, x: Value, axis: int, block_size: int) -> Value:
 
 
 def whole_blocks(parameter: Value, x: Value, axis: int, block_size: int) -> list[Any] | None:
-    """The shape of ``x`` with one axis more, that within a block; None unless blocks fill ``axis`` for certain."""
+    """The shape of ``x`` with ``axis`` split into blocks; None unless full blocks surely cover it."""
     if not block_size or parameter.ndim < 2 or parameter.ndim != x.ndim or is_single(parameter):
         return None
     place, sizes = axis % x.ndim, list(dims(x))
@@ -68,7 +68,7 @@ def whole_blocks(parameter: Value, x: Value, axis: int, block_size: int) -> list
 
 
 def spread_array(parameter: Array, x: Array, axis: int, block_size: int) -> Array:
-    """``spread`` of arrays."""
+    """``spread`` for arrays."""
     if parameter.size == 1:
         return parameter.reshape(())
     if block_size and parameter.ndim > 1:
@@ -79,7 +79,7 @@ def spread_array(parameter: Array, x: Array, axis: int, block_size: int) -> Arra
 
 
 def collected(g: Value, parameter: Value, x: Value, axis: int, block_size: int) -> Value:
-    """The transpose of ``spread``: ``g``, of the shape of ``x``, summed over the elements that share a parameter."""
+    """The transpose of ``spread``: ``g``, in the shape of ``x``, summed over the elements that share a parameter."""
     if is_single(parameter) or x.ndim == 0:
         return reshape(reduce_sum(g, keepdims=0), shape(parameter))
     if parameter.ndim == 1:
@@ -95,7 +95,7 @@ def collected(g: Value, parameter: Value, x: Value, axis: int, block_size: int) 
 
 
 def check_granularity(op: Op, x: Value, scale: Value, zero_point: Value | None, axis: int, block_size: int) -> None:
-    """Raise ``TypeMismatch`` unless ``scale`` and ``zero_point`` have a shape that the op can spread over ``x``."""
+    """Raise ``TypeMismatch`` unless ``scale`` and ``zero_point`` can be spread over ``x``."""
     shape, sizes = scale.tensor.shape, x.tensor.shape
     if zero_point is not None and zero_point.tensor.shape is not None and shape is not None:
         single = is_single(scale) and is_single(zero_point)
@@ -124,7 +124,7 @@ def _differ(a: Any, b: Any) -> bool:
 
 
 def wrong_blocks(name: str, parameter: Value | None, sizes: Any, axis: int, block_size: int) -> str | None:
-    """Return the problem of the input ``name``, one parameter for each block along an axis, or None."""
+    """Why the input ``name``, with one parameter per block along an axis, has the wrong size, or None."""
     found = None if parameter is None else parameter.tensor.shape
     if found is None or sizes is None or block_size < 1:
         return None
@@ -135,7 +135,7 @@ def wrong_blocks(name: str, parameter: Value | None, sizes: Any, axis: int, bloc
 
 
 def wrong_count(name: str, value: Value | None, count: int) -> str | None:
-    """Return the problem of the size of the input ``name``, packed values or parameters in any shape, or None."""
+    """Why the input ``name``, packed values or parameters in any shape, has the wrong size, or None."""
     shape = None if value is None else value.tensor.shape
     if shape is None or not all(isinstance(d, int) for d in shape) or math.prod(shape) == count:  # type: ignore[arg-type]
         return None

@@ -1,7 +1,7 @@
-"""QLinear ops on numpy by the arithmetic of onnxruntime's kernels: in float32, in their order, for equal results.
+"""QLinear ops on numpy in the arithmetic of onnxruntime's kernels, in float32 and in their order, for equal results.
 
-The definitions divide, round and then add the zero point. Kernels multiply by ratios of scales and round sums that
-hold the zero point, which is another code where a number lies half way between two.
+By definition, values are divided, rounded, and shifted by the zero point. Kernels multiply by ratios of scales and
+round sums that include the zero point, so that ties may round to another quantized value.
 """
 
 from __future__ import annotations
@@ -24,27 +24,27 @@ from tenonnx_standard.windows import Windows, covering, windows
 Array = np.ndarray[Any, Any]
 
 
-#: The least scale whose reciprocal is finite in float32, whatever a processor makes of denormal numbers.
+#: The least scale whose reciprocal is finite in float32, regardless of how the CPU treats subnormal numbers.
 _LEAST = np.finfo(np.float32).tiny
 
 
 def _number(parameter: Array | None) -> Any:
-    """A scale or zero point in float32; without one, zero."""
+    """A scale or zero point in float32; zero if absent."""
     return np.float32(0 if parameter is None else parameter.reshape(()))
 
 
 def _fused(a: Array, b: Any, c: Any) -> Array:
-    """``a * b + c``, rounded once: float64 holds such products of quantized values and float32 exactly."""
+    """``a * b + c`` with a single rounding: float64 represents such products exactly."""
     return (a.astype(np.float64) * float(b) + c).astype(np.float32)  # type: ignore[no-any-return]
 
 
 def _by_kernel(op: Op) -> Callable[[Callable[..., Array]], None]:
-    """Let ``units(*inputs)`` say what is rounded, zero point included.
+    """Register a numpy rule that rounds ``units(*inputs)``, which includes the zero point.
 
     The result has the type of the last zero point or, without one, of the first quantized values.
 
-    The definition stands where kernels differ from each other: without elements, and for scales that are not finite
-    or denormal.
+    The op's definition is used where kernels disagree: for empty tensors, and for scales that are infinite, NaN or
+    subnormal.
     """
     scales = [place for place, each in enumerate(op.signature.inputs) if each.name.lower().endswith("_scale")]
     last = max(place for place, each in enumerate(op.signature.inputs) if each.name.lower().endswith("_zero_point"))
@@ -76,7 +76,7 @@ def _by_definition(op: Op, inputs: Sequence[Array | None], attributes: Mapping[s
 
 @_by_kernel(qlinear_add)
 def qlinear_add_numpy(*inputs):
-    """As on processors with fused multiplication and addition; a single number is added first."""
+    """Computed like on CPUs with fused multiply-add; a single-element operand is added first."""
     pair = (inputs[0:3], inputs[3:6])
     first, second = reversed(pair) if inputs[0].size == 1 else pair
     scale, zero_point = map(_number, inputs[6:8])
@@ -95,7 +95,7 @@ def qlinear_mul_numpy(A, A_scale, A_zero_point, B, B_scale, B_zero_point, C_scal
 def qlinear_average_pool_numpy(
     X, x_scale, x_zero_point, y_scale, y_zero_point, *, channels_last, kernel_shape, count_include_pad, **attributes
 ):
-    """The numbers of a window are added one by one, in rows."""
+    """The elements of a window are added sequentially, row by row."""
     image = (X.astype(np.float32) - _number(x_zero_point)) * _number(x_scale)
     image = np.moveaxis(image, -1, 1) if channels_last else image
     window = windows(qlinear_average_pool.title, kernel_shape, dilations=None, **attributes)
@@ -108,7 +108,7 @@ def qlinear_average_pool_numpy(
 
 
 def _summed(image: Array, window: Windows, sizes: Sequence[int], within: Sequence[int] | None = None) -> Array:
-    """The sums of windows over images of these sizes, zeros around them; of ``image`` so much is ``within`` padding."""
+    """The sums of windows over zero-padded images of these sizes; ``image`` is the padded range ``within``."""
     begins, ends = covering(window, sizes)
     own = within or [0] * window.rank
     around = [
@@ -142,13 +142,13 @@ def qgemm_numpy(A, a_scale, a_zero_point, B, b_scale, b_zero_point, C, y_scale, 
     return np.rint(sums.astype(np.float32) * scale) + _number(y_zero_point)
 
 
-#: What kernels of softmax give the largest of a row, before they divide by the sum.
+#: Table value for the largest element of a row in softmax kernels, before the division by the sum.
 _LARGEST = 0x7FFFFF
 
 
 @_by_kernel(qlinear_softmax)
 def qlinear_softmax_numpy(X, X_scale, x_zero_point, y_scale, y_zero_point, *, axis, opset):
-    """By a table of whole numbers for the exponentials of all 256 distances from the largest of a row."""
+    """Use an integer table of the exponentials of all 256 distances from the largest element of a row."""
     axis = axis % max(X.ndim, 1)
     rows = np.moveaxis(X, axis, -1) if opset >= 13 else X.reshape(-1, int(np.prod(X.shape[axis:])))
     distances = (np.arange(256) - 255) * float(_number(X_scale))

@@ -1,4 +1,4 @@
-"""Layouts of quantized tensors."""
+"""Layout rules of quantized tensors."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ for _op in (*quantize_linear.meanings, *dequantize_linear.meanings):
     def op_laid_out(
         layout: Any, x: Value, scale: Value, zero_point: Value | None, *, _op: Any = _op, **attributes: Any
     ) -> Any:
-        """By one scale, or by one for each place of an axis that was moved."""
+        """Handle a single scale, or one per position of an axis that was moved."""
         if attributes.get("block_size"):
             raise NotRepresentable("cannot move the axes of a tensor with scales of blocks", given=str(x.type))
         if scale.rank != 0:

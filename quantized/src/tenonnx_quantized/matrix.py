@@ -16,25 +16,25 @@ from tenonnx_standard.shapes import reshape
 
 Array = np.ndarray[Any, Any]
 
-#: Products up to here are exact in float32, whose matrix products are the fastest.
+#: Integers up to this magnitude are exact in float32, whose matrix products are the fastest.
 _EXACT = 1 << 24
 
 _EIGHT_BITS = (DType.int8, DType.uint8)
 _FLOAT8 = (DType.float8e4m3fn, DType.float8e4m3fnuz, DType.float8e5m2, DType.float8e5m2fnuz)
 
 
-# ----- parameters of rows and columns ---------------------------------------------------------------------------------
+# ----- parameters per row and column ----------------------------------------------------------------------------------
 
 
 def by_row(parameter: Value) -> Value:
-    """A scale or zero point of the left matrix: one number, one for each row, or shaped to broadcast."""
+    """A scale or zero point of the left matrix: a single one, one per row, or shaped to broadcast."""
     if is_single(parameter):
         return scalar(parameter)
     return reshape(parameter, [-1, 1]) if parameter.ndim == 1 else parameter
 
 
 def by_column(parameter: Value) -> Value:
-    """A scale or zero point of the right matrix: one number, one for each column, or shaped to broadcast."""
+    """A scale or zero point of the right matrix: a single one, one per column, or shaped to broadcast."""
     return scalar(parameter) if is_single(parameter) else parameter
 
 
@@ -49,7 +49,7 @@ def _by_column(parameter: Array) -> Array:
 
 
 def _shifted(x: Value, zero_point: Value | None, dtype: DType) -> Value:
-    """Quantized values as numbers of ``dtype``, less their zero point."""
+    """Quantized values minus their zero point, in ``dtype``."""
     return to(x, dtype) if zero_point is None or is_zero(zero_point) else to(x, dtype) - to(zero_point, dtype)
 
 
@@ -63,8 +63,8 @@ def _shifted_array(x: Array, zero_point: Array | None) -> Array:
 def exact_product(a: Array, b: Array, largest: float | None = None) -> Array:
     """The product of float32 matrices of small integers as int32, which wraps around.
 
-    The sum over the inner axis is cut into runs that float32 holds exactly. ``largest`` is the greatest magnitude in
-    ``b``, where that is known.
+    The inner axis is split into ranges whose sums float32 represents exactly. ``largest`` is the maximum magnitude in
+    ``b``, if known.
     """
     greatest = _greatest(a) * (_greatest(b) if largest is None else largest)
     run = max(1, int(_EXACT // greatest)) if greatest else a.shape[-1]
@@ -86,7 +86,7 @@ def _greatest(x: Array) -> float:
 
 
 def _product_type(made: Op, A: Value, B: Value, dtype: DType, parameters: Any) -> TensorType:
-    """The type of the product, when both matrices hold quantized values and their parameters fit them."""
+    """The type of the product. Raises if the matrices are not quantized or their parameters do not fit."""
     shape = matmul.rules["type"](Value("A", A.tensor.with_dtype(dtype)), Value("B", B.tensor.with_dtype(dtype)))
     for matrix, parameter, place in parameters:
         if parameter is None or parameter.tensor.shape is None or is_single(parameter) or matrix.rank is None:
@@ -120,7 +120,7 @@ def _check_quantized(made: Op, *pairs: tuple[Value, Value | None], allowed: Any 
 
 @op("MatMulInteger", since=10)
 def matmul_integer(A, B, a_zero_point=None, b_zero_point=None):
-    """The int32 product of quantized values less zero points; each row of A and column of B may have its own."""
+    """The int32 product of values minus zero points, which may be per row of A and per column of B."""
     a = _shifted(A, None if a_zero_point is None else by_row(a_zero_point), DType.int32)
     b = _shifted(B, None if b_zero_point is None else by_column(b_zero_point), DType.int32)
     return matmul(a, b)
@@ -155,7 +155,7 @@ def matmul_integer_specialize(A, B, a_zero_point, b_zero_point):
 
 @matmul_integer.vjp
 def matmul_integer_vjp(g, y, A, B, a_zero_point, b_zero_point):
-    """That of the product of numbers; cotangents of quantized values are those of the numbers that they stand for."""
+    """The gradient of the product of dequantized values, whose cotangents the quantized values receive."""
     a = _shifted(A, None if a_zero_point is None else by_row(a_zero_point), g.dtype)
     b = _shifted(B, None if b_zero_point is None else by_column(b_zero_point), g.dtype)
     return *matmul.rules["vjp"](g, y, a, b), None, None
@@ -169,10 +169,10 @@ matmul_integer.traits(integer_sums=True)
 
 @op("QLinearMatMul", since=10)
 def qlinear_matmul(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_scale, y_zero_point):
-    """The matrix product of dequantized values, in quantized values of the scale and zero point of ``y``.
+    """The matrix product of dequantized values, quantized by ``y_scale`` and ``y_zero_point``.
 
-    Products of integer quantized values are summed in int32; the sums are scaled in float32. ``a`` may have parameters
-    for each row, ``b`` for each column.
+    Products of integers are accumulated in int32, and scaled in float32. ``a`` may have parameters per row, ``b`` per
+    column.
     """
     exact = DType.int32 if a.dtype.is_integer and b.dtype.is_integer else DType.float32
     product = matmul(_shifted(a, by_row(a_zero_point), exact), _shifted(b, by_column(b_zero_point), exact))
@@ -196,7 +196,7 @@ def qlinear_matmul_type(a, a_scale, a_zero_point, b, b_scale, b_zero_point, y_sc
         known = parameter.tensor.shape
         if known is None or y.shape is None or is_single(parameter):
             continue
-        if parameter is a_scale and len(known) == 1:  # one for each row
+        if parameter is a_scale and len(known) == 1:  # one per row
             known = (*known, 1)
         pairs = zip(known[::-1], y.shape[::-1], strict=False)
         if len(known) > len(y.shape) or any(

@@ -26,9 +26,8 @@ from tenonnx_quantized.quantize import dequantize_linear, quantize_linear, to
 
 COL, ROW, COL32, COL4_4R2_8C, COL32_2R_4R4 = range(5)
 
-#: The layouts of cublasLt: the axes of memory, slowest first, and which of them are the rows and the columns of a
-#: matrix. ``R`` and ``C`` are as long as is left; COL4_4R2_8C has tiles of 8 rows, first the even ones, COL32_2R_4R4 of
-#: 32.
+#: Layouts of cublasLt: the axes in memory, slowest first, and which of them form rows and columns of a matrix. ``R``
+#: and ``C`` have the remaining length; COL4_4R2_8C has tiles of 8 rows, even rows first, COL32_2R_4R4 of 32.
 _LAYOUTS = {
     COL: ("CR", "R", "C"),
     ROW: ("RC", "R", "C"),
@@ -50,7 +49,7 @@ def _sides(x: Value, order: int) -> tuple[list[Any], dict[str, Any]]:
 
 
 def as_rows(x: Value, order: int) -> Value:
-    """Rows of a matrix that lies in memory in some order."""
+    """Convert a matrix from a layout to rows."""
     memory, rows, columns = _LAYOUTS[order]
     return _moved(x, order, memory, rows + columns)
 
@@ -81,7 +80,7 @@ def _numbers(quantized: Value, scale: Value) -> Value:
 
 @op("QuantizeWithOrder", domain="com.microsoft")
 def quantize_with_order(input, scale_input, *, order_input: int, order_output: int):
-    """``input`` in units of its scale as int8, moved from one layout of cublasLt to another."""
+    """``input`` quantized to int8 by its scale, and reordered from one cublasLt layout to another."""
     return from_rows(_quantized(to(as_rows(input, order_input), DType.float32), scalar(scale_input)), order_output)
 
 
@@ -90,7 +89,7 @@ quantize_with_order.traits(on_request=True)
 
 @op("DequantizeWithOrder", domain="com.microsoft")
 def dequantize_with_order(input, scale_input, *, order_input: int, order_output: int, to: int):
-    """Dequantized int8 values, moved from one layout of cublasLt to another."""
+    """Dequantized int8 values, reordered from one cublasLt layout to another."""
     y = _numbers(from_rows(as_rows(input, order_input), order_output), scalar(scale_input))
     return y if to == DType.float32 else ops.cast(y, to=to)
 
@@ -102,9 +101,9 @@ dequantize_with_order.traits(on_request=True)
 def qordered_matmul(
     A, scale_A, B, scale_B, scale_Y, bias=None, C=None, scale_C=None, *, order_A: int, order_B: int, order_Y: int
 ):
-    """``(A @ B + bias + C) / scale_Y`` as int8; B may have a scale for each column.
+    """``(A @ B + bias + C) / scale_Y`` as int8; B may have a scale per column.
 
-    B in a layout of tiles lies in memory transposed.
+    In a tiled layout, B is stored transposed.
     """
     b = as_rows(B, order_B) if order_B in (COL, ROW) else _transposed_tiles(B, order_B)
     sums = matmul_integer(as_rows(A, order_A), b)
@@ -120,7 +119,7 @@ qordered_matmul.traits(on_request=True)
 
 
 def _transposed_tiles(B: Value, order: int) -> Value:
-    """A matrix whose transpose lies in memory in tiles."""
+    """A matrix whose transpose is stored in tiles."""
     rows, columns = dims(B)
     return ops.transpose(as_rows(ops.reshape(B, [columns, rows]), order), perm=[1, 0])
 

@@ -1,4 +1,4 @@
-"""Self-attention of int8 tensors in the layouts of cublasLt: QOrderedAttention and QOrderedLongformerAttention."""
+"""Self-attention of int8 tensors in cublasLt layouts: QOrderedAttention and QOrderedLongformerAttention."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from tenonnx_quantized.quantize import quantize_linear, to
 
 
 def _rounded(y: Value, scale: Value) -> Value:
-    """Numbers as dequantized int8 values."""
+    """Numbers rounded to int8 by ``scale``, and dequantized."""
     return dequantized(_quantized(y, scale), scale, None)
 
 
@@ -80,7 +80,7 @@ def qordered_attention(
     qkv_hidden_sizes: list[int] | None = None,
     unidirectional=0,
 ):
-    """Self-attention in which every product, and the softmax, is rounded to int8 by a scale of its own."""
+    """Self-attention in which every product, and the softmax, is rounded to int8 by a separate scale."""
     projections = (
         (Q_weight, scale_Q_weight, Q_bias, scale_Q_gemm),
         (K_weight, scale_K_weight, K_bias, scale_K_gemm),
@@ -178,8 +178,8 @@ def qordered_longformer_attention(
 ):
     """Longformer attention (Beltagy et al. 2020, arXiv:2004.05150) of quantized int8 values.
 
-    A token sees those at most ``window`` away and the ``global`` ones. A global token sees all, by projections of its
-    own. ``mask`` is added to the logits of keys.
+    A token attends to tokens at most ``window`` away and to ``global`` ones. A global token attends to all, with
+    separate projections. ``mask`` is added to the logits of keys.
     """
     local = _projected(input, scale_input, weight, order_weight, scale_weight, bias)
     whole = _projected(input, scale_input, global_weight, order_global_weight, scale_global_weight, global_bias)

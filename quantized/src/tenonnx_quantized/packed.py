@@ -11,21 +11,21 @@ from tenonnx_quantized.formats import unpacked_array
 
 Array = np.ndarray[Any, Any]
 
-#: How many weights are unpacked at a time, so that they stay in cache.
+#: Number of weights unpacked at a time, which fit into the cache.
 _BLOCK = 1 << 18
 
-#: Of so few rows the products with quantized values are scaled; for more of them the weights are.
+#: Up to this many rows, products are scaled; for more rows, the weights are.
 _FEW = 4
 
 
 def packed_product(
     quantized: Array, scale: Array, shift: Array | None, group: Array | None, bits: int, block_size: int
 ) -> Callable[[Array], Array]:
-    """The function of rows that multiplies them by the transpose of the weights ``(quantized values - shift) * scale``.
+    """A function that multiplies rows by the transpose of the weights ``(quantized - shift) * scale``.
 
-    ``quantized`` are packed, ``[columns, blocks, bytes]``; a block of each column has its ``scale`` and ``shift``, by
-    default half the range. ``group`` tells the block of each row of the weights where that is not its place. The
-    product is of the type of ``scale``.
+    ``quantized`` is packed, ``[columns, blocks, bytes]``; ``scale`` and ``shift`` are per column and block; ``shift``
+    defaults to half of the range. ``group`` has the block index of each weight row if rows are permuted. The product
+    has the dtype of ``scale``.
     """
     columns, blocks, _ = quantized.shape
     inner = blocks * block_size
@@ -34,15 +34,17 @@ def packed_product(
     parts = [slice(start, start + count) for start in range(0, columns, count)]
 
     def product(rows: Array) -> Array:
-        left = _apart(_padded(rows, inner), blocks, bits)
+        left = _by_lane(_padded(rows, inner), blocks, bits)
         y = np.zeros((len(rows), columns), rows.dtype)
         if len(rows) <= _FEW and scalable and _finite(rows):
             for part in parts:
                 less = None if shift is None else shift[part]
                 _scale_products(left, quantized[part], scale[part], less, bits, y[:, part])
             return y
-        beyond = None if inner == rows.shape[1] else _apart(np.arange(inner)[None] >= rows.shape[1], blocks, bits)[:, 0]
-        groups = None if group is None else _apart(_padded(group[None, : rows.shape[1]], inner), blocks, bits)[:, 0]
+        beyond = (
+            None if inner == rows.shape[1] else _by_lane(np.arange(inner)[None] >= rows.shape[1], blocks, bits)[:, 0]
+        )
+        groups = None if group is None else _by_lane(_padded(group[None, : rows.shape[1]], inner), blocks, bits)[:, 0]
         for part in parts:
             by, less, result = scale[part], None if shift is None else shift[part], y[:, part]
             for k, weights in enumerate(_lanes(quantized[part], bits, rows.dtype, centered=shift is None)):
@@ -60,7 +62,7 @@ def packed_product(
 def _scale_products(left: Array, quantized: Array, scale: Array, shift: Array | None, bits: int, result: Array) -> None:
     """Multiply by the quantized values of each block, and the products by its scale.
 
-    Half the range is taken from the products, too, where a byte holds several quantized values: that is less to do.
+    If a byte has several quantized values, half of the range is subtracted from the products too, which is less work.
     """
     blocks, centered = left.transpose(0, 2, 3, 1), shift is None and _count(bits) == 1
     products: Any = 0
@@ -73,9 +75,9 @@ def _scale_products(left: Array, quantized: Array, scale: Array, shift: Array | 
 
 
 def _lanes(quantized: Array, bits: int, dtype: Any, *, centered: bool) -> Iterator[Array]:
-    """The quantized values that lie in the lowest bits of the bytes, then those above them, and so on.
+    """Quantized values in the lowest bits of all bytes, then in the next bits, and so on.
 
-    Where they are ``centered``, half the range is taken off.
+    If ``centered``, half of the range is subtracted.
     """
     count = _count(bits)
     packed = unpacked_array(quantized, bits) if count == 1 else quantized
@@ -87,7 +89,7 @@ def _lanes(quantized: Array, bits: int, dtype: Any, *, centered: bool) -> Iterat
         yield numbers
 
 
-def _apart(x: Array, blocks: int, bits: int) -> Array:
+def _by_lane(x: Array, blocks: int, bits: int) -> Array:
     """The columns of ``x`` in the order of ``_lanes``: ``[lanes, rows, blocks, bytes]``."""
     parts = _count(bits)
     return np.ascontiguousarray(x.reshape(len(x), blocks, x.shape[1] // (blocks * parts), parts).transpose(3, 0, 1, 2))
@@ -102,5 +104,5 @@ def _padded(x: Array, size: int) -> Array:
 
 
 def _finite(*arrays: Array | None) -> bool:
-    """Whether the order of the factors makes no difference but rounding."""
+    """Whether reordering the factors only affects rounding."""
     return all(a is None or bool((np.abs(a.astype(np.float32)) < 1e15).all()) for a in arrays)

@@ -1,4 +1,4 @@
-"""Weights in rows of packed blocks, in formats that a number names: MatMulPacked, GatherPacked and MoEPacked."""
+"""Weights in packed block formats, selected by a number: MatMulPacked, GatherPacked and MoEPacked."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tenonnx_standard.gated_activation import swiglu
 
 
 def _floats(parts: Value, exponent: int, mantissa: int) -> Value:
-    """Little-endian bytes along the last axis as floats of so many bits."""
+    """Little-endian bytes along the last axis as floats with these bits of exponent and mantissa."""
     whole = ops.reduce_sum(parts * constant(256 ** np.arange(dims(parts)[-1]), DType.int64), [-1])
     digits, power = whole % (1 << mantissa), whole / (1 << mantissa) % (1 << exponent)
     last, bias = (1 << exponent) - 1, (1 << exponent - 1) - 1
@@ -56,7 +56,7 @@ def _signed(b: Value) -> Value:
 
 
 def _digits(b: Value, base: int, count: int) -> Value:
-    """So many digits of each number, the lowest first, along a new last axis."""
+    """The lowest ``count`` digits of each number, lowest first, along a new last axis."""
     return ops.unsqueeze(b, [-1]) / constant(base ** np.arange(count), DType.int64) % base
 
 
@@ -70,7 +70,7 @@ def _shaped(b: Value, *sizes: int) -> Value:
 
 
 def _flat(x: Value, axes: int) -> Value:
-    """The last axes as one."""
+    """Flatten the last axes."""
     *outer, last = dims(x)[: x.ndim - axes + 1]
     return ops.reshape(x, [*outer, last * int(np.prod(dims(x)[x.ndim - axes + 1 :]))])
 
@@ -91,7 +91,7 @@ def _eight_bits(b: Value) -> Value:
     return _half(b) * _float(_signed(b[..., 2:]))
 
 
-#: What four bits stand for where steps are finer about zero.
+#: Code book of four bits, with smaller steps around zero.
 _UNEVEN = np.float32([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113])
 
 
@@ -100,7 +100,7 @@ def _uneven(b: Value) -> Value:
 
 
 def _uneven_in_parts(b: Value) -> Value:
-    """Eight parts of 32, whose scales have six bits."""
+    """Eight parts of 32 elements, with 6-bit scales."""
     high = _digits(b[..., 2] + b[..., 3] * 256, 4, 8)
     scale = _half(b) * _float(_flat(_digits(b[..., 4:8], 16, 2), 2) + high * 16 - 32)
     quantized = ops.gather(constant(_UNEVEN), _halves(_shaped(b[..., 8:], 8, 16)))
@@ -108,7 +108,7 @@ def _uneven_in_parts(b: Value) -> Value:
 
 
 def _five_bits_in_parts(b: Value) -> Value:
-    """Eight parts of 32, whose scales and offsets have six bits."""
+    """Eight parts of 32 elements, with 6-bit scales and offsets."""
     first, middle, last = b[..., 4:8], b[..., 8:12], b[..., 12:16]
     scale = ops.concat(first % 64, last % 16 + first / 64 * 16, axis=-1)
     offset = ops.concat(middle % 64, last / 16 + middle / 64 * 16, axis=-1)
@@ -120,7 +120,7 @@ def _five_bits_in_parts(b: Value) -> Value:
 
 
 def _six_bits_in_parts(b: Value) -> Value:
-    """Sixteen parts of 16, whose scales have eight bits."""
+    """Sixteen parts of 16 elements, with 8-bit scales."""
     low = _shaped(b[..., :128], 2, 2, 32)
     low = ops.concat(low % 16, low / 16, axis=-2)
     high = _shaped(b[..., 128:192], 2, 1, 32) / constant(4 ** np.arange(4)[:, None], DType.int64) % 4
@@ -130,14 +130,14 @@ def _six_bits_in_parts(b: Value) -> Value:
 
 
 class Format(NamedTuple):
-    """Bytes of a block, the count of its numbers, and a function from bytes along the last axis to numbers."""
+    """A block format: bytes and elements per block, and a function that decodes bytes along the last axis."""
 
     size: int
     count: int
     numbers: Callable[[Value], Value]
 
 
-#: By the number that attributes name them by.
+#: Formats by their number in attributes.
 FORMATS = {
     0: Format(4, 1, lambda b: _floats(b, 8, 23)),
     1: Format(2, 1, _half),
@@ -152,12 +152,12 @@ FORMATS = {
     42: Format(18, 64, _two_bits),
 }
 
-#: Formats that onnxruntime has, too, whose numbers are looked up in code books that files do not hold.
+#: Formats of onnxruntime with code books, which models do not contain.
 WITH_CODE_BOOKS = (16, 17, 18, 22)
 
 
 def _unpacked(packed: Value, number: int, columns: int) -> Value:
-    """Rows of bytes along the last axis as so many float32 numbers each."""
+    """Decode rows of bytes along the last axis to float32 rows of length ``columns``."""
     form = FORMATS[number]
     *outer, _ = dims(packed)
     blocks = ops.cast(ops.reshape(packed, [*outer, columns // form.count, form.size]), to=DType.int64)
@@ -165,7 +165,7 @@ def _unpacked(packed: Value, number: int, columns: int) -> Value:
 
 
 def _wrong(packed: dict[str, Any], number: int, columns: Any) -> str | None:
-    """Return the problem of rows of bytes in a format, or None."""
+    """Why rows of bytes are invalid in a format, or None."""
     (name, value), *_ = packed.items()
     if number in WITH_CODE_BOOKS:
         return f"format {number} looks numbers up in a code book, which a file does not hold"
@@ -193,7 +193,7 @@ _ACTIVATIONS: dict[str, Callable[[Value], Value]] = {
 
 @op("GatherPacked", domain="com.microsoft")
 def gather_packed(data, indices, *, K: int, output_dtype=16, packed_type: int):
-    """Rows of a table whose numbers are packed; what lies outside of it is its first row."""
+    """Gather rows of a packed table; out-of-range indices read its first row."""
     rows = ops.cast(indices, to=DType.int64)
     size = dims(data)[0]
     there = ops.where((rows >= 0) & ops.less(rows, size), rows, 0)
@@ -213,7 +213,7 @@ gather_packed.requires(
 
 @op("MatMulPacked", domain="com.microsoft")
 def matmul_packed(A, B, global_scale=None, *, K: int, N: int, activation_type="none", packed_type: int):
-    """``A`` by the transpose of packed weights, which are rounded to its type; the activation is of what is rounded."""
+    """``A`` times the transpose of packed weights rounded to its dtype, then an activation."""
     if global_scale is not None:
         raise TypeMismatch(f"{matmul_packed.title}: global_scale is of a format that is not among those known here")
     stage = wide(A.dtype)
@@ -252,10 +252,10 @@ def moe_packed(
     routing_epsilon=0.0,
     up_type=-1,
 ):
-    """A mixture of experts with packed weights: SwiGLU of two layers or the square of Relu of one, and one more.
+    """A mixture of experts with packed weights: SwiGLU of two layers or squared Relu of one, and an output layer.
 
-    An expert counts by the softmax of ``router_probs``, or by ``router_weights`` where those are given, of the ``k``
-    experts with the greatest ``router_probs``.
+    Experts are the ``k`` with the highest ``router_probs``, weighted by their softmax, or by ``router_weights`` if
+    given.
     """
     stage, size = wide(input.dtype), dims(input)[-1]
     x = ops.unsqueeze(to(ops.reshape(input, [-1, size]), stage), [0])

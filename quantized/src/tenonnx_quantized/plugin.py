@@ -1,4 +1,4 @@
-"""Registration: every module of this package that defines operators, of ai.onnx and com.microsoft."""
+"""Registration of every module of this package that defines operators, of ai.onnx and com.microsoft."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 @hookimpl
 def register_tables(registry: Registry) -> None:
     registry.add_dtypes("ai.onnx", lambda: load_dtypes("tenonnx_quantized"))
-    registry.add_aliases("ai.onnx", {"MatMulNBits": "com.microsoft::MatMulNBits"})  # some files have no domain for it
+    registry.add_aliases("ai.onnx", {"MatMulNBits": "com.microsoft::MatMulNBits"})  # some models omit the domain
 
 
 @hookimpl

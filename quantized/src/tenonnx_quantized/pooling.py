@@ -1,4 +1,4 @@
-"""QLinear ops that take means: over windows, images and axes."""
+"""QLinear means: over windows, images and axes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenonnx_quantized.qlinear import qlinear
 
 
 def channels_first(x: Value, channels_last: int) -> Value:
-    """Move the channels of an image from the last axis to axis 1 if ``channels_last`` is set."""
+    """Move the channels of an image from the last axis to axis 1 if ``channels_last``."""
     return ops.transpose(x, perm=[0, x.ndim - 1, *range(1, x.ndim - 1)]) if channels_last else x
 
 

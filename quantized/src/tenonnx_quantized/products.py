@@ -26,9 +26,9 @@ def qgemm(
     transA=0,
     transB=0,
 ):
-    """``alpha * A @ B + C`` of quantized matrices, quantized with the scale of ``y``, or in float32 without one.
+    """``alpha * A @ B + C`` of quantized matrices, quantized by ``y_scale``, or in float32 without one.
 
-    ``C`` is in int32, in units of ``alpha * a_scale * b_scale``; ``B`` may have parameters for each column.
+    ``C`` is int32 in units of ``alpha * a_scale * b_scale``; ``B`` may have parameters per column.
     """
     a = ops.transpose(A, perm=[1, 0]) if transA else A
     b = ops.transpose(B, perm=[1, 0]) if transB else B
@@ -67,21 +67,21 @@ def matmul_integer_to_float_vjp(A, B, a_scale, b_scale, a_zero_point, b_zero_poi
 
 @op("DynamicQuantizeMatMul", domain="com.microsoft")
 def dynamic_quantize_matmul(A, B, b_scale, b_zero_point=None, bias=None):
-    """The matrix product of floats, quantized by DynamicQuantizeLinear, and dequantized values."""
+    """The matrix product of ``A``, quantized by DynamicQuantizeLinear, and dequantized ``B``."""
     quantized, scale, zero_point = dynamic_quantize_linear(A)
     return matmul_integer_to_float(quantized, B, scale, b_scale, zero_point, b_zero_point, bias)
 
 
 @op("MatMulInteger16", domain="com.microsoft")
 def matmul_integer16(A, B):
-    """The matrix product of integers of 16 bits in 32 bits: without sign only where both have none."""
+    """The matrix product of 16-bit integers in 32 bits, unsigned only if both are unsigned."""
     wide = DType.uint32 if A.dtype is B.dtype is DType.uint16 else DType.int32
     return ops.matmul(to(A, wide), to(B, wide))
 
 
 @op("MulInteger", domain="com.microsoft")
 def mul_integer(A, A_zero_point=None, B=REQUIRED, B_zero_point=None):
-    """The product of quantized values less their zero points, in int32."""
+    """The product of quantized values minus their zero points, in int32."""
     a, b = to(A, DType.int32), to(B, DType.int32)
     if A_zero_point is not None:
         a = a - to(scalar(A_zero_point), DType.int32)
@@ -95,7 +95,7 @@ mul_integer.traits(on_request=True)
 
 @op("ReduceSumInteger", domain="com.microsoft")
 def reduce_sum_integer(data, *, axes: list[int], keepdims: int):
-    """The sum over ``axes`` in 32 bits, with or without sign as the input."""
+    """The sum over ``axes`` in int32 or uint32, according to the input."""
     wide = DType.int32 if data.dtype.is_signed else DType.uint32
     return ops.reduce_sum(to(data, wide), axes, keepdims=keepdims)
 
@@ -116,7 +116,7 @@ qgemm.requires(
 
 
 def _scales_of_vectors(A, B, a_scale, b_scale):
-    """Return why rows or columns of a vector have no scales of their own, or None."""
+    """Why rows or columns of a vector cannot have scales of their own, or None."""
     if (A.rank == 1 and a_scale.rank) or (B.rank == 1 and b_scale.rank):
         return "a_scale or b_scale is not one number, with a vector as A or B"
     return None

@@ -12,9 +12,9 @@ from tenonnx_quantized.quantize import dequantize_linear, quantize_linear
 
 
 class Layout(NamedTuple):
-    """Layout of the inputs of a QLinear op: each operand with its scale and zero point, and those of the result.
+    """Positions of the inputs of a QLinear op: each operand, its scale and zero point, and those of the result.
 
-    An operand that is no code has None for them.
+    Scale and zero point are None for operands that are not quantized.
     """
 
     operands: tuple[tuple[int, int | None, int | None], ...]
@@ -22,7 +22,7 @@ class Layout(NamedTuple):
 
     @classmethod
     def of(cls, names: Sequence[str]) -> Layout:
-        """The layout that the names of inputs tell: ``X``, ``X_scale`` and ``X_zero_point`` belong together."""
+        """The layout by names of inputs: ``X``, ``X_scale`` and ``X_zero_point`` belong together."""
         places = {name.lower(): place for place, name in enumerate(names)}
         scales = {name.removesuffix("_scale"): place for name, place in places.items() if name.endswith("_scale")}
         shifts = {name.removesuffix("_zero_point"): k for name, k in places.items() if name.endswith("_zero_point")}
@@ -35,7 +35,7 @@ class Layout(NamedTuple):
         return cls(operands, (scales[result], shifts[result]))
 
     def requirements(self, names: Sequence[str]) -> Iterator[Requirement]:
-        """Quantized values of eight bits, each with one positive scale and one zero point of its own type."""
+        """Require 8-bit quantized values, each with a single positive scale and a single zero point of its type."""
         coded = [(names[k], names[s], names[z]) for k, s, z in self.operands if s is not None and z is not None]
         for operand, _, zero_point in coded:
             yield same_dtype(operand, zero_point)
@@ -47,10 +47,10 @@ class Layout(NamedTuple):
         yield dtypes(**dict.fromkeys(scales, "float32"))
 
 
-#: How many ops may say what one says in normal form.
+#: Maximum nodes of the normal form of one op.
 MOST_STEPS = 8
 
-#: The QLinear ops of a float op, with their layouts. A float op between dequantization and quantization becomes one.
+#: The QLinear ops of each float op, with their layouts, for float ops between DequantizeLinear and QuantizeLinear.
 QLINEAR: dict[Op, list[tuple[Op, Layout]]] = {}
 
 
@@ -61,11 +61,11 @@ def qlinear(
     domain: str = "com.microsoft",
     step: Callable[[Value], Value] = lambda scale: scale,
 ) -> Callable[[Callable[..., Any]], Op]:
-    """Define a QLinear op by what it does to floats: the function receives its operands dequantized.
+    """Define a QLinear op by a float function, which receives dequantized operands.
 
-    The function's signature is that of the op, but its parameters for scales and zero points are None in the call.
-    ``of`` is the float op that the QLinear op stands for where DequantizeLinear and QuantizeLinear surround it.
-    ``step`` makes of the scale of the result the distance of its quantized values.
+    The function has the signature of the op; scales and zero points are None when it is called. ``of`` is the float op
+    that becomes the QLinear op between DequantizeLinear and QuantizeLinear. ``step`` maps the scale of the result to
+    the distance of its quantized values.
     """
 
     def define(function: Callable[..., Any]) -> Op:
@@ -87,17 +87,17 @@ def qlinear(
         made.requires(*layout.requirements(names))
         if of is not None:
             QLINEAR.setdefault(of, []).append((made, layout))
-            made.pattern(lambda y: _around(y, made, of, layout))
+            made.pattern(lambda y: _match_quantized(y, made, of, layout))
             made.traits(on_request=True)
         return made
 
     return define
 
 
-def _around(y: Value, op: Op, of: Op, layout: Layout) -> Iterator[tuple[list[Value | None], dict[str, Any]]]:
-    """The call on quantized operands, where ``y`` quantizes the result of a float op on dequantized operands."""
+def _match_quantized(y: Value, op: Op, of: Op, layout: Layout) -> Iterator[tuple[list[Value | None], dict[str, Any]]]:
+    """Match a float op on dequantized operands whose result ``y`` quantizes; yields the call on quantized operands."""
     quantized = _call(y, quantize_linear)
-    found = None if quantized is None or quantized[0][0] is None else _applied(of, quantized[0][0])
+    found = None if quantized is None or quantized[0][0] is None else _match_float_op(of, quantized[0][0])
     if quantized is None or found is None:
         return
     inputs, attributes = found
@@ -113,8 +113,8 @@ def _around(y: Value, op: Op, of: Op, layout: Layout) -> Iterator[tuple[list[Val
     yield given, {name: a for name, a in attributes.items() if name in op.signature.attributes}
 
 
-def _applied(of: Op, value: Value) -> tuple[list[Value | None], dict[str, Any]] | None:
-    """The call of a float op; or, of a function of one value that normal forms say by others, what it may be of."""
+def _match_float_op(of: Op, value: Value) -> tuple[list[Value | None], dict[str, Any]] | None:
+    """The call of a float op; a unary op that the normal form expands matches any computation of one value."""
     found = _call(value, of)
     if found is not None or len(of.signature.inputs) != 1 or of.signature.attributes:
         return found
@@ -127,8 +127,8 @@ def _applied(of: Op, value: Value) -> tuple[list[Value | None], dict[str, Any]] 
 
 
 def _call(value: Value, op: Op) -> tuple[list[Value | None], dict[str, Any]] | None:
-    """The inputs and attributes of the call that computes a value, if it is one of that op."""
-    from tenonnx.extend.transforms import bind  # which brings much along that reading a file needs nothing of
+    """The inputs and attributes of the call that computes a value, if it has that op."""
+    from tenonnx.extend.transforms import bind  # imported lazily: not needed for loading a model
 
     return bind(value.producer) if value.producer is not None and value.producer.op is op else None
 
@@ -139,14 +139,14 @@ def dequantized(quantized: Value, scale: Value, zero_point: Value | None) -> Val
 
 
 def requantized(y: Value, scale: Value, zero_point: Value | None, like: Value) -> Value:
-    """Numbers as quantized values of one scale and zero point, of the type of the zero point or else of ``like``."""
+    """Quantize by a single scale and zero point, to the type of the zero point or else of ``like``."""
     if zero_point is None:
         return quantize_linear(y, scalar(scale), output_dtype=int(like.dtype))
     return quantize_linear(y, scalar(scale), scalar(zero_point))
 
 
 def numbers(quantized: Value, scale: Value, zero_point: Value | None, axis: int) -> Value | None:
-    """Quantized values as numbers, by one scale or one for each position of an axis; None for other scales."""
+    """Dequantize by one scale, or by one per position of ``axis``; None for other scales."""
     if is_single(scale) and (zero_point is None or is_single(zero_point)):
         return dequantized(quantized, scale, zero_point)
     if scale.rank != 1 or (zero_point is not None and zero_point.rank != 1) or quantized.rank is None:
@@ -157,7 +157,7 @@ def numbers(quantized: Value, scale: Value, zero_point: Value | None, axis: int)
 
 
 def bias_numbers(bias: Value | None, x_scale: Value, w_scale: Value) -> Value | None:
-    """A bias of int32 in units of the product of two scales."""
+    """Dequantize an int32 bias in units of the product of the two scales."""
     if bias is None:
         return None
     unit = scalar(x_scale) * (scalar(w_scale) if is_single(w_scale) else w_scale)

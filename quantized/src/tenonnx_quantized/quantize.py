@@ -1,4 +1,4 @@
-"""Between numbers and their quantized values: QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear."""
+"""QuantizeLinear, DequantizeLinear and DynamicQuantizeLinear."""
 
 from __future__ import annotations
 
@@ -48,12 +48,12 @@ def to(x: Value, dtype: DType) -> Value:
 
 
 def wide(dtype: DType) -> DType:
-    """The type to reckon in without loss: float64 for what is float64 already, else float32."""
+    """The dtype for lossless computation: float64 for float64, else float32."""
     return DType.float64 if dtype is DType.float64 else DType.float32
 
 
 def encode(x: Value, zero_point: Value | None, dtype: DType, saturate: int = 1) -> Value:
-    """Quantize numbers in units of the scale: round to the nearest, half to even, shift and saturate."""
+    """Quantize numbers in units of the scale: round half to even, shift and saturate."""
     if not dtype.is_integer:
         x = x if is_zero(zero_point) else x + to(zero_point, x.dtype)
         return cast(x, to=dtype, saturate=saturate)
@@ -64,7 +64,7 @@ def encode(x: Value, zero_point: Value | None, dtype: DType, saturate: int = 1) 
 
 
 def encode_array(x: Array, zero_point: Array | None, dtype: DType, saturate: int = 1) -> Array:
-    """``encode`` of an array, which it overwrites."""
+    """``encode`` for an array, which it overwrites."""
     if not dtype.is_integer:
         x = x if zero_point is None else x + zero_point.astype(x.dtype)
         return cast.rules["numpy"](x, to=dtype, saturate=saturate)
@@ -76,12 +76,12 @@ def encode_array(x: Array, zero_point: Array | None, dtype: DType, saturate: int
     low, high = (scalars.scalar(end, x.dtype) for end in dtype.bounds)
     np.clip(x, low, high, out=x)
     if np.isnan(np.minimum.reduce(x, axis=None, initial=high)):
-        np.fmax(x, low, out=x)  # NaN is the least code, as onnxruntime has it
+        np.fmax(x, low, out=x)  # NaN becomes the lowest value, as in onnxruntime
     return x.astype(dtype.numpy)
 
 
 def is_zero(zero_point: Value | None) -> bool:
-    """Whether a zero point is absent, or known to be zero throughout."""
+    """Whether a zero point is absent, or surely zero everywhere."""
     known = static(zero_point)
     return zero_point is None or (known is not None and not np.any(known.astype(np.float32)))
 
@@ -90,7 +90,7 @@ def is_zero(zero_point: Value | None) -> bool:
 
 
 def _code(op: Op, zero_point: Value | None, output_dtype: int) -> DType:
-    """The type of the quantized values: that of the zero point, else the one asked for, else uint8."""
+    """The type of the quantized values: that of the zero point, else ``output_dtype``, else uint8."""
     wanted = _dtype(op, "output_dtype", output_dtype) if output_dtype else None
     if zero_point is None:
         return wanted or DType.uint8
@@ -109,7 +109,7 @@ def _dtype(op: Op, name: str, number: int) -> DType:
 
 
 def _stage(op: Op, x: DType, scale: DType, precision: int) -> DType:
-    """The type to divide in: ``precision``, else that of the scale, where that is a type to reckon in."""
+    """The dtype of the division: ``precision``, else that of the scale, if it can be computed in."""
     if precision:
         scale = _dtype(op, "precision", precision)
     if scale.is_float and scale.bits > 8:
@@ -119,11 +119,11 @@ def _stage(op: Op, x: DType, scale: DType, precision: int) -> DType:
 
 @op("QuantizeLinear", since=10)
 def quantize_linear(x, y_scale, y_zero_point=None, *, axis=1, block_size=0, output_dtype=0, precision=0, saturate=1):
-    """``x / y_scale``, rounded to the nearest integer, half to even, plus the zero point, saturated.
+    """``x / y_scale``, rounded half to even, plus the zero point, saturated.
 
-    The quantized values have the type of the zero point; without one, ``output_dtype``, and without that uint8. There
-    is one scale for all of ``x``, one for each position of ``axis``, or one for each block of so many positions. The
-    division is made in ``precision``, else in the type of the scale. The gradient takes the rounding for the identity.
+    The result has the type of the zero point; without one, ``output_dtype``, by default uint8. Scales are per tensor,
+    per position of ``axis``, or per block of ``block_size`` positions. The division is done in ``precision``, by
+    default the type of the scale. The gradient treats rounding as the identity.
     """
     dtype = _code(quantize_linear, y_zero_point, output_dtype)
     stage = _stage(quantize_linear, x.dtype, y_scale.dtype, precision)
@@ -157,9 +157,9 @@ def quantize_linear_numpy(x, y_scale, y_zero_point, *, axis, block_size, output_
 
 @quantize_linear.vjp
 def quantize_linear_vjp(g, y, x, y_scale, y_zero_point, *, axis, block_size, output_dtype, precision, saturate):
-    """Straight through the rounding, and nothing where the code is cut off at the end of its range.
+    """Pass the gradient straight through the rounding, with zero where the quantized value is saturated.
 
-    ``g`` is a cotangent of the quantized values seen as numbers, as DequantizeLinear gives it.
+    ``g`` is a cotangent of quantized values in units of the scale, as DequantizeLinear returns it.
     """
     scale = spread(quantize_linear, to(y_scale, g.dtype), x, axis, block_size)
     units = to(x, g.dtype) / scale
@@ -177,12 +177,12 @@ def quantize_linear_vjp(g, y, x, y_scale, y_zero_point, *, axis, block_size, out
     return to(to_units, x.dtype) if x.dtype.is_float else None, to_scale, None
 
 
-# ----- its older meanings ---------------------------------------------------------------------------------------------
+# ----- older versions -------------------------------------------------------------------------------------------------
 
 
 @quantize_linear.until(23)
 def quantize_linear_in_one_type(x, y_scale, y_zero_point=None, *, axis=1, block_size=0, output_dtype=0, saturate=1):
-    """QuantizeLinear of ``x`` by a scale of the same type."""
+    """QuantizeLinear with a scale of the type of ``x``."""
     return quantize_linear(
         x, y_scale, y_zero_point, axis=axis, block_size=block_size, output_dtype=output_dtype, saturate=saturate
     )
@@ -212,13 +212,13 @@ def quantize_linear_to_quantize_linear_in_one_type(
 
 @quantize_linear_in_one_type.until(19)
 def quantize_linear_by_float(x, y_scale, y_zero_point=None, *, axis=1):
-    """QuantizeLinear by a float32 scale, to eight bits: one for all of ``x`` or one for each position of ``axis``."""
+    """QuantizeLinear to eight bits with float32 scales, one in total or one per position of ``axis``."""
     return quantize_linear(x, y_scale, y_zero_point, axis=axis)
 
 
 @quantize_linear_in_one_type.lower()
 def quantize_linear_in_one_type_lowering(x, y_scale, y_zero_point, *, axis, block_size, output_dtype, saturate):
-    """The type of the quantized values by a zero point, as it was said before there was an attribute for it."""
+    """Select the type of the quantized values by a zero point instead of an attribute."""
     if not output_dtype or y_zero_point is not None:
         return None
     return quantize_linear_in_one_type(
@@ -244,7 +244,7 @@ def _no_shift(scale: Value, dtype: DType) -> Value:
 
 @quantize_linear_by_float.until(13)
 def quantize_linear_by_number(x, y_scale, y_zero_point=None):
-    """QuantizeLinear by one float32 scale for all of ``x``."""
+    """QuantizeLinear with a single float32 scale."""
     return quantize_linear_by_float(x, scalar(y_scale), None if y_zero_point is None else scalar(y_zero_point))
 
 
@@ -265,7 +265,7 @@ def quantize_linear_by_float_to_quantize_linear_by_number(x, y_scale, y_zero_poi
 def dequantize_linear(x, x_scale, x_zero_point=None, *, axis=1, block_size=0, output_dtype=0):
     """``(x - x_zero_point) * x_scale``, in ``output_dtype`` or the type of the scale.
 
-    There is one scale for all of ``x``, one for each position of ``axis``, or one for each block of so many positions.
+    Scales are per tensor, per position of ``axis``, or per block of ``block_size`` positions.
     """
     dtype = DType(output_dtype or x_scale.dtype)
     stage = wide(dtype)
@@ -323,11 +323,11 @@ def dequantize_linear_numpy(x, x_scale, x_zero_point, *, axis, block_size, outpu
 
 @dequantize_linear.vjp
 def dequantize_linear_vjp(g, y, x, x_scale, x_zero_point, *, axis, block_size, output_dtype):
-    """The cotangent of the quantized values is that of the numbers that they stand for: see QuantizeLinear."""
+    """Quantized values receive the cotangent of the dequantized values in units of the scale: see QuantizeLinear."""
     to_x = g * spread(dequantize_linear, to(x_scale, g.dtype), x, axis, block_size)
     if x_scale.dtype.bits <= 8:
         return to_x, None, None
-    stage = wide(g.dtype)  # sums of half floats overflow
+    stage = wide(g.dtype)  # sums in float16 overflow
     units = to(x, stage)
     if x_zero_point is not None:
         units = units - spread(dequantize_linear, to(x_zero_point, stage), x, axis, block_size)
@@ -336,7 +336,7 @@ def dequantize_linear_vjp(g, y, x, x_scale, x_zero_point, *, axis, block_size, o
 
 @dequantize_linear.lower()
 def dequantize_linear_lowering(x, x_scale, x_zero_point, *, axis, block_size, output_dtype):
-    """The output type by that of the scale, and a cast, as it was said before there was an attribute for it."""
+    """Select the output type by the type of the scale and a Cast instead of an attribute."""
     if not output_dtype:
         return None
     stage = wide(DType(output_dtype))
@@ -346,7 +346,7 @@ def dequantize_linear_lowering(x, x_scale, x_zero_point, *, axis, block_size, ou
 
 @dequantize_linear.until(13)
 def dequantize_linear_by_number(x, x_scale, x_zero_point=None):
-    """DequantizeLinear by one float32 scale for all of ``x``."""
+    """DequantizeLinear with a single float32 scale."""
     return dequantize_linear(x, scalar(x_scale), None if x_zero_point is None else scalar(x_zero_point))
 
 
@@ -365,9 +365,9 @@ def dequantize_linear_to_dequantize_linear_by_number(x, x_scale, x_zero_point, *
 
 @op("DynamicQuantizeLinear", since=11)
 def dynamic_quantize_linear(x):
-    """``x`` quantized to uint8, with a scale and zero point that make the most of its range, 0 included.
+    """Quantize ``x`` to uint8, with a scale and zero point that cover its range, including 0.
 
-    Where ``x`` is zero throughout the scale is 1, as onnxruntime has it; the formula of the specification divides by 0.
+    If ``x`` is all zero, the scale is 1, as in onnxruntime; the specification's formula divides by 0.
     """
     low, high = minimum(reduce_min(x, keepdims=0), 0), maximum(reduce_max(x, keepdims=0), 0)
     spread_out = high - low

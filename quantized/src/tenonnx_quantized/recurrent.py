@@ -45,9 +45,9 @@ def dynamic_quantize_lstm(
     hidden_size: int | None = None,
     input_forget=0,
 ):
-    """LSTM with quantized weights ``[directions, inputs, 4 * hidden]``, with one scale a direction or one a column.
+    """LSTM with quantized weights ``[directions, inputs, 4 * hidden]``, with one scale per direction or per column.
 
-    What meets them, the whole input and the hidden state of each step, is quantized as DynamicQuantizeLinear does.
+    The entire input, and the hidden state of each step, are quantized by DynamicQuantizeLinear.
     """
     backwards, functions, own = decided(
         LSTM._replace(made=dynamic_quantize_lstm),

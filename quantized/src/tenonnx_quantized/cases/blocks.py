@@ -16,7 +16,7 @@ from tenonnx_testing import Gap, Tolerance, call, cases, shapes, tensors
 
 
 def stacked(draw, rows, dtype):
-    """Rows of activations, in stacks or not."""
+    """Rows of activations, optionally in batches."""
     return draw(tensors(dtype, shape=(*draw(shapes(0, 2, 1, 3)), draw(st.integers(1, 3)), rows)))
 
 
@@ -28,7 +28,7 @@ def weights(draw, columns, rows, bits, block, dtype):
 
 
 def zero_points(draw, columns, blocks, bits, dtype):
-    """Zero points that are packed, numbers, or absent."""
+    """Packed or float zero points, or None."""
     kind = draw(st.sampled_from(["packed", "numbers", "none"]))
     if kind == "none":
         return None
@@ -58,7 +58,7 @@ def product(draw, bits, dtype, accuracy=(0, 1)):
     )
 
 
-#: onnxruntime's kernel for CPUs ignores it, and computes with what is no layout of its own.
+#: onnxruntime's CPU kernel ignores the attribute and misreads such weights.
 PREPACKED = {"weight_prepacked": "weights in the layout of one GPU, which is not documented, are refused"}
 
 
@@ -83,7 +83,7 @@ def matmul_nbits_cases_2(draw):
 
 @cases(matmul_nbits, gradient=False, gaps=[CANCELLED])
 def matmul_nbits_cases_3(draw):
-    """Quantized values that cross the borders of bytes, which onnxruntime has no kernel for."""
+    """Quantized values that cross byte boundaries, for which onnxruntime has no kernel."""
     return product(draw, draw(st.sampled_from([3, 5, 6, 7])), "float32")
 
 
@@ -99,7 +99,7 @@ def matmul_nbits_cases_3(draw):
     ],
 )
 def matmul_nbits_cases_4(draw):
-    """Rows in the blocks that ``g_idx`` tells."""
+    """Rows permuted by ``g_idx``."""
     drawn = product(draw, 4, "float32")
     blocks = -(-drawn.attributes["K"] // drawn.attributes["block_size"])
     group = draw(tensors("int32", shape=(drawn.attributes["K"],), min_value=0, max_value=blocks - 1))
@@ -162,7 +162,7 @@ def gather_block_quantized_cases_2(draw):
 
 
 def normalized(draw, rows, *, optional):
-    """A, a residual connection and a scale, the latter two perhaps absent."""
+    """A, a residual connection and a scale, the latter two optionally absent."""
     a = draw(tensors("float32", shape=(draw(st.integers(1, 2)), draw(st.integers(1, 3)), rows)))
     skip = draw(tensors("float32", shape=a.shape)) if draw(st.booleans()) else None
     scale = None if optional and skip is None and draw(st.booleans()) else draw(tensors("float32", shape=(rows,)))
@@ -201,7 +201,7 @@ def matmul_nbits_mlp_cases(draw):
 
 @cases(matmul_nbits_qlora, gradient=["X", "scales"])
 def matmul_nbits_qlora_cases(draw):
-    """An adapter of low rank, or what is left without its rows."""
+    """A low-rank adapter, optionally without rows."""
     rows, columns, rank = 32, draw(st.integers(1, 4)), draw(st.integers(1, 3))
     dtype, bits, lora_bits = (
         draw(st.sampled_from(["float32", "float16"])),

@@ -1,4 +1,4 @@
-"""Cases of the QLinear ops that work element by element, along one axis, or move elements."""
+"""Cases of QLinear ops that work elementwise, along an axis, or move elements."""
 
 from __future__ import annotations
 
@@ -32,8 +32,9 @@ def parameters(draw, kind, *, low=0.01, high=0.1, optional=False):
 
 
 def unary(draw, **result):
-    """A quantized tensor, and the parameters of it and of a result, whose zero point is there: where it is absent,
-    onnxruntime reads it all the same and ends the process.
+    """A quantized tensor, its parameters and those of a result.
+
+    The result's zero point is always present: onnxruntime crashes without it.
     """
     x = quantized(draw)
     kind = x.dtype.name
@@ -48,14 +49,14 @@ def pair(draw):
 
 @cases(qlinear_add, gradient=False, steps=1)
 def qlinear_add_cases(draw):
-    """onnxruntime multiplies by the quotients of scales, and sums."""
+    """onnxruntime multiplies by ratios of scales before adding."""
     kind, *inputs = pair(draw)
     return call(*inputs, *parameters(draw, kind, optional=True))
 
 
 @cases(qlinear_mul, gradient=False, steps=1)
 def qlinear_mul_cases(draw):
-    """onnxruntime multiplies integers, and then by one scale."""
+    """onnxruntime multiplies integers, then by a single scale."""
     kind, *inputs = pair(draw)
     return call(*inputs, *parameters(draw, kind, optional=True))
 

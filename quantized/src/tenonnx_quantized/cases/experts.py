@@ -11,7 +11,7 @@ ACTIVATIONS = ["relu", "gelu", "silu", "identity", "swiglu"]
 
 
 def network(draw, dtype="float32"):
-    """Tokens, the values of a router, and the sizes of experts."""
+    """Tokens, router logits, and the sizes of experts."""
     experts, tokens = draw(st.integers(2, 3)), draw(st.integers(1, 4))
     shape = draw(st.sampled_from([(tokens,), (1, tokens)]))
     x = draw(tensors(dtype, shape=(*shape, 32), min_value=-1, max_value=1))
@@ -29,7 +29,7 @@ def layer(draw, experts, outputs, inputs, bits, block):
     return quantized, scale, bias, zero
 
 
-#: onnxruntime's kernel for CPUs takes all of these and ignores them.
+#: onnxruntime's CPU kernel accepts all of these and ignores them.
 IGNORED = {
     "fc1_act_block_scale": "scales of blocks of activations are of one GPU, without a documented meaning",
     "fc2_act_block_scale": "scales of blocks of activations are of one GPU, without a documented meaning",
@@ -76,7 +76,7 @@ def qmoe_cases(draw):
 
 @cases(qmoe, gradient=["input", "fc1_scales", "fc2_scales"])
 def qmoe_cases_2(draw):
-    """A third layer, two layers one behind the other, bits of their own: onnxruntime's kernel has none of these."""
+    """A third layer, or separate bits per layer, which onnxruntime's kernel lacks."""
     x, router, experts = network(draw)
     apart = draw(st.booleans())
     bits = {f"fc{k}_expert_weight_bits": draw(st.sampled_from([4, 8])) for k in (1, 2, 3)}
@@ -103,7 +103,7 @@ def qmoe_cases_2(draw):
 
 @cases(qmoe, gradient=False)
 def qmoe_cases_3(draw):
-    """Weights in floats of eight and four bits, for which onnxruntime has no kernel here."""
+    """Weights in 8-bit and 4-bit floats, for which onnxruntime has no CPU kernel."""
     x, router, experts = network(draw)
     form = draw(st.sampled_from(["fp8", "fp8 blocks", "fp4", "nvfp4", "wfp4afp8"]))
     inputs = [x, router]
@@ -141,7 +141,7 @@ def qmoe_cases_3(draw):
 
 @cases(qmoe, gradient=False)
 def qmoe_cases_4(draw):
-    """Features that only kernels for GPUs have: other activations, a limit behind one, and weights of three bits."""
+    """Features only of GPU kernels: other activations, a limit after one, and 3-bit weights."""
     x, router, experts = network(draw)
     kind = draw(st.sampled_from(["relu2", "geglu", "swiglu"]))
     bits, block = draw(st.sampled_from([(4, 16), (3, 32)]))

@@ -38,7 +38,7 @@ def gemm_float8_cases(draw):
 
 
 def activations(draw, rows):
-    """Activations, and a bias or None for so many columns."""
+    """Activations, and a bias or None for this number of columns."""
     dtype, columns = draw(st.sampled_from(["float16", "bfloat16"])), draw(st.integers(1, 4))
     bias = draw(tensors(dtype, shape=(columns,))) if draw(st.booleans()) else None
     return stacked(draw, rows, dtype), columns, bias

@@ -1,4 +1,4 @@
-"""Cases of weights in blocks of four bits of formats of their own."""
+"""Cases of 4-bit weights in special block formats."""
 
 from __future__ import annotations
 

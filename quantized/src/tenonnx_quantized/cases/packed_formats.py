@@ -8,16 +8,16 @@ from hypothesis import strategies as st
 from tenonnx_quantized.packed_formats import FORMATS, gather_packed, matmul_packed, moe_packed
 from tenonnx_testing import call, cases, shapes, tensors
 
-#: Where the scales of a block are, by format; others begin with theirs.
+#: Offsets of the scales in a block, by format; in other formats they come first.
 SCALES = {0: (), 1: (), 13: (0, 2), 14: (208,), 30: ()}
 
 
 def rows(draw, number, blocks, *outer):
-    """Rows of so many drawn blocks, with scales that are small, and the numbers in a row."""
+    """Rows of random blocks with small scales, and the number of elements in a row."""
     form = FORMATS[number]
     packed = draw(tensors("uint8", shape=(*outer, blocks, form.size), min_value=0, max_value=255))
     random = np.random.default_rng(int(packed.sum()))
-    if number in (0, 1, 30):  # floats themselves
+    if number in (0, 1, 30):  # float formats
         drawn = random.uniform(-1, 1, (*outer, blocks)).astype(np.float32)
         parts = drawn.astype(np.float16) if number == 1 else drawn
         packed = parts[..., None].view(np.uint8)[..., 2 if number == 30 else 0 :].copy()
@@ -28,7 +28,7 @@ def rows(draw, number, blocks, *outer):
 
 
 def blocks_of(number):
-    """As many blocks as make 256 numbers, of which products are; those of floats are fewer."""
+    """As many blocks as have 256 elements, for matrix products; fewer for floats."""
     return 256 // FORMATS[number].count
 
 

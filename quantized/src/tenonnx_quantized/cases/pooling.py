@@ -1,4 +1,4 @@
-"""Cases of the QLinear ops that take means."""
+"""Cases of QLinear means."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenonnx_testing import call, cases
 
 
 def image(draw, kernel):
-    """An image that a kernel fits into, and whether its channels are the last axis."""
+    """An image that a kernel fits into, and whether it is channels-last."""
     channels_last = draw(st.integers(0, 1))
     batch, channels = draw(st.integers(1, 2)), draw(st.integers(1, 3))
     sides = [draw(st.integers(k, k + 3)) for k in kernel]

@@ -1,1 +1,1 @@
-"""Forms of one quantized model, each a transform: QDQ, QOperator, and plain floats."""
+"""Transforms between the forms of a quantized model: QDQ, QOperator, and plain floats."""

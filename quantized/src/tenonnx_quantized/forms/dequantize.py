@@ -1,4 +1,4 @@
-"""Plain floats: a model without quantized values."""
+"""Conversion of quantized models to plain floats."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tenonnx_quantized.quantize import dynamic_quantize_linear, to
 Array = np.ndarray[Any, Any]
 
 
-def _held(x: Value, parameters: Sequence[Value | None], code: DType, dtype: DType) -> Value:
-    """Activations that need no code; where the least code is 0 they are kept within the range of quantized values.
+def _clipped_to_range(x: Value, parameters: Sequence[Value | None], code: DType, dtype: DType) -> Value:
+    """Activations without quantization, clipped to the range of quantized values if it starts at 0.
 
-    A Relu or Clip before such quantized values is needless, and quantizers leave it out.
+    Quantizers leave out a Relu or Clip before such quantized values, which makes it redundant.
     """
     scale, zero_point = map(static, parameters)
     least, greatest = code.bounds if code.is_integer else (0, 0)
@@ -34,26 +34,26 @@ def _held(x: Value, parameters: Sequence[Value | None], code: DType, dtype: DTyp
     return to(x, dtype)
 
 
-def _unrounded(quantized: Value, parameters: Sequence[Value | None], dtype: DType) -> Value | None:
-    """The activations that were quantized, moved likewise; None where they were not quantized here."""
+def _before_quantization(quantized: Value, parameters: Sequence[Value | None], dtype: DType) -> Value | None:
+    """The activations before quantization, after the same data movement; None if the graph does not quantize them."""
     node = quantized.producer
     if node is None or not isinstance(node.op, Op):
         return None
     inputs, attributes = bind(node)
     if is_quantize(node.op) or is_meaning(node.op, dynamic_quantize_linear):
-        return _held(inputs[0], parameters, quantized.dtype, dtype)
+        return _clipped_to_range(inputs[0], parameters, quantized.dtype, dtype)
     others = [v for v in inputs[1:] if v is not None and v.type is not None and v.dtype is quantized.dtype]
     if not moves_data(node.op, attributes) or others or quantized is not node.outputs[0]:
         return None
     if not all(p is None or is_single(p) for p in parameters):
         return None
-    x = _unrounded(inputs[0], parameters, dtype)
+    x = _before_quantization(inputs[0], parameters, dtype)
     found = None if x is None else node.op(x, *inputs[1:], **attributes)
     return found[0] if isinstance(found, tuple) else found
 
 
 def _numbers(call: Call, start: int, stop: int) -> Array:
-    """The numbers that constant quantized values stand for, from one position of the first axis to another."""
+    """Part of the dequantized values of a constant, from ``start`` to ``stop`` along the first axis."""
     quantized, *parameters = call.inputs
     attributes = dict(call.attributes)
     if not quantized.rank:
@@ -62,7 +62,7 @@ def _numbers(call: Call, start: int, stop: int) -> Array:
     first = start
     if (
         attributes.get("axis") or 0
-    ) % quantized.ndim:  # parameters of blocks of columns have rows as the quantized values do
+    ) % quantized.ndim:  # blocks of columns: parameters have the rows of the quantized values
         parts = [static(p) if p.ndim < 2 or is_single(p) else rows(p, start, stop) for p in given]
     else:
         block = (attributes.get("block_size") or 1) if given[0].ndim > 1 else 1
@@ -76,9 +76,8 @@ def _numbers(call: Call, start: int, stop: int) -> Array:
 def to_floats(graph: Graph) -> Graph:
     """Convert a quantized model to floating point.
 
-    Weights are the numbers that their quantized values stand for, computed when they are written. Activations are not
-    rounded any more, but stay within a range of quantized values that begins at 0. Inputs and outputs that are
-    quantized values stay quantized values.
+    Weights are dequantized lazily, when the model is saved. Activations are not rounded, but clipped to ranges that
+    start at 0. Quantized inputs and outputs stay quantized.
     """
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
@@ -96,7 +95,7 @@ def to_floats(graph: Graph) -> Graph:
             shape = [d for d in quantized.shape if isinstance(d, int)]
             numbers = Computed(known.type.dtype, shape, partial(_numbers, call))
             return (rewriter.place(f"{quantized.name}/floats", numbers),)
-        found = rewriter.inside(_unrounded, quantized, call.inputs[1:3], known.type.dtype)
+        found = rewriter.inside(_before_quantization, quantized, call.inputs[1:3], known.type.dtype)
         return None if found is None else (found,)
 
     return prune(QuantizationRewriter(to_qdq(graph), decide).run())

@@ -20,7 +20,7 @@ from tenonnx_quantized.products import dynamic_quantize_matmul
 from tenonnx_quantized.qlinear import QLINEAR, numbers
 from tenonnx_quantized.quantize import dequantize_linear, dynamic_quantize_linear
 
-#: Ops whose bodies say them by DequantizeLinear and QuantizeLinear, or by ops that have a rule here.
+#: Ops whose bodies consist of DequantizeLinear, QuantizeLinear, and ops with a rule in this module.
 _EXPANDED = (
     *(op for made in QLINEAR.values() for op, _ in made),
     qlinear_softmax,
@@ -39,7 +39,7 @@ _RULES: dict[Op, Callable[..., Value | None]] = {}
 
 
 def _rule(op: Op) -> Callable[[Callable[..., Value | None]], Callable[..., Value | None]]:
-    """Define the QDQ form of an op by a function of the rewriter and the inputs of the op; None keeps the call."""
+    """Register the QDQ form of an op, from a function of the rewriter and its inputs; None keeps the call."""
 
     def register(function: Callable[..., Value | None]) -> Callable[..., Value | None]:
         takes = op.signature.attributes.keys()
@@ -53,8 +53,8 @@ def _rule(op: Op) -> Callable[[Callable[..., Value | None]], Callable[..., Value
 def to_qdq(graph: Graph) -> Graph:
     """Convert to QDQ form: float ops between DequantizeLinear and QuantizeLinear; weights stay quantized.
 
-    QLinear and integer ops of ai.onnx and com.microsoft are replaced, MatMulNBits by a product with weights of that
-    many bits in blocks. Ops without such a form stay.
+    QLinear and integer ops of ai.onnx and com.microsoft are replaced; MatMulNBits becomes a product with blocked
+    weights of that many bits. Ops without a QDQ form stay.
     """
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
@@ -73,7 +73,7 @@ def to_qdq(graph: Graph) -> Graph:
 
 @_rule(ops.mul)
 def mul_rule(rewriter, A, B):
-    """A product of quantized values, which its scales multiply: the end of what dynamic quantization is made of."""
+    """Match an integer product multiplied by its scales, the result of dynamic quantization."""
     for product, scales in ((A, B), (B, A)):
         cast, scaled = producer(product, ops.cast), producer(scales, ops.mul)
         sums = None if cast is None else producer(cast.inputs[0], matmul_integer, conv_integer)
@@ -87,7 +87,7 @@ def mul_rule(rewriter, A, B):
 
 
 def _scales(scale: Value, quantized: Value) -> bool:
-    """Whether a scale belongs to quantized values that DynamicQuantizeLinear made."""
+    """Whether a scale belongs to quantized values of DynamicQuantizeLinear."""
     node = producer(quantized, dynamic_quantize_linear)
     return node is not None and node.outputs[1] is scale
 
@@ -105,7 +105,7 @@ def _rescaled(sums, x, w, x_zero, w_zero, x_scale, w_scale):
 def matmul_nbits_rule(
     rewriter, A, B, scales, zero_points, g_idx, bias, *, K, N, bits, block_size, weight_prepacked, **_
 ):
-    """The weights as ``[K, N]`` in the type of so many bits, unpacked when they are written."""
+    """The weights as ``[K, N]`` in the type with that many bits, unpacked lazily."""
     found = unpacked_blocks(B, scales, zero_points, g_idx, columns=N, rows=K, bits=bits, block_size=block_size)
     if found is None or weight_prepacked:
         return None

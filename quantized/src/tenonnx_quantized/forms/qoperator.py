@@ -1,4 +1,4 @@
-"""QOperator: QLinear ops in place of float ops between DequantizeLinear and QuantizeLinear."""
+"""QOperator: QLinear ops instead of float ops between DequantizeLinear and QuantizeLinear."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from tenonnx_quantized.quantize import dynamic_quantize_linear, is_zero
 
 _EIGHT_BITS = (DType.int8, DType.uint8)
 
-#: Quantized values with their scale and zero point.
+#: Quantized values, their scale and their zero point.
 Coded = tuple[Value, Value, Value]
 
-#: The largest bias in steps of input times weight: that of int32, less a little, as scales are rounded to float32.
+#: Largest bias in steps of input times weight: that of int32, slightly reduced since scales are rounded to float32.
 LARGEST_BIAS = 2.0**31 * (1 - 2.0**-16)
 
 
 @leaving_defaults
 def to_qoperator(graph: Graph) -> Graph:
-    """Convert to QOperator form: QLinear ops in place of float ops between DequantizeLinear and QuantizeLinear, and
-    MatMulNBits for 4-bit weights.
+    """Convert to QOperator form.
 
-    The ops are those of ai.onnx and com.microsoft. Ops that only move or choose elements work on the quantized values.
-    What has no such op stays as it is.
+    QLinear ops replace float ops between DequantizeLinear and QuantizeLinear, and MatMulNBits replaces products with
+    4-bit weights. The ops are those of ai.onnx and com.microsoft. Ops that only move or select elements work on the
+    quantized values. Ops without a QLinear op stay.
     """
     used_once = {v for v, nodes in graph.uses().items() if len(nodes) == 1} - set(graph.outputs)
     rounded = {n.inputs[0] for n in graph.walk() if is_quantize(n.op)}
@@ -60,7 +60,7 @@ def to_qoperator(graph: Graph) -> Graph:
 
 
 def _between_quantized(call: Call) -> Value | None:
-    """The result of a QuantizeLinear as one op on quantized values, if there is such an op."""
+    """The result of a QuantizeLinear as a single op on quantized values, if there is one."""
     x, scale, zero_point = call.inputs[:3]
     if x is None or scale is None or call.attributes.get("block_size") or not is_single(scale):
         return None
@@ -77,9 +77,9 @@ def _between_quantized(call: Call) -> Value | None:
     if special is not None:
         return special(inputs, attributes, result)
     known = next((made for op, made in QLINEAR.items() if is_meaning(node.op, op)), [])
-    if known and known[0][0] is not qlinear_reduce_mean:  # of which no runtime has a kernel
+    if known and known[0][0] is not qlinear_reduce_mean:  # no runtime has a kernel
         return _by_layout(known[0], inputs, attributes, result)
-    return _moved(node.op, inputs, attributes, result) if moves_data(node.op, attributes) else None
+    return _on_quantized_values(node.op, inputs, attributes, result) if moves_data(node.op, attributes) else None
 
 
 def _zero(dtype: DType) -> Value:
@@ -87,7 +87,7 @@ def _zero(dtype: DType) -> Value:
 
 
 def _behind_relu(node: Node | None, zero: Value, dtype: DType) -> Node | None:
-    """The node, or the one before a Relu that the end of the range of quantized values makes needless."""
+    """The node, or the one before a Relu that the range of quantized values makes redundant."""
     if node is None or not is_meaning(node.op, ops.relu):
         return node
     known = static(zero)
@@ -96,7 +96,7 @@ def _behind_relu(node: Node | None, zero: Value, dtype: DType) -> Node | None:
 
 
 def _coded(value: Value | None, *, axis: int | None = None) -> Coded | None:
-    """Inputs of an 8-bit DequantizeLinear: with one scale, or with one for each position of ``axis``."""
+    """Inputs of an 8-bit DequantizeLinear, with one scale, or with one per position of ``axis``."""
     found = dequantized(value)
     if found is None:
         return None
@@ -104,7 +104,7 @@ def _coded(value: Value | None, *, axis: int | None = None) -> Coded | None:
     if quantized is None or scale is None or quantized.dtype not in _EIGHT_BITS or attributes.get("block_size"):
         return None
     known = static(scale)
-    if known is not None and not (known > 0).all():  # which QLinear ops refuse
+    if known is not None and not (known > 0).all():  # QLinear ops refuse such scales
         return None
     if is_single(scale):
         return quantized, scalar(scale), _zero(quantized.dtype) if zero_point is None else scalar(zero_point)
@@ -117,7 +117,7 @@ def _coded(value: Value | None, *, axis: int | None = None) -> Coded | None:
 def _by_layout(
     made: tuple[Op, Any], inputs: Sequence[Value | None], attributes: dict[str, Any], result: tuple[Value, Value]
 ) -> Value | None:
-    """A QLinear op by its layout, from the inputs and attributes of the float op."""
+    """The QLinear op of a float op, by its layout."""
     op, layout = made
     given: list[Value | None] = [None] * len(op.signature.inputs)
     given[layout.result[0]], given[layout.result[1]] = result
@@ -130,7 +130,7 @@ def _by_layout(
             return None
         given[place], given[scale], given[zero_point] = coded
     written = dict(attributes)
-    for k, value in enumerate(inputs[len(layout.operands) :]):  # what is an attribute of the QLinear op
+    for k, value in enumerate(inputs[len(layout.operands) :]):  # attributes of the QLinear op
         known = static(value)
         if known is None:
             return None
@@ -145,7 +145,7 @@ def _by_layout(
 
 _EXTRA = ("axes",)
 
-#: Attributes that QLinear ops lack, with what they must be there.
+#: Attributes that QLinear ops lack, and the values they must have.
 _DEFAULTS = {"noop_with_empty_axes": 0, "dilations": None, "axis": None}
 
 
@@ -153,10 +153,10 @@ def _is_default(name: str, contents: Any) -> bool:
     return name in _DEFAULTS and (contents is None or same_attribute(contents, _DEFAULTS[name]))
 
 
-def _moved(
+def _on_quantized_values(
     op: Op, inputs: Sequence[Value | None], attributes: dict[str, Any], result: tuple[Value, Value]
 ) -> Value | None:
-    """An op that moves or chooses elements, on quantized values; they must keep their scale and zero point."""
+    """An op that moves or selects elements, applied to quantized values; scale and zero point must not change."""
     coded = _coded(inputs[0]) if inputs else None
     if coded is None or any(dequantized(v) is not None for v in inputs[1:]):
         return None
@@ -172,7 +172,7 @@ def _same(a: Value, b: Value) -> bool:
 
 
 def _bias(value: Value | None, x_scale: Value, w_scale: Value) -> Value | None:
-    """A bias as int32 in units of the product of two scales."""
+    """A bias as int32 in units of the product of the two scales."""
     found = dequantized(value)
     if found is not None and found[0][0].dtype is DType.int32:
         return found[0][0]
@@ -180,7 +180,7 @@ def _bias(value: Value | None, x_scale: Value, w_scale: Value) -> Value | None:
 
 
 def _is_int32(bias: Value | None, x_scale: Value, w_scale: Value) -> bool:
-    """Whether a bias, as far as it is known, is an int32 in units of the product of two scales."""
+    """Whether a bias, as far as known, is an int32 in units of the product of the two scales."""
     known = None if bias is None else static(bias)
     scales = static(x_scale), static(w_scale)
     if known is None or scales[0] is None or scales[1] is None:
@@ -240,10 +240,9 @@ _INTEGER = (ops.matmul, ops.conv, ops.gemm)
 def _as_integers(
     op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], is_rounded: bool
 ) -> Value | None:
-    """A product of quantized values and weights of eight bits, as a product of integers whose result is floats.
+    """A product of quantized activations and 8-bit weights as an integer product with a float result.
 
-    Quantized values are those of DynamicQuantizeLinear, or, of a product of matrices that is not rounded to quantized
-    values, any.
+    Activations are quantized by DynamicQuantizeLinear; for a matrix product without quantized result, by any op.
     """
     first, weights = inputs[:2]
     if is_meaning(op, ops.gemm) and (attributes["transA"] or attributes["alpha"] != 1 or attributes["beta"] != 1):
@@ -256,7 +255,7 @@ def _as_integers(
     if not as_it_runs and (is_rounded or is_meaning(op, ops.conv)):
         return None
     quantized, scale, zero = w
-    zero = None if is_zero(zero) else _one_of_all(zero)  # runtimes take one for each channel seldom
+    zero = None if is_zero(zero) else _single_zero_point(zero)  # runtimes rarely support one per channel
     if is_meaning(op, ops.conv):
         sums = conv_integer(x[0], quantized, x[2], zero, **attributes)
         behind = [1] * (quantized.ndim - 2)
@@ -270,8 +269,8 @@ def _as_integers(
     return y if bias is None else y + bias
 
 
-def _one_of_all(zero: Value) -> Value:
-    """One zero point in the place of several that are known to be equal."""
+def _single_zero_point(zero: Value) -> Value:
+    """A single zero point instead of several equal ones."""
     known = static(zero)
     if known is None or not known.size or (known != known.flat[0]).any():
         return zero
@@ -279,7 +278,7 @@ def _one_of_all(zero: Value) -> Value:
 
 
 def _in_blocks(rewriter: QuantizationRewriter, A: Value, B: Value) -> Value | None:
-    """A product with constant weights of a few bits in blocks as MatMulNBits."""
+    """A product with blocked constant weights of few bits, as MatMulNBits."""
     found = dequantized(B)
     if found is None or A.dtype not in (DType.float32, DType.float16):
         return None

@@ -1,4 +1,4 @@
-"""Shared parts of the forms: a walk that keeps quantized values, and the nodes that hold them."""
+"""Shared helpers of the forms: a rewriter that keeps quantized values, and queries of their nodes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenonnx_quantized.quantize import dequantize_linear, quantize_linear
 
 
 class QuantizationRewriter(Rewriter):
-    """A rewriter that adds DequantizeLinear of constants as a node, where others would compute it."""
+    """A rewriter that keeps DequantizeLinear of constants as a node instead of folding it."""
 
     def call(
         self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None = None
@@ -25,12 +25,12 @@ class QuantizationRewriter(Rewriter):
         return self.add(op, values, attributes, known)
 
     def place(self, name: str, contents: Computed) -> Value:
-        """A constant of the new graph."""
+        """A constant in the new graph."""
         return Value(self.name(name), contents.type, data=contents, graph=self.graph)
 
 
 def is_meaning(op: Any, *of: Op) -> bool:
-    """Whether an op is one of these, at any version."""
+    """Whether an op is a version of one of these ops."""
     return any(op is meaning for wanted in of for meaning in wanted.meanings)
 
 
@@ -43,7 +43,7 @@ def is_quantize(op: Any) -> bool:
 
 
 def producer(value: Value | None, *wanted: Op) -> Node | None:
-    """The node that computes a value, if it is of one of these ops."""
+    """The node that computes a value, if it has one of these ops."""
     node = None if value is None else value.producer
     return node if node is not None and (not wanted or is_meaning(node.op, *wanted)) else None
 

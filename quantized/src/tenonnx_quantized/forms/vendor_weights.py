@@ -1,4 +1,4 @@
-"""Float forms of contributed ops that hold weights in layouts of their own."""
+"""Float forms of contributed ops with special weight layouts."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tenonnx_quantized.recurrent import dynamic_quantize_lstm
 
 Array = np.ndarray[Any, Any]
 
-#: By op, a function of the rewriter and the inputs of the op that calls the float op; None keeps the call.
+#: For each op, a function of the rewriter and its inputs that calls the float op; None keeps the call.
 FLOAT_FORMS: dict[Op, Callable[..., Any]] = {}
 
 
@@ -94,7 +94,7 @@ def matmul_fpq4_floats(
     return ops.matmul(A, rewriter.place(f"{B.name}/floats", Computed(dtype, (inner, columns), numbers)))  # type: ignore[no-any-return]
 
 
-# ----- rows of a table ------------------------------------------------------------------------------------------------
+# ----- GatherBlockQuantized -------------------------------------------------------------------------------------------
 
 
 @_form(gather_block_quantized)
@@ -110,7 +110,7 @@ def gather_block_quantized_floats(
     gather_axis: int,
     quantize_axis: int,
 ) -> Value | None:
-    """Gather of floats, for which indices outside of the axis are invalid."""
+    """Gather from floats, for which out-of-range indices are invalid."""
     if not _are_constant(data, scales, zero_points):
         return None
     packed, axis = data.dtype is DType.uint8, quantize_axis % data.ndim
@@ -138,7 +138,7 @@ def gather_block_quantized_floats(
     return ops.gather(table, indices, axis=gather_axis)  # type: ignore[no-any-return]
 
 
-# ----- recurrence -----------------------------------------------------------------------------------------------------
+# ----- DynamicQuantizeLSTM --------------------------------------------------------------------------------------------
 
 
 @_form(dynamic_quantize_lstm)

@@ -1,1 +1,1 @@
-"""Quantizing a model of floats: ranges of activations, quantized values of weights, and the graph that holds them."""
+"""Quantization of float models: ranges of activations, quantized weights, and the resulting graph."""

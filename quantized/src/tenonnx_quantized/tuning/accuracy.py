@@ -87,7 +87,7 @@ class Report:
         return [point for point, _ in pareto_curve(self.layers)] if self.layers else []
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw the error that each layer alone causes by its bits; a new figure also has the curve of size and error.
+        """Draw the error caused by each layer alone, by its bits; a new figure also shows the size-error curve.
 
         Returns the axes of matplotlib. Raises ``InvalidCall`` where the sensitivity of layers was not measured."""
         from tenonnx.tools import plot_axes
@@ -160,7 +160,7 @@ def errors(found: Mapping[str, list[Any]], wanted: Mapping[str, list[Any]]) -> d
 
 
 def reached(graph: Graph, made: Graph) -> tuple[float, dict[str, str]]:
-    """The share of the elements of weights that are no longer floats, and the weights that are, with their readers.
+    """The share of weight elements that are quantized, and the remaining float weights with their consumers.
 
     Weights are float constants of two axes or more, initializers and Constant nodes, also in bodies and functions.
     """
@@ -171,7 +171,7 @@ def reached(graph: Graph, made: Graph) -> tuple[float, dict[str, str]]:
 
 
 def _weights(graph: Graph) -> Sequence[tuple[str, int, dict[str, None]]]:
-    """Each weight of floats, whoever reads it: its name, its elements and the types of its readers."""
+    """Each float weight: its name, number of elements, and the op types of its consumers."""
     found: dict[int, tuple[str, int, dict[str, None]]] = {}
     functions = [getattr(function, "body", None) for function in graph.functions.values()]
     bodies = [graph, *(body for body in functions if body is not None)]
@@ -186,7 +186,7 @@ def _weights(graph: Graph) -> Sequence[tuple[str, int, dict[str, None]]]:
 
 
 def _contents(value: Value) -> Constant | None:
-    """The contents of an initializer, or of a Constant node, whose value no function body knows."""
+    """The contents of an initializer or Constant node."""
     made = value.producer
     held = value.data if made is None else made.attributes.get("value") if made.op_type == "Constant" else None
     return held if isinstance(held, Constant) else None

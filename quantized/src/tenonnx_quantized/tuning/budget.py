@@ -16,8 +16,11 @@ _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """The greatest error of the outputs, the bits of a weight on average, the bytes of all, or the seconds of all
-    layers: one of them."""
+    """A bound of a quantization: one of the fields is given.
+
+    ``error`` bounds the relative error of the outputs, ``bits`` the average bits per weight, the others the total size
+    of the weights and the time of all layers.
+    """
 
     error: float | None = None
     bits: float | None = None
@@ -54,5 +57,5 @@ class Budget:
         return given is not None and Budget.of(given).seconds is not None
 
     def bits_of(self, elements: int) -> float:
-        """The bits of so many weights in all."""
+        """The total bits of this number of weights."""
         return self.bits * elements if self.bits is not None else 8 * (self.bytes or 0.0)

@@ -1,4 +1,4 @@
-"""Ranges of activations, found on data: by their extremes, a percentile, the least entropy lost or the least error."""
+"""Calibration: ranges of activations on data, by extremes, percentile, entropy or mean square error."""
 
 from __future__ import annotations
 
@@ -17,25 +17,26 @@ from tenonnx_quantized.tuning.statistics import Batch, Moments, check_batch, wat
 
 Array = np.ndarray[Any, Any]
 
-#: How finely the values of an activation are counted.
+#: Number of histogram bins per activation.
 BINS = 2048
 
-#: Bytes of batches, with what the graph gives for them, that are kept for counting and for measuring errors.
+#: Bytes of batches and their outputs that are kept for histograms and error measurement.
 BATCH_BYTES = 1 << 28
 
-#: Numbers as the quantized values of a range represent them.
+#: A function that rounds numbers to the quantized values of a range.
 Rounding = Callable[[Array, float, float], Array]
 
-#: A function that chooses a range from the counts of values.
+#: A function that selects a range from a histogram.
 Choice = Callable[[Array, float, float, Rounding], tuple[float, float]]
 
 
 @dataclass(slots=True)
 class Observed:
-    """Observations of a float graph: the range and the extremes of each watched value over all batches, its contents
-    in the first one, and batches with every output of the graph.
+    """Observations of a float graph.
 
-    The batches are all of them, or as many as fit into ``BATCH_BYTES``, drawn at random from all.
+    The range and the extremes of each watched value over all batches, its contents in the first batch, and a sample of
+    batches with every output of the graph. The sample has all batches, or a random choice that fits into
+    ``BATCH_BYTES``.
     """
 
     ranges: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -53,7 +54,7 @@ class Observed:
 
 
 class _Sample:
-    """Batches drawn at random, each as likely as the others, in bounded memory (Vitter 1985, algorithm R)."""
+    """A uniform random sample of batches in bounded memory (Vitter 1985, algorithm R)."""
 
     def __init__(self, found: Observed) -> None:
         self.found, self.size, self.capacity = found, 0, 0
@@ -73,7 +74,7 @@ class _Sample:
 
 
 def sample(batches: Iterable[Batch], *, check: bool = False) -> list[Batch]:
-    """All batches, or as many as fit into ``BATCH_BYTES``, drawn at random from all; ``check`` as for ``observe``."""
+    """All batches, or a random sample that fits into ``BATCH_BYTES``; ``check`` as for ``observe``."""
     found = Observed()
     kept = _Sample(found)
     for number, batch in enumerate(batches):
@@ -98,12 +99,12 @@ def observe(
     moments: Moments | None = None,
     check: bool = False,
 ) -> Observed:
-    """Run a graph over all batches once; returns the ranges of ``names`` by a method of ``METHODS``, for a type.
+    """Run a graph once over all batches; returns the ranges of ``names`` by a method of ``METHODS``, for a type.
 
-    The extremes are those of all batches; numbers are counted on the batches that are kept. ``percentile`` is the
-    share of values that the range of this method holds, in percent. ``moments`` takes in the
-    inputs of its layers on the way. With ``check``, raises ``InvalidCall`` for a batch with NaN or infinite numbers
-    and for a watched value that becomes NaN. Raises ``InvalidCall`` without a batch, too.
+    Extremes cover all batches; histograms cover the batches that are kept. ``percentile`` is the share of values inside
+    the range, in percent. ``moments`` collects statistics of layer inputs during the run. With ``check``, raises
+    ``InvalidCall`` for a batch with NaN or infinite numbers, and for a watched value that becomes NaN. Also raises
+    ``InvalidCall`` without batches.
     """
     if method not in METHODS:
         raise InvalidCall("unknown calibration method", given=method, available=", ".join(METHODS))
@@ -150,7 +151,7 @@ def observe(
 
 
 def _choose(program: Program, found: Observed, names: Sequence[str], choose: Choice | None, rounded: Rounding) -> None:
-    """Replace the extremes by the ranges that a method finds from counts."""
+    """Replace the extremes by ranges selected from histograms."""
     ranges = found.ranges
     counted = [name for name in names if ranges[name][0] < ranges[name][1] and np.isfinite(ranges[name]).all()]
     if choose is None or not counted:
@@ -163,7 +164,7 @@ def _choose(program: Program, found: Observed, names: Sequence[str], choose: Cho
     ranges |= {name: choose(counts[name], *ranges[name], rounded) for name in counted}
 
 
-# ----- how a range is chosen from counts ------------------------------------------------------------------------------
+# ----- selection of ranges from histograms ----------------------------------------------------------------------------
 
 
 def _rounded(numbers: Array, low: float, high: float, *, dtype: DType, symmetric: bool) -> Array:
@@ -173,7 +174,7 @@ def _rounded(numbers: Array, low: float, high: float, *, dtype: DType, symmetric
 def _percentile(
     counts: Array, low: float, high: float, rounded: Rounding, percentile: float = 99.99
 ) -> tuple[float, float]:
-    """The range that leaves out as many values on either side."""
+    """The range that excludes equally many values on both sides."""
     edges, share = np.linspace(low, high, BINS + 1), np.cumsum(counts) / counts.sum()
     out = (1 - percentile / 100) / 2
     last = min(int(np.searchsorted(share, 1 - out)), len(counts) - 1)
@@ -181,12 +182,12 @@ def _percentile(
 
 
 def _candidates(low: float, high: float) -> list[tuple[float, float]]:
-    """The range, cut by more and more on both sides."""
+    """The full range and ever smaller ones, symmetrically clipped."""
     return [(low * part, high * part) for part in np.linspace(1.0, 0.2, 81)]
 
 
 def _least_error(counts: Array, low: float, high: float, rounded: Rounding) -> tuple[float, float]:
-    """The cut range with the least mean square error."""
+    """The clipped range with the least mean square error."""
     edges = np.linspace(low, high, BINS + 1)
     centers = (edges[1:] + edges[:-1]) / 2
     return min(
@@ -195,7 +196,7 @@ def _least_error(counts: Array, low: float, high: float, rounded: Rounding) -> t
 
 
 def _least_entropy(counts: Array, low: float, high: float, rounded: Rounding) -> tuple[float, float]:
-    """The cut range that loses the least information on the distribution of the values (Kullback and Leibler 1951)."""
+    """The clipped range with the least Kullback-Leibler divergence from the distribution of the values (1951)."""
     edges = np.linspace(low, high, BINS + 1)
     centers = (edges[1:] + edges[:-1]) / 2
     best, kept = np.inf, (low, high)
@@ -218,7 +219,7 @@ def _least_entropy(counts: Array, low: float, high: float, rounded: Rounding) ->
     return kept
 
 
-#: How a range is chosen from the counts of values; None: the extremes.
+#: Selection of ranges from histograms; None: the extremes.
 METHODS: dict[str, Choice | None] = {
     "minmax": None,
     "average": None,

@@ -1,4 +1,4 @@
-"""Quantized weights of a run in files, so that a run that was killed goes on."""
+"""Checkpoints of quantized weights in files, to resume an interrupted run."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ _FILE = re.compile(r"run\.(json|partial)|[0-9]{5}\.((quantized|scale|zero)\.npy|
 
 
 class Checkpoint:
-    """Quantized weights and scales of channels by number, in a folder, or in memory without one.
+    """Quantized weights and channel scales by number, in a folder, or in memory without one.
 
-    A file of JSON is written last for each of them, so that what a killed run left unfinished is made anew. Raises
-    ``InvalidCall`` for the folder of a run with another model, other settings or other data.
+    The JSON file of each is written last, so that incomplete ones are recomputed. Raises ``InvalidCall`` for the folder
+    of a run with another model, other settings or other data.
     """
 
     def __init__(self, folder: str | os.PathLike[str] | None, fingerprint: str) -> None:
@@ -51,7 +51,7 @@ class Checkpoint:
             _write(about, {"fingerprint": fingerprint})
 
     def tensor(self, number: int) -> QuantizedTensor | None:
-        """The quantized weights of a layer, if they are there."""
+        """The quantized weights of a layer, if stored."""
         if self.folder is None or not self._path(number, "json").is_file():
             return None
         about = json.loads(self._path(number, "json").read_text("utf-8"))
@@ -59,7 +59,7 @@ class Checkpoint:
         return _tensor(arrays, about)
 
     def keep(self, number: int, tensor: QuantizedTensor) -> QuantizedTensor:
-        """The same weights, packed, and in files where there is a folder."""
+        """Store weights, packed, in files if there is a folder; returns them."""
         found, whole = tensor.parameters, np.asarray(tensor.quantized)
         bits = found.dtype.bits
         arrays = [packed_array(_bytes(each), bits) for each in (whole, np.atleast_1d(found.zero_point))]
@@ -84,7 +84,7 @@ class Checkpoint:
         return kept
 
     def channels(self, number: int) -> Array | None:
-        """The scale of the channels of a group, if it is there."""
+        """The channel scale of a group, if stored."""
         if self.folder is None or not self._path(number, "channels.json").is_file():
             return None
         return np.asarray(json.loads(self._path(number, "channels.json").read_text("utf-8")), np.float64)
@@ -102,14 +102,14 @@ class Checkpoint:
 
 
 def _write(path: Path, contents: Any) -> None:
-    """Write a file of JSON that is either complete or not there."""
+    """Write a JSON file atomically."""
     partial = path.with_suffix(".partial")
     partial.write_text(json.dumps(contents), "utf-8")
     partial.replace(path)
 
 
 def remove_checkpoint(folder: str | os.PathLike[str]) -> None:
-    """Remove the files of a checkpoint, and the folder unless it has others."""
+    """Remove the files of a checkpoint, and the folder if it becomes empty."""
     path = Path(folder)
     for file in path.iterdir():
         if _FILE.fullmatch(file.name):
@@ -119,7 +119,7 @@ def remove_checkpoint(folder: str | os.PathLike[str]) -> None:
 
 
 def _bytes(numbers: Array) -> Array:
-    """Quantized values of a byte or less as unsigned bytes; those of few bits have no sign bits above."""
+    """Quantized values of at most a byte as unsigned bytes; sign extension of narrow ones is removed."""
     held = np.ascontiguousarray(numbers)
     return held.view(np.uint8) & np.uint8((1 << DType.of(held.dtype).bits) - 1)
 
@@ -146,7 +146,7 @@ def _numbers(packed: Array, dtype: DType, count: int) -> Array:
 
 
 def fingerprint(nodes: Iterable[Node], batches: Sequence[Batch], chosen: QuantizeConfig) -> str:
-    """A hash of settings, data, and the first row of all weights."""
+    """A hash of the settings, the data, and the first row of all weights."""
     found = hashlib.sha256(repr(chosen).encode())
     for node in nodes:
         weights = node.inputs[1]

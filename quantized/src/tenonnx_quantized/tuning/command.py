@@ -45,10 +45,10 @@ if TYPE_CHECKING:
     from tenonnx.extend import Graph
     from tenonnx_quantized.tuning.accuracy import Report
 
-#: Below this signal-to-quantization-noise ratio, in decibels, an output is taken for lost.
+#: An output with a lower signal-to-quantization-noise ratio, in decibels, counts as lost.
 LEAST_SQNR = 10.0
 
-#: Of so many tensors the errors are printed; --json has all.
+#: Number of tensors whose errors are printed; --json has all.
 SHOWN = 10
 
 
@@ -313,7 +313,7 @@ def command(
 
 
 def _bar(shown: ExitStack, model: str) -> Callable[[int, int, str], None]:
-    """A bar of the layers that are done, on a terminal's stderr."""
+    """A progress bar of the layers, on a terminal's stderr."""
     bars: list[Any] = []
 
     def progress(done: int, count: int, name: str) -> None:
@@ -325,14 +325,14 @@ def _bar(shown: ExitStack, model: str) -> Callable[[int, int, str], None]:
 
 
 def _given(settings: Mapping[str, Any]) -> dict[str, Any]:
-    """The settings whose options are given, so that a recipe keeps the others."""
+    """Settings whose options are given; a recipe keeps the others."""
     default = click.core.ParameterSource.DEFAULT
     context = click.get_current_context()
     return {name: value for name, value in settings.items() if context.get_parameter_source(name) is not default}
 
 
 def _say_closed(count: int) -> None:
-    """Note the graph inputs with a default value that become constants."""
+    """Print a note about graph inputs with default values, which become constants."""
     if count:
         are = "input with a default value is constant" if count == 1 else "inputs with a default value are constants"
         complain(f"note: {count} graph {are} now (--no-initializers-as-constants keeps defaults)")
@@ -381,7 +381,7 @@ def _say(report: Report, verbose: bool) -> None:
 
 
 def _say_layers(report: Report) -> None:
-    """The sensitivity of each layer, and the curve of size and error."""
+    """Print the sensitivity of each layer, and the size-error curve."""
     from tenonnx_quantized.tuning.pareto import sqnr
 
     if not report.layers:

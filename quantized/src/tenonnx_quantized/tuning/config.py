@@ -37,7 +37,7 @@ _BITS = {"static": (2, 4, 8), "dynamic": (8,), "weights": (2, 4, 8)}
 #: Ranges of activations by name.
 Ranges = Mapping[str, tuple[float, float]]
 
-#: Integer types of so many bits, of numbers from 0 on and of both signs.
+#: Integer types by number of bits: unsigned and signed.
 _OF_BITS = {
     2: (DType.uint2, DType.int2),
     4: (DType.uint4, DType.int4),
@@ -259,7 +259,7 @@ class QuantizeConfig:
 
     @property
     def _has_float_blocks(self) -> bool:
-        """Whether weights are floats in blocks."""
+        """Whether weights are blocked floats."""
         return self.mode == "weights" and self.weight_type is not None and self.granularity in (None, "block")
 
     @property
@@ -280,7 +280,7 @@ class QuantizeConfig:
 
     @property
     def is_layerwise(self) -> bool:
-        """Whether the layers can be quantized one after the other, each by the inputs that the float model gives it."""
+        """Whether layers can be quantized one by one, from their inputs in the float model."""
         others = {"smooth-quant", "bias-correction", "equalize"} & set(self.methods)
         if others or self.budget is not None or self.kv_cache is not None:
             return False
@@ -292,18 +292,18 @@ class QuantizeConfig:
 
     @property
     def weights(self) -> DType:
-        """The quantized values of weights that are not in blocks."""
+        """The type of quantized weights that are not blocked."""
         if self.weight_type is not None:
             return DType.of(self.weight_type)
         return _OF_BITS[self.bits or 8][1] if self.activations.is_integer else self.activations
 
     @property
     def version(self) -> int:
-        """The version of ai.onnx that has all quantized values asked for, blocks apart."""
+        """The version of ai.onnx that supports all requested types, apart from blocks."""
         return max(map(first_version, (self.activations, self.weights)))
 
     def rule(self, node: Node) -> LayerSettings | None:
-        """The settings by pattern of a node."""
+        """The settings by pattern that match a node."""
         return next((rule for rule in self.layers if rule.matches(node)), None)
 
     def of(self, node: Node) -> WeightSettings:
@@ -317,14 +317,14 @@ class QuantizeConfig:
         if self.mode != "weights":
             dtype = self.weights if rule.bits is None else _OF_BITS[rule.bits][self.weights.is_signed]
             granularity = chosen or ("channel" if self.per_channel else "tensor")
-            # onnxruntime makes QLinearMatMul of these, which takes no scales by column for a stack of matrices
+            # onnxruntime converts these to QLinearMatMul, which takes no scales per column for batches of matrices
             if not flat and is_meaning(node.op, ops.matmul):
                 granularity = "tensor"
             granularity = "channel" if granularity == "block" and not (flat and dtype.is_integer) else granularity
             symmetric = dtype.is_signed or self.symmetric or self.form == "qoperator"
             symmetric = symmetric if self.symmetric_weights is None else self.symmetric_weights
             return WeightSettings(dtype, granularity, size, symmetric, rounding, search)
-        # kernels are too small for blocks, and the few outputs of a last layer want more bits
+        # kernels are too small for blocks, and a last layer with few outputs needs more bits
         in_blocks = is_meaning(node.op, ops.matmul) or (is_meaning(node.op, ops.gemm) and self.bits is not None)
         granularity = chosen or ("block" if in_blocks else "channel")
         granularity = "channel" if not flat and granularity == "block" else granularity
@@ -342,7 +342,7 @@ class QuantizeConfig:
 
 
 def first_version(dtype: DType) -> int:
-    """The first version of ai.onnx whose QuantizeLinear has a type."""
+    """The first version of ai.onnx whose QuantizeLinear supports a type."""
     if dtype is DType.float32:
         return 13
     if dtype.bits == 8:

@@ -11,7 +11,7 @@ from tenonnx.extend import Graph, Known, TensorType, Value, moves_data
 from tenonnx.extend.transforms import Call, Rewriter, folding, prune
 from tenonnx_quantized.forms.quantized_nodes import is_meaning
 
-#: Ops whose constants are worth a cast.
+#: Consumers for which a cast weight is folded.
 _READERS = (ops.conv, ops.matmul, ops.gemm)
 
 
@@ -39,7 +39,7 @@ def _is_weight(rewriter: Rewriter, call: Call) -> bool:
 
 
 def _shape(value: Value | Known | None) -> tuple[int, ...] | None:
-    """The shape of a tensor of floats, where all of it is known."""
+    """The static shape of a float tensor, else None."""
     kind = None if value is None else value.type
     if not isinstance(kind, TensorType) or not kind.dtype.is_float or kind.shape is None:
         return None

@@ -20,9 +20,11 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(slots=True)
 class Insertions:
-    """Activations to round by their parameters, quantized weights of nodes, tables that nodes take rows of with
-    their quantized values, and inputs to round as it runs; whether each consumer of an activation rounds it
-    again."""
+    """A plan: which values to quantize and how.
+
+    Activations with their parameters, nodes with quantized weights, Gather nodes with quantized tables, and inputs
+    quantized at run time; also whether each consumer of an activation has its own pair of nodes.
+    """
 
     activations: dict[Value, QuantizationParameters] = field(default_factory=dict)
     weights: dict[Node, tuple[int, QuantizedTensor]] = field(default_factory=dict)
@@ -45,7 +47,7 @@ class _Inserter(QuantizationRewriter):
         self._pairs: dict[Value, list[Value]] = {}
 
     def inner(self, subgraph: Graph, attribute: str) -> Rewriter:
-        """The rewriter of a subgraph, which stays as it is but for what it captures."""
+        """The rewriter of a subgraph, which only changes its captures."""
         return QuantizationRewriter(subgraph, lambda rewriter, call: None, outer=self)
 
     def visit(self, node: Node) -> None:
@@ -55,25 +57,25 @@ class _Inserter(QuantizationRewriter):
         kept = {value: self.copy(value) for value in node.inputs if value is not None and value.graph is not None}
         for value in kept:
             if value in self._pairs and self.plan.dedicated_pairs:
-                self._stand_in(value, self._another_pair(value))
+                self._replace_value(value, self._dedicated_pair(value))
         if node in self.plan.weights:
             position, quantized = self.plan.weights[node]
-            self._stand_in(node.inputs[position], self._weights(node.inputs[position], quantized))
+            self._replace_value(node.inputs[position], self._weights(node.inputs[position], quantized))
         if node in self.plan.dynamic_inputs:
             value = node.inputs[self.plan.dynamic_inputs[node]]
-            self._stand_in(value, self._as_it_runs(value))
+            self._replace_value(value, self._quantized_at_run_time(value))
         super().visit(node)
         self.mapping.update(kept)
         for value in node.outputs:
             if value is not None and value in self.plan.activations:
                 self._round(value)
 
-    def _stand_in(self, value: Value | None, other: Value) -> None:
+    def _replace_value(self, value: Value | None, other: Value) -> None:
         assert value is not None
         self.mapping[value] = other
 
     def _round(self, value: Value) -> None:
-        """Let all readers of a value read the dequantized value; an output of the graph keeps its name."""
+        """Replace a value by its dequantized value for all consumers; a graph output keeps its name."""
         parameters, raw = self.plan.activations[value], self.copy(value)
         if raw is not self.mapping[value] or (value, "rounded") in self._numbers:
             return
@@ -88,8 +90,8 @@ class _Inserter(QuantizationRewriter):
         self._pairs[value] = [raw, scale, zero_point]
         self.mapping[value] = numbers
 
-    def _another_pair(self, value: Value) -> Value:
-        """The dequantized value for a further consumer; the first one reads that of ``_round``."""
+    def _dedicated_pair(self, value: Value) -> Value:
+        """The dequantized value for a further consumer; the first one uses that of ``_round``."""
         if (value, "read") not in self._numbers:
             self._numbers[value, "read"] = self._numbers[value, "rounded"]
             return self._numbers[value, "rounded"]
@@ -98,7 +100,7 @@ class _Inserter(QuantizationRewriter):
         with interpreting(self):
             return dequantize_linear(quantize_linear(raw, scale, zero_point), scale, zero_point)
 
-    def _as_it_runs(self, value: Value | None) -> Value:
+    def _quantized_at_run_time(self, value: Value | None) -> Value:
         """Quantize and dequantize a value by its range at run time."""
         assert value is not None
         if (value, "dynamic") not in self._numbers:
@@ -121,7 +123,7 @@ class _Inserter(QuantizationRewriter):
         return self._numbers[value, "weights"]
 
     def _rows_of_tables(self, rewriter: Rewriter, call: Call) -> tuple[Value] | None:
-        """Rows of a table as dequantized values: the table is never unpacked as a whole."""
+        """Gather quantized rows of a table and dequantize them, so that the table stays quantized."""
         quantized = None if call.node is None else self.plan.tables.get(call.node)
         if quantized is None or call.node is None or (table := call.node.inputs[0]) is None:
             return None
@@ -144,7 +146,7 @@ class _Inserter(QuantizationRewriter):
         )
 
     def _scale_of_floats(self, name: str, found: QuantizationParameters) -> Value:
-        """Scales in their type; float8e4m3fn are quantized values themselves, by one float32."""
+        """Scales in their type; float8e4m3fn scales are quantized themselves, by one float32."""
         units = found.scale / np.float32(found.unit)
         scale = self._constant(f"{name}/scale", units.astype(found.scale_type.numpy), found.scale_type)
         if found.scale_type is not DType.float8e4m3fn:

@@ -14,10 +14,10 @@ from tenonnx_quantized.tuning.quantized_tensor import QuantizationParameters, en
 
 
 def caches_of(graph: Graph) -> list[tuple[Value, Value]]:
-    """Graph inputs with the outputs that extend them, such as past and present keys.
+    """Pairs of a graph input and the output that extends it, such as past and present keys.
 
-    They belong to one node, a Concat or an attention op, and their shapes differ in the length of the sequence alone.
-    Raises ``InvalidCall`` if the graph has none.
+    Both belong to one node, a Concat or an attention op, and their shapes differ only in the sequence length. Raises
+    ``InvalidCall`` if the graph has none.
     """
     inputs = set(graph.inputs)
     found = []
@@ -52,11 +52,11 @@ def _extends(present: Value, past: Value) -> bool:
 
 
 def with_quantized_caches(graph: Graph, names: Collection[str], *, floats: bool) -> Graph:
-    """A copy of a graph whose caches, which QuantizeLinear and DequantizeLinear round, have the type in between.
+    """A copy of a graph in which caches between QuantizeLinear and DequantizeLinear are quantized inputs and outputs.
 
-    ``names`` are those of the past and present values. With ``floats``, the nodes that read what is written to a cache
-    read it unrounded. The zero points are 0, so that an empty cache may be filled with
-    zeros. A cache that is fed back is not rounded again, as its numbers are quantized values already.
+    ``names`` are those of the past and present values. With ``floats``, nodes that read new cache elements read them
+    unrounded. Zero points are 0, so that an empty cache may be filled with zeros. A cache that is fed back is not
+    rounded again, since its elements are quantized already.
     """
     graph = graph.copy()
     for value in graph.inputs:
@@ -73,7 +73,7 @@ def with_quantized_caches(graph: Graph, names: Collection[str], *, floats: bool)
 
 
 def _quantize_input(graph: Graph, value: Value) -> None:
-    """Put an input of quantized values in the place of the QuantizeLinear of one of floats."""
+    """Replace a float input and its QuantizeLinear by a quantized input."""
     rounding = next(node for node in graph.uses()[value] if is_quantize(node.op))
     rounded = rounding.outputs[0]
     assert rounded is not None

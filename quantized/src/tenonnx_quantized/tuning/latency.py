@@ -1,4 +1,4 @@
-"""Times of single layers with weights of some bits, measured or read from a table."""
+"""Measured or tabulated latency of single layers by bits of their weights."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from tenonnx.extend.transforms import extract
 
 Array = np.ndarray[Any, Any]
 
-#: Number of runs of which the fastest counts, and seconds after which no further ones are made.
+#: Number of runs, of which the fastest counts, and a time limit in seconds.
 _RUNS, _SECONDS = 20, 0.2
 
 
 class OpTimes:
     """A table of seconds by layer: op, shapes of the input and of the weights, and bits (32: in floating point).
 
-    With a ``path``, the table is read from this JSON file if it exists; entries that it lacks are measured by a backend
-    and added to it. Such a file may hold what was measured elsewhere, on the machine that will run the model. It is for
-    one mode: names do not tell quantized weights from weights and activations.
-    Raises ``InvalidCall`` for a file that cannot be read or written.
+    With a ``path``, the table is loaded from this JSON file if it exists. Missing entries are measured by a backend and
+    added. Such a file may contain times measured on another machine, which will run the model. It is for one mode:
+    names do not distinguish quantized weights from quantized weights and activations. Raises ``InvalidCall`` for a file
+    that cannot be read or written.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, backend: str = "auto") -> None:
@@ -35,7 +35,7 @@ class OpTimes:
         self.table = {} if self.path is None or not self.path.is_file() else _read(self.path)
 
     def of(self, node: Node, graph: Graph, x: Array, bits: int) -> float:
-        """The seconds of a layer in a graph, where its weights have so many bits, for an input."""
+        """The seconds of a layer with weights of this number of bits, for an input."""
         weights = node.inputs[1]
         assert weights is not None
         shapes = ["x".join(map(str, shape)) for shape in (x.shape, weights.shape)]

@@ -1,4 +1,4 @@
-"""Quantization layer by layer, for models that are larger than memory."""
+"""Layer-by-layer quantization, for models larger than memory."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from tenonnx_quantized.tuning.weights import Quantizer
 
 Array = np.ndarray[Any, Any]
 
-#: Told of each layer: how many are done, of how many, and its name.
+#: Called with the number of layers done, the total number, and the name of the layer.
 Progress = Callable[[int, int, str], None]
 
 
 def run_in_parts(
     graph: Graph, names: Sequence[str], batches: Sequence[Batch], backend: str
 ) -> Iterator[tuple[str, list[Array]]]:
-    """Run a graph for all batches, some nodes at a time; yields the values of each name, batch by batch.
+    """Run a graph part by part for all batches; yields the values of each name, batch by batch.
 
-    The graph is cut behind the node that computes each of them. Held are the values that later nodes read.
+    The graph is cut after the node that computes each of them. Values that later nodes read are kept in memory.
     """
     made = {v.name: place for place, node in enumerate(graph.nodes) for v in node.outputs if v is not None}
     last = {value.name: place for place, node in enumerate(graph.nodes) for value in node.uses}
@@ -64,7 +64,7 @@ def _run_part(
 class LayerByLayer:
     """Rounds the weights of layers in the order in which the graph computes their inputs.
 
-    The inputs are those of the float model. A scale of channels (AWQ) is chosen as soon as the inputs of its layers are
+    The inputs are those of the float model. A channel scale (AWQ) is chosen as soon as the inputs of its layers are
     known; a layer waits for the scale that divides its own outputs.
     """
 
@@ -78,7 +78,7 @@ class LayerByLayer:
         self.found: dict[str, QuantizedTensor] = {}
 
     def run(self, progress: Progress | None) -> Mapping[str, QuantizedTensor]:
-        """Round all layers; the constants that scales divide change in the graph."""
+        """Round all layers; constants of the graph that scales divide are changed."""
         source, names = self.moments.graph, list(dict.fromkeys(key.value for key in self.layers.values()))
         waiting, undecided = list(self.layers), dict(enumerate(self.groups))
         for name, values in run_in_parts(source, names, self.batches, self.backend):
@@ -101,7 +101,7 @@ class LayerByLayer:
         return self.found
 
     def _observe(self, key: LayerInput, values: Sequence[Array]) -> None:
-        """Gather the statistics of an input, unless all that they are for is in the checkpoint."""
+        """Collect the statistics of an input, unless the checkpoint has all results that need them."""
         statistics = self.moments.held[key] = InputStatistics.of(key)
         nodes = [node for node, other in self.layers.items() if other == key]
         groups = [k for k, group in enumerate(self.groups) if any(node in group.layers for node in nodes)]

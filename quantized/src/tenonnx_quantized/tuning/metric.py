@@ -1,4 +1,4 @@
-"""Metric of a model that a user measures: a function of the graph, or a command that prints a number."""
+"""User-defined metric of a model: a function of the graph, or a command that prints a number."""
 
 from __future__ import annotations
 

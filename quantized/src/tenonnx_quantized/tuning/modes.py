@@ -1,4 +1,4 @@
-"""Names of the modes, formats and methods of a quantization, in a module that imports fast."""
+"""Names of the modes, formats and methods of a quantization, in a module that imports quickly."""
 
 #: The modes; the first one, which needs no data, is the default.
 MODES = ("dynamic", "static", "weights")
@@ -10,7 +10,7 @@ GRANULARITIES = ("tensor", "channel", "block")
 #: Types of key and value caches.
 CACHE_TYPES = ("int8", "float8e4m3fn", "float8e5m2")
 
-#: How the range of an activation is chosen.
+#: Calibration methods for ranges of activations.
 RANGES = ("minmax", "percentile", "entropy", "mse", "average")
 
 #: Types of the scales of blocks of floats: powers of two (MX formats), or floats times one number (NVFP4).
@@ -22,7 +22,7 @@ SEARCHES = ("rtn", "hqq", "mse")
 #: Methods that round weights; the first one is the default.
 ROUNDINGS = ("rtn", "hqq", "gptq", "quantease", "ada-round", "auto-round")
 
-#: Methods that rescale the model before, and change nothing that it computes in floating point.
+#: Methods that rescale the model beforehand without changing its results in floating point.
 PREPARATIONS = ("rotate", "equalize", "smooth-quant", "awq")
 
 METHODS = (*ROUNDINGS, *PREPARATIONS, "bias-correction")

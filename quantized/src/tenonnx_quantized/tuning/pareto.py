@@ -1,4 +1,4 @@
-"""Errors of layers, and the curve of the size and the error that their bits give."""
+"""Errors of layers, and the curve of size against error by their bits."""
 
 from __future__ import annotations
 
@@ -59,8 +59,11 @@ class LayerSensitivity:
 
 @dataclass(frozen=True, slots=True)
 class ParetoPoint:
-    """Bits of a weight on average, scales included, and the SQNR that the layers' own errors add up to; the seconds of
-    all layers where they were measured."""
+    """A point of the size-error curve.
+
+    Average bits per weight, including scales, and the SQNR predicted from the layers' own errors; also their total
+    seconds, if measured.
+    """
 
     bits: float
     sqnr: float
@@ -72,11 +75,11 @@ class ParetoPoint:
 
 
 def pareto_curve(layers: Sequence[LayerSensitivity]) -> list[tuple[ParetoPoint, dict[Node, int]]]:
-    """Bits of each layer from the least cost to the most, by the error that each further bit saves.
+    """Bits of each layer from the least cost to the most, ordered by the error that each further bit saves.
 
-    The cost is that of time where times were measured, else that of size. The errors of layers are taken for
-    independent: their squares add up. Each step widens the layer that saves most for its cost (the greedy solution of
-    the knapsack problem)."""
+    The cost is time if times were measured, else size. Errors of layers are assumed independent: their squares add up.
+    Each step widens the layer that saves most for its cost (the greedy solution of the knapsack problem).
+    """
     chosen = {layer.node: layer.cheapest for layer in layers}
     elements = sum(layer.elements for layer in layers)
     points = []
@@ -98,6 +101,6 @@ def pareto_curve(layers: Sequence[LayerSensitivity]) -> list[tuple[ParetoPoint, 
 
 
 def _saved(layer: LayerSensitivity, before: int, after: int) -> float:
-    """The square error that more bits save, for each bit of the file or second."""
+    """The square error saved by more bits, per bit of the file or per second."""
     gain = layer.errors[before] ** 2 - layer.errors[after] ** 2
     return gain / (layer.costs[after] - layer.costs[before])

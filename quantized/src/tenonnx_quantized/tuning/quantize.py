@@ -199,9 +199,9 @@ def _layer_by_layer(
 
 
 def is_measured(graph: Graph, batches: Sequence[Batch], budget: float | str | None) -> bool:
-    """Whether the model is run to find the errors of its outputs: a large one only on data, or for a budget.
+    """Whether to run the model to measure output errors: for large models only with data or a budget.
 
-    One with an op that no installed package provides is not run.
+    A model with an op that no installed package provides is not run.
     """
     bodies = [each.body for each in graph.functions.values() if hasattr(each, "body")]
     nodes = [node for each in (graph, *bodies) for node in each.walk()]
@@ -220,7 +220,7 @@ def _is_float(value: Value) -> bool:
 def _feeds(
     graph: Graph, batches: Iterator[Batch], chosen: QuantizeConfig, report: bool, measure: bool
 ) -> Iterable[Batch]:
-    """The batches to run the model on: those given, random ones for errors alone, or none for a large model.
+    """The batches to run the model on: the given ones, random ones only for errors, or none for a large model.
 
     Raises ``InvalidCall`` without data where the settings need some."""
     first = next(batches, None)
@@ -263,14 +263,14 @@ def _observed(
 
 
 def _activations(graph: Graph, nodes: Sequence[Node], chosen: QuantizeConfig) -> list[str]:
-    """Names of the activations that are rounded by ranges found on data."""
+    """Names of the activations that are quantized by calibrated ranges."""
     if chosen.mode != "static":
         return []
     return [value.name for value in activations_of(graph, nodes, chosen.float_outputs)]
 
 
 def _set_ranges(graph: Graph, nodes: Sequence[Node], found: Observed, chosen: QuantizeConfig, *, needed: bool) -> None:
-    """Replace the ranges that were found by those of the settings; without data they are ``needed`` for all."""
+    """Override calibrated ranges by those of the settings; without data, all ``needed`` ones must be given."""
     if chosen.ranges is None:
         return
     if callable(chosen.ranges):
@@ -288,7 +288,7 @@ def _set_ranges(graph: Graph, nodes: Sequence[Node], found: Observed, chosen: Qu
 
 
 def _notes(found: Observed, chosen: QuantizeConfig) -> list[str]:
-    """Doubts about the calibration data."""
+    """Warnings about the calibration data."""
     if not chosen.calibrates:
         return []
     notes = [
@@ -303,7 +303,7 @@ def _notes(found: Observed, chosen: QuantizeConfig) -> list[str]:
 
 
 def _finite(graph: Graph, nodes: list[Node], found: Observed, notes: list[str]) -> list[Node]:
-    """The nodes without those of which an activation is infinite, such as a mask: these stay in floating point."""
+    """The nodes without those with infinite activations, such as masks, which stay in floating point."""
     infinite = [name for name, ends in found.ranges.items() if not np.isfinite(ends).all()]
     if not infinite:
         return nodes
@@ -315,7 +315,7 @@ def _finite(graph: Graph, nodes: list[Node], found: Observed, notes: list[str]) 
 
 
 def _rescale(graph: Graph, nodes: Sequence[Node], moments: Moments | None, chosen: QuantizeConfig) -> bool:
-    """Rescale the weights of a graph by the methods chosen; returns whether there are any."""
+    """Rescale the weights of a graph by the chosen methods; returns whether there are any."""
     names = [name for name in RESCALING if name in chosen.methods]
     for name in names:
         rescaling = Rescaling(graph, inputs_of(nodes), moments)
@@ -334,8 +334,7 @@ def _chosen_bits(
     metric: Metric | None,
     times: OpTimes | None,
 ) -> tuple[list[LayerSensitivity], list[Node], dict[Node, int] | None]:
-    """The sensitivity of layers where it is asked for, the nodes to quantize, and their bits for a budget of size or
-    time."""
+    """Layer sensitivities if requested, the nodes to quantize, and their bits for a size or time budget."""
     budget = None if quantizer.chosen.budget is None else Budget.of(quantizer.chosen.budget)
     of_size = budget is not None and budget.error is None
     layers = sensitivity(quantizer, nodes, batches, wanted, backend, metric, times) if report or of_size else []

@@ -1,4 +1,4 @@
-"""Quantized values of numbers: one range for a tensor, for each channel, or for each block."""
+"""Quantized tensors: one range per tensor, per channel, or per block."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenonnx_quantized.quantize import encode_array
 
 Array = np.ndarray[Any, Any]
 
-#: How many numbers of a large matrix are quantized at a time.
+#: Elements of a large matrix quantized at a time.
 _AT_ONCE = 1 << 18
 
 #: Types of quantized values in blocks.
@@ -25,7 +25,7 @@ _OF_BITS = {2: DType.uint2, 4: DType.uint4, 8: DType.uint8}
 class QuantizationParameters:
     """A scale and a zero point for quantized values of a type.
 
-    Scales are float32 numbers of ``scale_type``: where that is float8e4m3fn, such numbers times ``unit``.
+    Scales are float32 numbers representable in ``scale_type``; for float8e4m3fn, times ``unit``.
     """
 
     scale: Array
@@ -35,7 +35,7 @@ class QuantizationParameters:
     unit: float = 1.0
 
     def with_scale_type(self, scale_type: DType, unit: float = 1.0) -> QuantizationParameters:
-        """The same with scales rounded to a type: up to a power of two, or to the nearest float8 times ``unit``."""
+        """Round the scales to a type: up to a power of two, or to the nearest float8 times ``unit``."""
         if scale_type is DType.float32:
             return self
         if scale_type is DType.float8e8m0:
@@ -49,7 +49,7 @@ class QuantizationParameters:
 def parameters(
     low: Any, high: Any, dtype: DType, *, symmetric: bool, reduce_range: bool = False
 ) -> QuantizationParameters:
-    """Parameters for a range, or each of several ranges, and 0; floats are always symmetric.
+    """Parameters for ranges extended to include 0; floats are always symmetric.
 
     With ``reduce_range`` integers have one bit less than their type.
     """
@@ -58,7 +58,7 @@ def parameters(
     least, greatest = _reduced_range(dtype) if reduced else _range(dtype)
     if symmetric or dtype.is_float:
         middle = 0 if dtype.is_signed else 1 << dtype.bits - 1 - reduced
-        # of 4 or 16 quantized values the odd one out counts: half a step of the largest is clipped for a smaller step
+        # with 4 or 16 values, the unpaired one matters: clipping half a step at the top makes steps smaller
         steps = (greatest - least) / 2 if dtype.bits <= 4 and dtype.is_integer else greatest - middle
         scale = np.maximum(-low, high) / steps
         zero = np.full(np.shape(scale), middle)
@@ -80,13 +80,13 @@ def _range(dtype: DType) -> tuple[float, float]:
 
 
 def _reduced_range(dtype: DType) -> tuple[float, float]:
-    """The bounds of integers with one bit less; those of both signs are as far from 0."""
+    """The bounds of integers with one bit less; signed ones are symmetric."""
     half = 1 << dtype.bits - 2
     return (-half, half) if dtype.is_signed else (0, 2 * half - 1)
 
 
 def round_units(units: Array, zero: Array | float, dtype: DType) -> Array:
-    """Numbers in units of the scale as quantized values of a type: the nearest ones, half to even, saturated."""
+    """Quantize numbers in units of the scale: round half to even, saturate."""
     if dtype.is_integer:
         return np.clip(np.rint(units) + zero, *dtype.bounds)
     return np.clip(units, *_range(dtype)).astype(dtype.numpy).astype(units.dtype)  # type: ignore[no-any-return]
@@ -94,13 +94,13 @@ def round_units(units: Array, zero: Array | float, dtype: DType) -> Array:
 
 @dataclass(slots=True)
 class QuantizedTensor:
-    """Quantized values with parameters along ``axis`` (None: one for all), or in blocks of so many along it."""
+    """Quantized values with parameters along ``axis`` (None: per tensor), or in blocks along it."""
 
     quantized: Array | Computed
     parameters: QuantizationParameters
     axis: int | None
     block_size: int = 0
-    #: The error of what the quantized values stand for, where it was found on the way.
+    #: The error of the dequantized values, if computed on the way.
     error: float | None = None
 
     def numbers(self) -> Array:
@@ -119,7 +119,7 @@ class QuantizedTensor:
 
 
 def encode(x: Array, found: QuantizationParameters, axis: int | None) -> QuantizedTensor:
-    """Numbers as quantized values, rounded half to even."""
+    """Quantize numbers, rounding half to even."""
     quantized = QuantizedTensor(np.empty(x.shape, found.dtype.numpy), found, axis)
     scale, zero = (quantized._spread(np.asarray(v, np.float32)) for v in (found.scale, found.zero_point))
     return QuantizedTensor(encode_array(np.asarray(x / scale), zero, found.dtype), found, axis)
@@ -134,9 +134,9 @@ def by_channel(
     least_scale: Array | float = 0.0,
     reduce_range: bool = False,
 ) -> QuantizedTensor:
-    """Weights with one range for each position of ``axis``, or one for all of them (None).
+    """Weights with one range per position of ``axis``, or a single one (None).
 
-    A range whose scale would be below ``least_scale``, of which there is one for each position, is widened.
+    A range whose scale would be below ``least_scale``, which is per position, is widened.
     """
     others = None if axis is None else tuple(k for k in range(x.ndim) if k != axis)
     low, high = x.min(others).astype(np.float64), x.max(others).astype(np.float64)
@@ -161,7 +161,7 @@ def in_blocks(x: Array, bits: int, block_size: int, axis: int, *, symmetric: boo
 
 
 def _apart(x: Array, block_size: int) -> Array:
-    """The rows of a matrix in blocks; the last one is filled up by its last row."""
+    """The rows of a matrix in blocks; the last block is padded by repeating the last row."""
     rows, columns = x.shape
     missing = -rows % block_size
     padded = np.pad(x, [(0, missing), (0, 0)], mode="edge") if missing else x
@@ -185,7 +185,7 @@ def _zeros(found: QuantizationParameters) -> Array:
 
 
 def _whole(parts: Array, found: QuantizationParameters) -> Array:
-    """Blocks as the numbers of their quantized values, in a new array."""
+    """Blocks as integers of their quantized values, in a new array."""
     numbers = np.divide(parts, found.scale[:, None])
     np.rint(numbers, out=numbers)
     numbers += _zeros(found)
@@ -193,13 +193,13 @@ def _whole(parts: Array, found: QuantizationParameters) -> Array:
 
 
 def _quantized(numbers: Array, dtype: DType) -> Array:
-    """Whole numbers in a type of quantized values, each of which takes a byte."""
-    with np.errstate(invalid="ignore"):  # a NaN has no code
+    """Integers in a quantized type, each of which takes a byte."""
+    with np.errstate(invalid="ignore"):  # NaN cannot be quantized
         return numbers.astype(np.uint8).view(dtype.numpy)
 
 
 def in_blocks_of_rows(weights: Value, bits: int, block_size: int, *, symmetric: bool, search: str) -> QuantizedTensor:
-    """``in_blocks`` of a large matrix along its rows, read in parts, and again when the result is written."""
+    """``in_blocks`` along the rows of a large matrix, read in parts, and again when the model is saved."""
     length, columns = (int(d) for d in weights.tensor.shape or ())  # type: ignore[arg-type]
     count = max(1, _AT_ONCE // max(1, columns * block_size)) * block_size
     dtype, blocks = _OF_BITS[bits], -(-length // block_size)
@@ -220,7 +220,7 @@ def in_blocks_of_rows(weights: Value, bits: int, block_size: int, *, symmetric: 
 
     def compute(start: int, stop: int) -> Array:
         made = np.empty((stop - start, columns), dtype.numpy)
-        first = start - start % block_size  # a whole number of blocks is read
+        first = start - start % block_size  # read full blocks
         for at in range(first, stop, count):
             end = min(at + count, length)
             block = slice(at // block_size, -(-end // block_size))
@@ -239,18 +239,18 @@ def in_blocks_of_rows(weights: Value, bits: int, block_size: int, *, symmetric: 
 
 
 def _held(found: Array, dtype: DType) -> Computed:
-    """Contents that nobody needs to copy."""
+    """Contents that need no copy."""
     return Computed(dtype, found.shape, lambda start, stop: found[start:stop])
 
 
-#: How much of a range the search tries.
+#: Fractions of a range that the search tries.
 _PARTS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.7)
 
 
 def _half_quadratic(
     parts: Array, held: Array, found: QuantizationParameters, *, symmetric: bool, rounds: int = 8
 ) -> QuantizationParameters:
-    """For each block the part of its range, and the zero point, of the least square error of what is ``held``.
+    """For each block, the fraction of its range and the zero point with the least square error.
 
     Zero points are found by half-quadratic steps (Badri and Shaji 2023), in which outliers count less than in a square,
     and rounded.
@@ -274,7 +274,7 @@ def _square_error(parts: Array, held: Array, found: QuantizationParameters) -> A
 
 
 def _shifted(parts: Array, found: QuantizationParameters, rounds: int) -> QuantizationParameters:
-    """The parameters with zero points by half-quadratic steps."""
+    """Parameters with zero points from half-quadratic steps."""
     (least, greatest), scale = found.dtype.bounds, found.scale[:, None]
     zero, weight = found.zero_point.astype(np.float32)[:, None], 10.0
     for _ in range(rounds):

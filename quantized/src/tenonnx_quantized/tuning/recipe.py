@@ -12,19 +12,20 @@ from typing import Any
 from tenonnx.extend import InvalidCall, did_you_mean
 from tenonnx_quantized.tuning.config import LayerSettings, QuantizeConfig
 
-#: Entries of a recipe that are no settings.
+#: Entries of a recipe that are not settings.
 _ABOUT = ("description", "source")
 
 
 def recipes() -> dict[str, str]:
-    """The recipes that come with the package, with what each is for."""
+    """The built-in recipes, each with its purpose."""
     return {name: _read(text, name)["description"] for name, text in _texts().items()}
 
 
 def config_of(recipe: str | os.PathLike[str] | None, settings: Mapping[str, Any]) -> QuantizeConfig:
-    """The settings of a recipe, by its name or path, with others in place of its own.
+    """The settings of a recipe, by its name or path, overridden by ``settings``.
 
-    Raises ``InvalidCall`` for a recipe that is not known or cannot be read, and for settings that are not known."""
+    Raises ``InvalidCall`` for a recipe that is unknown or cannot be read, and for unknown settings.
+    """
     given = {} if recipe is None else read_recipe(recipe)
     given |= settings
     given["layers"] = [_layer(each) for each in given.get("layers", ())]

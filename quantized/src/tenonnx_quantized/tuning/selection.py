@@ -10,16 +10,16 @@ from tenonnx.extend import DType, Graph, InvalidCall, Node, Op, Value, did_you_m
 from tenonnx_quantized.forms.quantized_nodes import is_meaning
 from tenonnx_quantized.tuning.config import QuantizeConfig
 
-#: Ops with weights, and the position and the axis of channels of these.
+#: Ops with weights: the position of the weights and their channel axis.
 _WEIGHTED: dict[Op, tuple[int, int]] = {ops.conv: (1, 0), ops.matmul: (1, -1), ops.gemm: (1, 1)}
 
-#: Minimum number of rows of a table of Gather that is quantized.
+#: Minimum number of rows for quantizing a Gather table.
 _LONG = 32
 
-#: Ops whose activations a static quantization rounds, too.
+#: Ops whose activations static quantization also rounds.
 _ACTIVATED = (ops.add, ops.mul, ops.average_pool, ops.global_average_pool, ops.concat, ops.sigmoid)
 
-#: The types of ops that can be quantized in some mode.
+#: Op types that can be quantized in some mode.
 QUANTIZED_OPS = [op.name for op in (*_WEIGHTED, ops.gather, *_ACTIVATED)]
 
 
@@ -38,7 +38,7 @@ def weight_place(node: Node) -> tuple[int, int] | None:
 
 
 def _is_table(uses: Mapping[Value, Sequence[Node]], node: Node) -> bool:
-    """Whether a node gathers rows of a constant that is long enough and has only such consumers."""
+    """Whether a node gathers rows of a long enough constant used only by such nodes."""
     if not is_meaning(node.op, ops.gather) or node.attributes.get("axis"):
         return False
     table = node.inputs[0]
@@ -49,7 +49,7 @@ def _is_table(uses: Mapping[Value, Sequence[Node]], node: Node) -> bool:
 
 
 def check_ops(graph: Graph, chosen: QuantizeConfig) -> None:
-    """Raise ``InvalidCall`` for a type of ops that neither the graph has nor can be quantized."""
+    """Raise ``InvalidCall`` for an op type that is neither in the graph nor can be quantized."""
     known = {*QUANTIZED_OPS, *(node.op_type for node in graph.nodes)}
     for name in chosen.ops or ():
         if name not in known:
@@ -90,7 +90,7 @@ def _is_activated(node: Node) -> bool:
 
 
 def _between_quantized(graph: Graph, nodes: list[Node]) -> list[Node]:
-    """``nodes`` without ops that no other of them feeds or reads: quantizing these alone saves nothing."""
+    """``nodes`` without ops not connected to another one of them: quantizing these alone saves nothing."""
     while True:
         made, read = _flow(graph, nodes)
         kept = [
@@ -129,10 +129,10 @@ def _is_activation(value: Value | None) -> bool:
 
 
 def activations_of(graph: Graph, nodes: Sequence[Node], float_outputs: Collection[str] = ()) -> list[Value]:
-    """The values that a static quantization rounds: what the nodes read and give, the latter behind a Relu.
+    """The values that static quantization rounds: inputs and outputs of the nodes, the latter after a Relu.
 
-    Products of matrices give floats where no other of the nodes reads them: kernels of integers do so, too. So do ops
-    of the types ``float_outputs``.
+    Matrix products return floats if none of the nodes reads them, like integer kernels. So do ops of the types
+    ``float_outputs``.
     """
     uses, (_, read) = graph.uses(), _flow(graph, nodes)
     found: dict[Value, None] = {}
@@ -161,7 +161,7 @@ def activations_of(graph: Graph, nodes: Sequence[Node], float_outputs: Collectio
 
 
 def handed_on(graph: Graph, found: Collection[Value]) -> Iterator[tuple[Value, Value]]:
-    """Values of which ops only move or choose elements, with the results of these, which can stay quantized."""
+    """Values whose elements are only moved or selected, with the results, which can stay quantized."""
     for node in graph.nodes:
         value, result = (*node.inputs, None)[0], node.outputs[0]
         if _moves(node) and value in found and value is not None and result is not None and _is_activation(result):

@@ -1,4 +1,4 @@
-"""Sensitivity of layers, and the bits that each gets for a budget."""
+"""Sensitivity of layers, and their bits for a budget."""
 
 from __future__ import annotations
 
@@ -31,9 +31,10 @@ def sensitivity(
     metric: Metric | None = None,
     times: OpTimes | None = None,
 ) -> list[LayerSensitivity]:
-    """Measure what each layer with weights causes alone, for 2, 4 and 8 bits of its weights where the form has them.
+    """Measure the error caused by each layer alone, for 2, 4 and 8 bits of its weights where the form supports them.
 
-    With ``times``, each layer is timed, too, also in floating point."""
+    With ``times``, each layer is also timed, including in floating point.
+    """
     found = []
     given = {} if times is None or not batches else _inputs(quantizer.graph, nodes, batches[0], backend)
     for node in nodes:
@@ -65,7 +66,7 @@ def _inputs(graph: Graph, nodes: Sequence[Node], batch: Batch, backend: str) -> 
 
 
 def _bits_of(quantized: QuantizedTensor) -> int:
-    """The bits of quantized values, scales and zero points."""
+    """The total bits of quantized values, scales and zero points."""
     elements = math.prod(quantized.quantized.shape)
     parameters = quantized.parameters
     shift = parameters.dtype.bits if parameters.dtype.is_integer else 0
@@ -75,10 +76,10 @@ def _bits_of(quantized: QuantizedTensor) -> int:
 
 
 def assign_bits(layers: Sequence[LayerSensitivity], budget: Budget) -> dict[Node, int]:
-    """The bits of each layer of the most accurate choice on the Pareto curve that fits into a budget of size or time;
-    32 for a layer that stays in floating point.
+    """The bits of each layer for a budget of size or time, the most accurate choice on the Pareto curve.
 
-    Raises ``InvalidCall`` where the least that is possible takes more."""
+    32 means that a layer stays in floating point. Raises ``InvalidCall`` if even the least choice exceeds the budget.
+    """
     curve = pareto_curve(layers)
     if budget.seconds is not None:
         return _chosen(layers, _within_time(curve, budget.seconds))
@@ -114,14 +115,14 @@ def _chosen(layers: Sequence[LayerSensitivity], bits: dict[Node, int]) -> dict[N
 def within_error(
     quantizer: Quantizer, nodes: Sequence[Node], batches: Sequence[Batch], wanted: Wanted, most: float, backend: str
 ) -> list[Node]:
-    """As many nodes as keep the error within a bound; those whose own quantization costs most are left out first."""
+    """As many nodes as keep the error within a bound, leaving out first those with the largest individual error."""
 
     def cost(kept: Sequence[Node]) -> float:
         made, _ = quantizer.apply(kept)
         return max(errors(outputs_of(made, batches, backend), wanted).values())
 
     worst = sorted(nodes, key=lambda node: -cost([node]))
-    fewest, end = 0, len(nodes)  # of the nodes left out: binary search, as leaving more out costs less
+    fewest, end = 0, len(nodes)  # number of nodes left out, by binary search, since leaving more out reduces the error
     while fewest < end:
         middle = (fewest + end) // 2
         if cost([node for node in nodes if node not in worst[:middle]]) <= most:

@@ -1,4 +1,4 @@
-"""Statistics of the inputs of layers, gathered batch by batch in bounded memory."""
+"""Statistics of layer inputs, accumulated batch by batch in bounded memory."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from tenonnx_standard.windows import Windows, windows
 Array = np.ndarray[Any, Any]
 Batch = Mapping[str, Any]
 
-#: Bytes of the second moments that are held at a time; layers beyond take further runs over the batches kept.
+#: Bytes of second moments in memory at a time; further layers need more runs over the kept batches.
 MOMENT_BYTES = 1 << 30
 
-#: Maximum number of rows for which second moments are summed in float64.
+#: Maximum number of rows for which second moments are accumulated in float64.
 _DOUBLE = 2048
 
 
 @dataclass(frozen=True, slots=True)
 class LayerInput:
-    """The input of a layer as rows of a matrix: one for each input feature, or for each place of a kernel."""
+    """The input of a layer as rows of a matrix: one per input feature, or per kernel position."""
 
     value: str
     groups: int
@@ -51,7 +51,7 @@ class LayerInput:
 
 
 def layer_input(node: Node) -> LayerInput | None:
-    """The input of a Conv, Gemm or MatMul with constant weights; None if too little of its shape is known."""
+    """The input of a Conv, Gemm or MatMul with constant weights; None if its shape is not known enough."""
     (x, weights, *_), attributes = bind(node)
     shape = None if weights is None else weights.tensor.shape
     if x is None or weights is None or shape is None or not all(isinstance(d, int) for d in shape):
@@ -71,8 +71,11 @@ def layer_input(node: Node) -> LayerInput | None:
 
 @dataclass(slots=True)
 class InputStatistics:
-    """Moments of the rows of a layer's input: ``moment`` is the mean of x xᵀ, ``[groups, rows, rows]``; the means of
-    the numbers and of their magnitudes, and the greatest of these, have one number for each row."""
+    """Moments of the rows of a layer's input.
+
+    ``moment`` is the mean of x xᵀ, ``[groups, rows, rows]``; the means of elements and of magnitudes, and the maximum
+    magnitudes, have one number per row.
+    """
 
     moment: Array
     mean: Array
@@ -103,7 +106,7 @@ class InputStatistics:
             np.maximum(self.greatest, size.max(-1, initial=0.0), out=self.greatest)
 
     def divided(self, by: Array) -> InputStatistics:
-        """The statistics of an input whose rows are divided by numbers ``[groups, rows]``."""
+        """The statistics of an input whose rows are divided by ``[groups, rows]``."""
         moment = self.moment / (by[:, :, None] * by[:, None, :])
         return InputStatistics(moment, self.mean / by, self.magnitude / by, self.greatest / by, self.count)
 
@@ -118,10 +121,10 @@ def watching(graph: Graph, names: Sequence[str], backend: str) -> Program:
 
 @dataclass(slots=True)
 class Moments:
-    """Statistics of the inputs of layers, as many at a time as fit into ``MOMENT_BYTES``.
+    """Statistics of layer inputs, as many at a time as fit into ``MOMENT_BYTES``.
 
-    The first of them are gathered while ranges are; the others run the graph again on ``batches`` when they are asked
-    for, in the order of the layers.
+    The first ones are accumulated during calibration; the others run the graph again on ``batches`` on request, in the
+    order of the layers.
     """
 
     graph: Graph
@@ -132,7 +135,7 @@ class Moments:
     divisors: dict[LayerInput, Array] = field(default_factory=dict)
 
     def begin(self, first: LayerInput | None = None) -> list[str]:
-        """Make room for the statistics of the next layers; returns the names of their inputs."""
+        """Allocate the statistics of the next layers; returns the names of their inputs."""
         start = 0 if first is None else self.keys.index(first)
         self.held, size = {}, 0
         for key in self.keys[start:]:
@@ -147,7 +150,7 @@ class Moments:
             statistics.add(key, np.asarray(found[key.value]))
 
     def of(self, key: LayerInput) -> InputStatistics:
-        """The statistics of one input, divided as it is by now."""
+        """The statistics of an input, with all divisions applied so far."""
         if key not in self.held:
             names = self.begin(key)
             program = watching(self.graph, names, self.backend)
@@ -157,18 +160,18 @@ class Moments:
         return found.divided(self.divisors[key]) if key in self.divisors else found
 
     def divide(self, key: LayerInput, by: Array) -> None:
-        """Note that an input is divided by more."""
+        """Record a further division of an input."""
         self.divisors[key] = self.divisors.get(key, np.ones_like(by)) * by
 
 
 def inputs_of(nodes: Iterable[Node]) -> dict[Node, LayerInput]:
-    """The inputs of those of the nodes that are layers of a matrix."""
+    """The layer inputs of nodes that are layers of a matrix."""
     found = {node: layer_input(node) for node in nodes if is_meaning(node.op, ops.conv, ops.gemm, ops.matmul)}
     return {node: key for node, key in found.items() if key is not None}
 
 
 def check_batch(batch: Batch, number: int) -> None:
-    """Raise ``InvalidCall`` for a batch without numbers, or with NaN or infinite ones."""
+    """Raise ``InvalidCall`` for an empty batch, or one with NaN or infinite elements."""
     if batch and not any(np.size(given) for given in batch.values()):
         raise InvalidCall(
             "a batch of the calibration data is empty",

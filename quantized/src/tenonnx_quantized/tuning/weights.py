@@ -1,4 +1,4 @@
-"""Quantized weights of nodes, by the settings and the statistics of each."""
+"""Quantized weights of nodes, by their settings and statistics."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tenonnx_quantized.tuning.quantized_tensor import (
 from tenonnx_quantized.tuning.selection import activations_of, handed_on, weight_place
 from tenonnx_quantized.tuning.statistics import LayerInput, Moments
 
-#: From so many bytes on, a matrix is quantized in parts.
+#: From this size in bytes on, a matrix is quantized in parts.
 LARGE = 1 << 24
 
 Ranges = Mapping[str, tuple[float, float]]
@@ -38,7 +38,7 @@ Ranges = Mapping[str, tuple[float, float]]
 
 @dataclass(slots=True)
 class Quantizer:
-    """Quantizes nodes of a graph; the weights of a node are rounded once for each of its settings."""
+    """Quantizes nodes of a graph; the weights of a node are rounded once per settings."""
 
     graph: Graph
     ranges: Ranges
@@ -54,7 +54,8 @@ class Quantizer:
     ) -> tuple[Graph, dict[str, tuple[Value, QuantizedTensor]]]:
         """The graph with these nodes quantized, and the weights with their quantized values.
 
-        ``bits`` replaces the number of bits of the weights of some nodes."""
+        ``bits`` overrides the number of bits of some nodes' weights.
+        """
         weights: dict[str, tuple[Value, QuantizedTensor]] = {}
         plan = Insertions(dedicated_pairs=self.chosen.dedicated_pairs)
         if self.chosen.mode == "static":
@@ -84,7 +85,7 @@ class Quantizer:
         return insert(self.graph, plan), weights
 
     def at_version(self, made: Graph, weights: Mapping[str, tuple[Value, QuantizedTensor]]) -> Graph:
-        """A graph of ``apply`` at the first version of ai.onnx from 13 on that has its quantized values."""
+        """The graph of ``apply`` at the first version of ai.onnx, at least 13, that supports its quantized types."""
         quantized = [each for _, each in weights.values()]
         versions = [13, self.graph.opsets.get("ai.onnx", 13)]
         versions += [first_version(each.parameters.dtype) for each in quantized]
@@ -95,7 +96,7 @@ class Quantizer:
         return retarget(made, max(versions))
 
     def parameters(self, nodes: Sequence[Node]) -> dict[Value, QuantizationParameters]:
-        """The parameters of each activation; what only moves elements hands its own on."""
+        """The parameters of each activation; ops that only move elements pass them on."""
         values, dtype = activations_of(self.graph, nodes, self.chosen.float_outputs), self.chosen.activations
         symmetric = self.chosen.symmetric
         found = {value: parameters(*self.ranges[value.name], dtype, symmetric=symmetric) for value in values}
@@ -105,7 +106,7 @@ class Quantizer:
         return found
 
     def cache_parameters(self) -> dict[Value, QuantizationParameters]:
-        """The parameters of past and present keys and values: symmetric, and the same for both."""
+        """The parameters of past and present keys and values: symmetric, and equal for both."""
         found = {}
         for past, present in self.caches:
             low, high = (pick(self.ranges[v.name][k] for v in (past, present)) for k, pick in enumerate((min, max)))
@@ -113,7 +114,7 @@ class Quantizer:
         return found
 
     def widths(self, node: Node) -> tuple[int, ...]:
-        """The numbers of bits that the weights of a node can have in the form of the result."""
+        """The numbers of bits that the weights of a node can have in the chosen form."""
         if not (dtype := self.chosen.of(node).dtype).is_integer:
             return (dtype.bits,)
         if self.chosen.form == "qoperator":
@@ -121,7 +122,7 @@ class Quantizer:
         return (2, 4, 8)
 
     def forget(self) -> None:
-        """Forget the quantized values made so far."""
+        """Drop the quantized values computed so far."""
         self._rounded.clear()
 
     def _weights(
@@ -174,7 +175,7 @@ class Quantizer:
     def _by_matrix(
         self, node: Node, value: Value, axis: int, settings: WeightSettings, key: LayerInput
     ) -> QuantizedTensor:
-        """Weights rounded as matrices, one for each group of a convolution."""
+        """Weights rounded as matrices, one per group of a convolution."""
         contents, dtype = static(value), settings.dtype
         assert contents is not None
         moment = None if self.moments is None else self.moments.of(key).moment
@@ -213,16 +214,16 @@ class Quantizer:
 
 
 def _whole_numbers(numbers: Array, dtype: DType) -> Array:
-    """Numbers in a type of quantized values."""
+    """Integers in a quantized type."""
     return numbers.astype(np.int32 if dtype.is_integer else np.float32).astype(dtype.numpy)
 
 
 def _least_scale(
     weights: Value, nodes: Sequence[Node], activations: Mapping[Value, QuantizationParameters]
 ) -> Array | float:
-    """The scale from which on the bias beside weights, in steps of input times weight, is an int32.
+    """The least scale for which the bias, in steps of input times weight, fits into int32.
 
-    There is one for each channel, or one for all. Nodes that share weights share the scale.
+    One per channel, or a single one. Nodes that share weights share the scale.
     """
     least: Array | float = 0.0
     for node in nodes:

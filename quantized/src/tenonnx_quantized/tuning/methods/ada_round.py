@@ -1,4 +1,4 @@
-"""AdaRound: for each weight the choice between the values above and below, by gradient descent."""
+"""AdaRound: learned rounding of each weight up or down, by gradient descent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tenonnx_quantized.tuning.methods.layer import Layer
 
 Array = np.ndarray[Any, Any]
 
-#: Steps of the descent, the part of them without regularization, the rate of Adam and the weight of the regularizer.
+#: Steps of the descent, the fraction without regularization, Adam's learning rate and the regularizer's weight.
 STEPS, _WARM, _RATE, _WEIGHT = 600, 0.2, 1e-2, 3.0
 
 #: The stretch of the sigmoid, and the exponents of the regularizer at the beginning and at the end.

@@ -10,7 +10,7 @@ from tenonnx_quantized.tuning.methods.layer import Layer
 
 Array = np.ndarray[Any, Any]
 
-#: Steps of the descent, whose rate falls linearly from 1 / STEPS.
+#: Steps of the descent, whose learning rate falls linearly from 1 / STEPS.
 STEPS = 200
 
 #: Lower bound of the trainable factor of a scale.

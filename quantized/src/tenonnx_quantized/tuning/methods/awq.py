@@ -1,4 +1,4 @@
-"""AWQ: input channels with large activations get a larger share of the quantized values."""
+"""AWQ: input channels with large activations are scaled up before quantization."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from tenonnx_quantized.tuning.methods.rescale import Group, Rescaling
 
 Array = np.ndarray[Any, Any]
 
-#: Exponents of the activations' mean magnitudes that are tried.
+#: Candidate exponents of the activations' mean magnitudes.
 _POWERS = np.linspace(0.0, 1.0, 11)
 
 
 def awq(rescaling: Rescaling, chosen: QuantizeConfig) -> None:
     """Scale input channels by a power of their mean magnitude (Lin et al. 2023, arXiv:2306.00978).
 
-    The power is that of the least error of the outputs of all layers that read the value, rounded to nearest. It is
-    tried with and without a division by the opposite power of the weights' mean magnitude."""
+    The power minimizes the error of all layers that read the value, rounded to nearest. It is tried with and without
+    a division by the opposite power of the weights' mean magnitude."""
     for group in rescaling.groups():
         scale = awq_scale(rescaling, group, chosen)
         if np.ptp(scale) > 0:
@@ -45,7 +45,7 @@ def _normalized(scale: Array) -> Array:
 
 
 def _error(rescaling: Rescaling, group: Group, scale: Array, chosen: QuantizeConfig) -> float:
-    """The error of the outputs of a group's layers with scaled weights, by that of their outputs."""
+    """The error of a group's outputs with scaled weights, relative to the outputs."""
     assert rescaling.moments is not None
     total = 0.0
     for node, key in group.layers.items():

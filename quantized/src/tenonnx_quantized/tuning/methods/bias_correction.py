@@ -42,7 +42,7 @@ def correct_biases(
 
 
 def _bias(node: Node, uses: Mapping[Value, list[Node]]) -> Value | None:
-    """The constant that is added to a layer's output alone."""
+    """The constant added only to a layer's output."""
     if is_meaning(node.op, ops.conv, ops.gemm):
         bias = node.inputs[2] if len(node.inputs) > 2 else None
         owners = [node]

@@ -7,7 +7,7 @@ import numpy as np
 from tenonnx_quantized.tuning.config import QuantizeConfig
 from tenonnx_quantized.tuning.methods.rescale import Rescaling
 
-#: How often all pairs are gone through, at most.
+#: Maximum passes over all pairs.
 _ROUNDS = 20
 
 

@@ -41,12 +41,12 @@ def gptq(layer: Layer) -> Array:
 
 
 def _upper_factor_of_inverse(moment: Array) -> Array:
-    """The upper triangular U with Uᵀ U the inverse of a positive definite matrix: U⁻¹ U⁻ᵀ is the matrix itself."""
+    """The upper triangular U with Uᵀ U = M⁻¹, for a positive definite matrix M."""
     return _inverse_of_upper(np.linalg.cholesky(moment[::-1, ::-1])[::-1, ::-1])
 
 
 def _inverse_of_upper(matrix: Array) -> Array:
-    """The inverse of an upper triangular matrix, in halves, so that nearly all work is products of matrices."""
+    """The inverse of an upper triangular matrix, by recursive halving, so that most work is matrix products."""
     if len(matrix) <= 64:
         return np.linalg.inv(matrix)
     half = len(matrix) // 2
@@ -58,5 +58,5 @@ def _inverse_of_upper(matrix: Array) -> Array:
 
 
 def better_of(layer: Layer, one: Array, other: Array) -> Array:
-    """For each column the one with the smaller error of the layer's output."""
+    """For each column, the one with the smaller error of the layer's output."""
     return np.where(layer.errors(one) <= layer.errors(other), one, other)

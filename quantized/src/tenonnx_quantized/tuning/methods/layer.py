@@ -14,7 +14,7 @@ from tenonnx_quantized.tuning.quantized_tensor import QuantizationParameters, pa
 
 Array = np.ndarray[Any, Any]
 
-#: Fractions of a range that are tried for the least square error, and finer ones around the best of them.
+#: Candidate fractions of a range for the least square error, and finer ones around the best.
 _PARTS, _NEAR = np.linspace(1.0, 0.6, 9), (-0.04, -0.03, -0.02, -0.01, 0.01, 0.02, 0.03, 0.04)
 
 
@@ -37,11 +37,11 @@ class Layer:
     one_scale: bool = False
 
     def spread(self, parameter: Array) -> Array:
-        """The parameter of each weight."""
+        """The parameter for each weight."""
         return parameter.repeat(self.block_size, axis=0)[: len(self.weights)]
 
     def nearest(self, weights: Array | None = None) -> Array:
-        """Weights rounded to the nearest quantized values, as whole numbers."""
+        """Weights rounded to the nearest quantized values, as integers."""
         given = self.weights if weights is None else weights
         return round_units(given / self.spread(self.scale), self.spread(self.zero_point), self.dtype)
 
@@ -50,12 +50,12 @@ class Layer:
         return (quantized - self.spread(self.zero_point)) * self.spread(self.scale)
 
     def errors(self, quantized: Array) -> Array:
-        """The mean square error of the layer's output, for each column."""
+        """The mean square error of the layer's output, per column."""
         change = self.numbers(quantized) - self.weights
         return np.einsum("rc,rc->c", change, self.moment @ change)
 
     def damped(self, share: float = 0.01) -> Array:
-        """The moment with a part of its mean diagonal added, so that it can be inverted."""
+        """The moment plus a fraction of its mean diagonal, which makes it invertible."""
         diagonal = np.diagonal(self.moment)
         mean = float(diagonal.mean()) or 1.0
         return self.moment + np.eye(len(self.moment)) * (share * mean)
@@ -76,9 +76,9 @@ def grid(
 ) -> QuantizationParameters:
     """Scales and zero points ``[blocks, columns]`` of a matrix.
 
-    With the ``moment`` of a layer's input, each range is clipped to that of the least mean square error of what its
-    block adds to the output, as AWQ clips (Lin et al. 2023, arXiv:2306.00978). Scales that are powers of two are the
-    better of two even without a moment.
+    With the ``moment`` of a layer's input, each range is clipped to minimize the mean square error of its block's
+    contribution to the output, as in AWQ (Lin et al. 2023, arXiv:2306.00978). Scales that are powers of two are the
+    better of two candidates even without a moment.
     """
     missing = -len(weights) % block_size
     parts = np.pad(weights, [(0, missing), (0, 0)], mode="edge").reshape(-1, block_size, weights.shape[1])

@@ -12,15 +12,15 @@ from tenonnx_quantized.tuning.quantized_tensor import round_units
 
 Array = np.ndarray[Any, Any]
 
-#: How often all rows are gone through, at most.
+#: Maximum passes over all rows.
 _PASSES = 20
 
 
 def quantease(layer: Layer) -> Array:
     """Round by cyclic coordinate descent (Behdin et al. 2023, arXiv:2309.01885), from the result of GPTQ on.
 
-    Each row in turn gets the quantized values of the least error of the layer's output, the others as they are. The
-    error never grows."""
+    Each row in turn is set to the quantized values that minimize the error of the layer's output, given all other
+    rows. The error never grows."""
     quantized = gptq(layer)
     moment = layer.moment.astype(np.float64)
     scale, zero = layer.spread(layer.scale), layer.spread(layer.zero_point).astype(np.float64)

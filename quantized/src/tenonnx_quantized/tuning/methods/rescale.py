@@ -15,7 +15,7 @@ from tenonnx_quantized.tuning.statistics import LayerInput, Moments
 
 Array = np.ndarray[Any, Any]
 
-#: Ops of one input that hand positive factors of channels on.
+#: Unary ops that commute with positive factors per channel.
 _HOMOGENEOUS = (
     ops.relu,
     ops.leaky_relu,
@@ -30,9 +30,9 @@ _HOMOGENEOUS = (
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Layers that read the same value, and the constants that divide it: each with its axis of channels.
+    """Layers that read the same value, and the constants that divide it, each with its channel axis.
 
-    ``layers`` hold their keys of statistics; ``before`` is the layer whose output the value is, if one is.
+    ``layers`` are mapped to keys of statistics; ``before`` is the layer that computes the value, if any.
     """
 
     layers: Mapping[Node, LayerInput]
@@ -42,7 +42,7 @@ class Group:
 
 
 class Rescaling:
-    """A graph whose weights are being rescaled; the contents of changed constants are held apart until the end."""
+    """A graph during rescaling; changed contents of constants are kept separately until the end."""
 
     def __init__(self, graph: Graph, layers: Mapping[Node, LayerInput], moments: Moments | None = None) -> None:
         self.graph, self.layers, self.moments = graph, layers, moments
@@ -71,7 +71,7 @@ class Rescaling:
         return found
 
     def apply(self, group: Group, scale: Array) -> None:
-        """Divide the value of a group by a positive scale of each channel, and multiply the weights that read it."""
+        """Divide the value of a group by a positive scale per channel, and multiply the weights that read it."""
         for value, axis in group.folds:
             contents = self.contents(value)
             self.changed[value] = contents / _along(scale, axis, contents.ndim)
@@ -95,12 +95,12 @@ class Rescaling:
         return (apart * scale.reshape(key.groups, 1, -1, *[1] * (len(shape) - 2))).reshape(shape)
 
     def by_row(self, key: LayerInput, scale: Array) -> Array:
-        """Numbers of channels as those of the rows of a layer's input, ``[groups, rows]``."""
+        """Numbers per channel as numbers per row of a layer's input, ``[groups, rows]``."""
         apart = scale.reshape(key.groups, -1)
         return apart.repeat(key.rows // apart.shape[1], axis=1)
 
     def by_channel(self, key: LayerInput, rows: Array, reduce: Callable[..., Array]) -> Array:
-        """Numbers of rows, ``[groups, rows]``, as one for each channel."""
+        """Numbers per row, ``[groups, rows]``, reduced to one per channel."""
         per_channel = 1 if key.window is None else int(np.prod(key.window.kernel))
         return reduce(rows.reshape(-1, per_channel), axis=1)
 
@@ -127,7 +127,7 @@ class Rescaling:
         return held
 
     def finish(self) -> None:
-        """Give the constants of the graph their new contents."""
+        """Store the new contents of the graph's constants."""
         self.graph.assign({value.name: held.astype(value.dtype.numpy) for value, held in self.changed.items()})
 
     def _channels(self, node: Node) -> int:
@@ -135,7 +135,7 @@ class Rescaling:
         return key.groups * key.rows // (1 if key.window is None else int(np.prod(key.window.kernel)))
 
     def _folds(self, value: Value, axis: int, channels: int) -> list[tuple[Value, int]] | None:
-        """The constants to divide so that each channel of a value is divided, or None."""
+        """The constants whose division divides each channel of a value, or None."""
         node = value.producer
         if node is None or value in self.fixed or value is not node.outputs[0]:
             return None
@@ -162,9 +162,10 @@ class Rescaling:
         return None if values is None else self._folds(values, axis, channels)
 
     def _values_of_heads(self, node: Node, channels: int) -> Value | None:
-        """The values, with the heads side by side, of the attention whose output a Reshape joins again.
+        """The values, with heads concatenated, of the attention whose output a Reshape merges.
 
-        Attention mixes positions alone, so that what divides a channel of its values divides that of its output."""
+        Attention only mixes positions, so a factor per channel of its values is a factor of its output.
+        """
         taken: Value | None = node.outputs[0]
         for op in (ops.reshape, ops.transpose, ops.matmul, ops.transpose, ops.reshape):
             step = None if taken is None else taken.producer
@@ -223,7 +224,7 @@ class Rescaling:
     def _constants(
         self, node: Node, places: Sequence[tuple[int, int]], channels: int
     ) -> list[tuple[Value, int]] | None:
-        """The constant inputs at these places, if each belongs to this node alone and has a number for each channel."""
+        """The constant inputs at these places, if each is used only by this node and has one element per channel."""
         found = []
         for position, axis in places:
             value = node.inputs[position] if position < len(node.inputs) else None

@@ -19,10 +19,10 @@ from tenonnx_quantized.forms.quantized_nodes import is_meaning
 
 Array = np.ndarray[Any, Any]
 
-#: Ops that hand the vectors of their first input on as they are.
+#: Ops that pass on the vectors of their first input unchanged.
 _PASSING = (ops.identity, ops.dropout)
 
-#: Reductions over squares that do not change under a rotation.
+#: Reductions whose value, applied to squares, a rotation does not change.
 _INVARIANT = (ops.reduce_mean, ops.reduce_sum)
 
 
@@ -67,7 +67,7 @@ def hadamard(size: int) -> Array:
 
 
 class _Blocked(Exception):
-    """A node that a rotation cannot pass."""
+    """A node that a rotation cannot pass through."""
 
     def __init__(self, node: Node | None, value: Value) -> None:
         super().__init__(f'"{value.name}" is an input or output' if node is None else f"{node.title} in the way")
@@ -75,10 +75,11 @@ class _Blocked(Exception):
 
 @dataclass(slots=True)
 class _Stream:
-    """Values of which each vector is rotated, and the constants that change with it.
+    """Rotated values, and the constants that change with them.
 
-    ``scales`` holds, for each value, the scale of a normalization that was taken out of it and moves into its readers.
-    ``changes`` are constants by node and position: those with the stream in their rows or their columns, and scales."""
+    ``scales`` has, for each value, the scale of a preceding normalization, which moves into its consumers. ``changes``
+    are constants by node and position: those with the stream in their rows or columns, and scales.
+    """
 
     graph: Graph
     uses: dict[Value, list[Node]]
@@ -87,7 +88,7 @@ class _Stream:
     _todo: list[Value] = field(default_factory=list)
 
     def follow(self, value: Value) -> None:
-        """Find all that is rotated with a value. Raises ``_Blocked``."""
+        """Collect everything that is rotated together with a value. Raises ``_Blocked``."""
         self._reach(value, None)
         while self._todo:
             value = self._todo.pop()
@@ -139,12 +140,12 @@ class _Stream:
 
     def _change(self, node: Node, position: int, kind: str, scale: Array | None = None) -> None:
         value = node.inputs[position]
-        if value is None or value in self.graph.all_inputs:  # the default of an input, which a call may replace
+        if value is None or value in self.graph.all_inputs:  # the default of an input, which callers may override
             raise _Blocked(node, _first(node))
         self.changes[node, position] = kind, scale
 
     def _write(self, node: Node, value: Value) -> None:
-        """Follow what a rotated value is computed from."""
+        """Follow the producers of a rotated value."""
         if self._pass(node):
             return
         weights = node.inputs[1] if len(node.inputs) > 1 else None
@@ -167,7 +168,7 @@ class _Stream:
             raise _Blocked(node, value)
 
     def _read(self, node: Node, value: Value) -> None:
-        """Follow what reads a rotated value."""
+        """Follow the consumers of a rotated value."""
         scale = self.scales[value]
         if is_meaning(node.op, ops.shape):
             return
@@ -188,7 +189,7 @@ class _Stream:
             raise _Blocked(node, value)
 
     def _pass(self, node: Node) -> bool:
-        """Follow the vectors that a node hands on, some of them divided by a number each; whether it is such a node."""
+        """Follow the vectors through a node that passes them on, possibly scaled; returns whether the node does so."""
         if not self._passes(node):
             return False
         position = self._data(node)
@@ -219,14 +220,14 @@ class _Stream:
 
     @staticmethod
     def _data(node: Node) -> int:
-        """The position of the vectors of a product; the other factor is a number for each, or a constant."""
+        """The position of the vectors in a product; the other factor is a scalar per vector, or a constant."""
         first = node.inputs[0]
         second = node.inputs[1] if len(node.inputs) > 1 else None
         alone = first is not None and (first.is_constant or _is_number(first))
         return 1 if is_meaning(node.op, ops.mul) and alone and second is not None else 0
 
     def _scale(self, node: Node) -> Array | None:
-        """The constant vector that a normalization ends with."""
+        """The constant scale that ends a normalization."""
         if not is_meaning(node.op, ops.mul) and not is_meaning(node.op, *_RMS):
             return None
         position = 1 - self._data(node)
@@ -286,7 +287,7 @@ def _is_matrix(value: Value | None) -> bool:
 
 
 def _is_number(value: Value | None) -> bool:
-    """Whether a value has one number for each vector, or one for all."""
+    """Whether a value has one number per vector, or a single one."""
     if value is None or getattr(value.type, "shape", None) is None:
         return False
     return not _shape(value) or _shape(value)[-1] == 1
