@@ -1,4 +1,4 @@
-"""A cache of values derived from attributes."""
+"""Cache of values derived from attributes."""
 
 from __future__ import annotations
 
@@ -10,25 +10,25 @@ import numpy as np
 
 Result = TypeVar("Result")
 
-#: So many results of a function are kept at most: those that were asked for last.
+#: Maximum number of results kept per function, the most recently used ones.
 SIZE = 64
 
 
 def remembered(build: Callable[..., Result]) -> Callable[..., Result]:
-    """``build`` with its results kept by the identity of the arguments: long lists, which nobody may change.
+    """Cache the results of ``build`` by identity of its arguments, which are long lists that must not change.
 
-    Results for lists that nothing else holds any longer are given up when the next one is built.
+    Results for lists without other references are dropped when the next one is built.
     """
     kept: dict[tuple[int, ...], tuple[tuple[Any, ...], Result]] = {}
 
     def look_up(*arguments: Any) -> Result:
         key = tuple(map(id, arguments))
-        found = kept.pop(key, None)  # and behind the others again, also where several threads look up
+        found = kept.pop(key, None)  # reinserted as most recent; thread-safe
         if found is None:
             for old, (held, _) in list(kept.items()):
-                if _is_given_up(held):
+                if _is_unreferenced(held):
                     kept.pop(old, None)
-            found = arguments, build(*arguments)  # holding the arguments keeps their identities from being reused
+            found = arguments, build(*arguments)  # a reference to the arguments keeps their ids from being reused
         kept[key] = found
         if len(kept) > SIZE:
             kept.pop(next(iter(kept)), None)
@@ -37,7 +37,7 @@ def remembered(build: Callable[..., Result]) -> Callable[..., Result]:
     return look_up
 
 
-def _is_given_up(held: Sequence[Any]) -> bool:
+def _is_unreferenced(held: Sequence[Any]) -> bool:
     return any(isinstance(each, list | np.ndarray) and sys.getrefcount(each) <= _ALONE for each in held)
 
 
@@ -45,5 +45,5 @@ def _references(held: Sequence[Any]) -> int:
     return next(sys.getrefcount(each) for each in held)
 
 
-#: The references to something that only a sequence holds, seen from a loop over it.
+#: The reference count of an object that is only in a sequence, as seen from a loop over it.
 _ALONE = _references([[]])

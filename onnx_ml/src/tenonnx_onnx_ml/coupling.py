@@ -1,8 +1,8 @@
-"""Pairwise coupling: class probabilities from those of each pair.
+"""Pairwise coupling: class probabilities from those of pairs of classes.
 
 Wu, Lin and Weng, "Probability Estimates for Multi-class Classification by Pairwise Coupling" (2004), algorithm 2: the
-probabilities ``p`` that minimize ``p @ Q @ p``, by coordinate descent that stops at the first good approximation. The
-result depends on where it stops, so that is as in libsvm and onnxruntime.
+probabilities ``p`` that minimize ``p @ Q @ p``, by coordinate descent. The result depends on the stopping criterion,
+which is that of libsvm and onnxruntime.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _ITERATIONS = 100
 
 
 def pairs(classes: int) -> list[tuple[int, int]]:
-    """The pairs of classes in the order of their classifiers."""
+    """The pairs of classes, in the order of their classifiers."""
     return list(itertools.combinations(range(classes), 2))
 
 
 @functools.cache
 def _quadratic(classes: int) -> tuple[Array, Array, Array]:
-    """Contributions of ``r * r``, ``(1 - r) ** 2`` and ``r * (1 - r)`` of the pairs to the flat matrix ``Q``."""
+    """Contributions of ``r * r``, ``(1 - r) ** 2`` and ``r * (1 - r)`` of the pairs to the flattened matrix ``Q``."""
     shape = limits.sized((classes * (classes - 1) // 2, classes, classes), "the pairs of classes")
     first, second, both = (np.zeros(shape, np.float32) for _ in range(3))
     for pair, (i, j) in enumerate(pairs(classes)):
@@ -74,7 +74,7 @@ def coupled(r: Value, classes: int) -> Value:
 
 @np.errstate(all="ignore")
 def coupled_array(r: Array, classes: int) -> Array:
-    """``coupled`` of an array."""
+    """``coupled`` for an array."""
     second, first, both = _quadratic(classes)
     q = ((r * r) @ second + ((1 - r) * (1 - r)) @ first + (r * (1 - r)) @ both).reshape(-1, classes, classes)
     result = np.full((len(r), classes), 1 / classes, np.float32)

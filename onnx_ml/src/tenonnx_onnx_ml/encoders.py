@@ -1,4 +1,4 @@
-"""Encoding: labels and categories as other labels, as positions and as one-hot vectors."""
+"""Encoding of labels and categories as other labels, indices or one-hot vectors."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ Array = np.ndarray[Any, Any]
 
 _DTYPES = {"strings": DType.string, "int64s": DType.int64, "floats": DType.float32}
 
-#: Numeric keys beyond this number are found by bisection; fewer, and strings, by comparison with each.
+#: More numeric keys than this are searched by bisection; fewer, and strings, by comparison with each.
 COMPARED = 64
 
 
-# ----- positions of keys ----------------------------------------------------------------------------------------------
+# ----- key lookup -----------------------------------------------------------------------------------------------------
 
 
 def _positions(X: Value, keys: Array) -> Value:
-    """Position of each element of ``X`` among the keys: the last place of a repeated one, ``len(keys)`` for no key.
+    """Index of each element of ``X`` in the keys: the last one of a repeated key, ``len(keys)`` if not found.
 
-    NaN is one key.
+    NaN equals NaN.
     """
     if keys.dtype == object or len(keys) <= COMPARED:
         return _positions_by_comparison(X, keys)
@@ -44,7 +44,7 @@ def _positions_by_comparison(X: Value, keys: Array) -> Value:
     if X.dtype.is_float and np.isnan(keys).any():
         matches = or_(matches, isnan(column) & constant(np.isnan(keys)))
     places = np.where(_is_last(keys), np.arange(len(keys)), len(keys))
-    last = -1 if X.rank is None else X.rank  # of no rows, onnxruntime reduces over no axis that counts from the end
+    last = -1 if X.rank is None else X.rank  # for empty inputs, onnxruntime does not reduce over negative axes
     return reduce_min(where(matches, constant(places), len(keys)), [last], keepdims=0)
 
 
@@ -66,14 +66,14 @@ def _positions_by_bisection(X: Value, keys: Array) -> Value:
 
 
 def _is_last(keys: Array) -> Array:
-    """For each key whether no later one equals it."""
+    """For each key, whether no later one equals it."""
     last = {"nan" if key != key else key: place for place, key in enumerate(keys.tolist())}
     return np.isin(np.arange(len(keys)), list(last.values()))
 
 
 @remembered
 def _sorted(keys: Array) -> tuple[Array, Array]:
-    """The distinct keys in ascending order, NaN last, and their places."""
+    """The distinct keys in ascending order, NaN last, and their indices."""
     places = np.flatnonzero(_is_last(keys))
     places = places[np.argsort(keys[places])]
     return keys[places], places
@@ -85,7 +85,7 @@ def _places(keys: Array) -> dict[str, int]:
 
 
 def _positions_of_array(X: Array, keys: Array) -> Array:
-    """``_positions`` of an array."""
+    """``_positions`` for an array."""
     if keys.dtype == object:
         places, missing = _places(keys), len(keys)
         found = [places.get(text, missing) for text in X.reshape(-1).tolist()]
@@ -121,7 +121,7 @@ def label_encoder(
     values_strings: list[str] | None = None,
     values_tensor: Constant | None = None,
 ):
-    """The value of each key, or the default. NaN is one key, and a repeated key has its last value."""
+    """The value of each key, or the default. NaN equals NaN, and of a repeated key the last value is used."""
     keys, values = _table(
         keys_floats,
         keys_int64s,
@@ -140,14 +140,14 @@ def label_encoder(
 
 
 def _in_order(attributes: dict[str, Any]) -> list[Any]:
-    """The attributes as ``_table`` takes them: the keys, the values and the defaults by kind."""
+    """The arguments of ``_table``: the keys, the values, and the defaults by kind."""
     names = [f"{name}_{kind}" for name in ("keys", "values") for kind in _LISTS]
     return [attributes[name] for name in (*names, *(f"default_{kind.removesuffix('s')}" for kind in _LISTS))]
 
 
 @remembered
 def _table(*given: Any) -> tuple[Array, Array]:
-    """The keys, and their values with the default behind."""
+    """The keys, and their values followed by the default."""
     keys, values = _only(given[:4]), _only(given[4:8])
     default = next(d for d, choice in zip(given[8:], given[4:8], strict=True) if choice is not None)
     if given[7] is not None:
@@ -157,7 +157,7 @@ def _table(*given: Any) -> tuple[Array, Array]:
 
 
 def _only(choices: Sequence[Any]) -> Array:
-    """The one list or tensor that is given."""
+    """The only list or tensor that is given."""
     kind, given = next((kind, given) for kind, given in zip(_LISTS, choices, strict=True) if given is not None)
     return given.array().reshape(-1) if kind == "tensor" else np.asarray(given, dtype=_DTYPES[kind].numpy)
 
@@ -204,7 +204,7 @@ def label_encoder_numpy(X, **attributes):
 def label_encoder_by_classes(
     X, *, classes_strings: list[str] | None = None, default_int64=-1, default_string="_Unused"
 ):
-    """The position of each string among the classes (the last one of several), or the class at each position."""
+    """The index of each string in the classes (the last one if repeated), or the class at each index."""
     strings, places = list(classes_strings), list(range(len(classes_strings)))
     known = {"default_int64": default_int64, "default_string": default_string}
     if X.dtype is DType.string:
@@ -229,7 +229,7 @@ def category_mapper(
     default_int64=-1,
     default_string="_Unused",
 ):
-    """The integer beside each string, or the string beside each integer; the last one of a repeated category."""
+    """The integer paired with each string, or vice versa; of a repeated category the last pair is used."""
     known = {"default_int64": default_int64, "default_string": default_string}
     if X.dtype is DType.string:
         return label_encoder(X, keys_strings=cats_strings, values_int64s=cats_int64s, **known)
@@ -253,16 +253,16 @@ category_mapper.requires(holds(check_categories), dtypes(X="string int64"))
 
 @op("OneHotEncoder", domain="ai.onnx.ml")
 def one_hot_encoder(X, *, cats_int64s: list[int] | None = None, cats_strings: list[str] | None = None, zeros=1):
-    """A 1 at the place of each element's category. What has none gives zeros, or without ``zeros`` an error.
+    """A one-hot vector of each element's category. Unknown ones are zeros, or without ``zeros`` an error.
 
-    Numbers are cast to int64. The place of a repeated category is its last one.
+    Numbers are cast to int64. Of a repeated category, the last index is used.
     """
     x = X if X.dtype in (DType.string, DType.int64) else cast(X, to=DType.int64)
     categories = _categories(cats_int64s, cats_strings)
     rows = np.eye(
         *limits.sized((len(categories) + bool(zeros), len(categories)), one_hot_encoder.title), dtype=np.float32
     )
-    return gather(constant(rows), _positions(x, categories))  # without zeros it fails at the row that is not there
+    return gather(constant(rows), _positions(x, categories))  # without zeros, unknown categories index a missing row
 
 
 @remembered

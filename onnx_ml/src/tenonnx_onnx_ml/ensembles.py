@@ -1,4 +1,4 @@
-"""Ensembles: trees with votes of their leaves, read from the attributes of the three operators, and their scores."""
+"""Tree ensembles: trees and votes from the attributes of the three operators, and their scores."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ _NEUTRAL = {"MIN": (np.minimum, np.inf), "MAX": (np.maximum, -np.inf)}
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ensemble:
-    """Branches, the ``votes`` of each leaf for each column, and the ``base`` added to what the trees give together.
+    """Trees, the ``votes`` of each leaf per column, and the ``base`` values added to the scores.
 
-    ``positive`` tells that no weight is negative, and ``voted`` which columns have votes.
+    ``positive`` states whether no weight is negative, ``voted`` which columns have votes.
     """
 
     branches: Branches
@@ -44,9 +44,9 @@ class Ensemble:
     _planted: dict[str, tuple[Trees, Array, Array, Callable[[], QuickScorer | None]]] = field(default_factory=dict)
 
     def planted(self, dtype: Any) -> tuple[Trees, Array, Array, Callable[[], QuickScorer | None]]:
-        """The trees for rows of ``dtype``, their slots, the votes of each slot, and what finds their tops, once.
+        """The trees for rows of ``dtype``, their slots, the votes of each slot, and their QuickScorer; cached.
 
-        Features and thresholds are compared in float64 where one of the two is, else in float32.
+        Features and thresholds are compared in float64 if either has it, else in float32.
         """
         wide = np.float64 in (dtype, self.branches.thresholds.dtype)
         name = "float64" if wide else "float32"
@@ -57,7 +57,7 @@ class Ensemble:
         return self._planted[name]
 
     def scores(self, X: Value, to: DType) -> Value:
-        """Sum of all trees and the base values, as [rows, columns]."""
+        """The sum of all trees and the base values, [rows, columns]."""
         trees, _, table, _ = self.planted(X.dtype.numpy)
         stage = DType.of(trees.thresholds.dtype)
         reached = led_by_ops(trees, X if X.dtype is stage else cast(X, to=stage))
@@ -77,7 +77,7 @@ class Ensemble:
         return total if total.dtype is to else cast(total, to=to)
 
     def scores_of_array(self, X: Array, to: Any) -> Array:
-        """``scores`` of an array."""
+        """``scores`` for an array."""
         self.check_features(X.shape)
         trees, slots, *_ = self.planted(X.dtype)
         return self._combined(X, to, functools.partial(led, trees, slots))
@@ -90,7 +90,7 @@ class Ensemble:
         return lambda x: self._combined(x, to, lead)
 
     def _combined(self, X: Array, to: Any, lead: Callable[[Array], Array]) -> Array:
-        """Combined weights of the leaves that rows reach, in blocks of rows that threads share."""
+        """Combined weights of the leaves reached by rows, in blocks of rows that threads share."""
         trees, _, table, _ = self.planted(X.dtype)
         x = np.ascontiguousarray(X, trees.thresholds.dtype)
         combine = _NEUTRAL.get(self.aggregate, (np.add, 0))[0]
@@ -103,7 +103,7 @@ class Ensemble:
                 votes = table.take(lead(x[block]), axis=0, mode="clip")
                 combine.reduce(votes, axis=0, out=total[block])
 
-        in_parts(score, len(x), least=step)  # threads that share less wait for each other
+        in_parts(score, len(x), least=step)  # smaller parts make threads wait for each other
         if self.aggregate in _NEUTRAL:
             total[~np.isfinite(total)] = 0
         elif self.aggregate == "AVERAGE":
@@ -113,7 +113,7 @@ class Ensemble:
         return total.astype(to, copy=False)
 
     def check_features(self, shape: Sequence[Any]) -> None:
-        """Raise ``TypeMismatch`` unless these are rows with all features that the trees ask for."""
+        """Raise ``TypeMismatch`` unless the rows have all features that the trees read."""
         least = self.branches.least_features
         if len(shape) != 2 or (isinstance(shape[1], int) and shape[1] < least):
             raise TypeMismatch(
@@ -125,10 +125,10 @@ class Ensemble:
 
 
 def with_named_nodes(attributes: Mapping[str, Any], prefix: str, columns: int, aggregate: str) -> Ensemble:
-    """The ensemble of a TreeEnsembleClassifier or -Regressor: nodes have a tree and a number, leaves are nodes.
+    """The ensemble of a TreeEnsembleClassifier or -Regressor, whose nodes are identified by tree and number.
 
-    The root of a tree is the node that is not the child of one; the first of several, and rather a branch than a leaf.
-    Entries of one leaf for the same of several columns are combined; where there is one column, the first one counts.
+    The root of a tree is a node that is not a child; if there are several, the first branch, else the first leaf.
+    Several entries of a leaf for the same column are combined; if there is only one column, the first entry counts.
     """
     nodes = {name: _integers(attributes, f"nodes_{name}") for name in ("treeids", "nodeids", "featureids")}
     ways = {name: _integers(attributes, f"nodes_{name}") for name in ("truenodeids", "falsenodeids")}
@@ -170,7 +170,7 @@ def with_named_nodes(attributes: Mapping[str, Any], prefix: str, columns: int, a
     found = places.find(votes["treeids"], votes["nodeids"])
     _check_known(f"{prefix}_nodeids", "a vote", votes["treeids"], votes["nodeids"], found)
     at_leaf = np.flatnonzero(modes[found] == LEAF)
-    if columns == 1:  # onnxruntime counts the first entry of a leaf, which what skl2onnx writes of decisions relies on
+    if columns == 1:  # onnxruntime uses the first entry of a leaf, which models of skl2onnx rely on
         at_leaf = at_leaf[np.unique(found[at_leaf], return_index=True)[1]]
     base = numbers(attributes, "base_values")
     if base.size not in (0, 1, columns):
@@ -190,7 +190,7 @@ def with_named_nodes(attributes: Mapping[str, Any], prefix: str, columns: int, a
 
 
 def with_listed_leaves(attributes: Mapping[str, Any]) -> Ensemble:
-    """The ensemble of a TreeEnsemble: nodes and leaves are lists of their own, and ways are positions in them."""
+    """The ensemble of a TreeEnsemble, which has separate lists of nodes and leaves, referenced by position."""
     names = ("featureids", "truenodeids", "falsenodeids", "trueleafs", "falseleafs")
     nodes = {name: _integers(attributes, f"nodes_{name}") for name in names}
     modes = _tensor("nodes_modes", attributes["nodes_modes"])
@@ -238,7 +238,7 @@ def _ensemble(
     ids: Array,
     weights: Array,
 ) -> Ensemble:
-    """The ensemble in which the leaves ``voting`` have ``weights`` for the columns ``ids``. Planting it is a check."""
+    """The ensemble whose leaves ``voting`` have ``weights`` for the columns ``ids``. Building the trees checks them."""
     if aggregate not in AGGREGATES:
         raise TypeMismatch("unknown aggregate_function", given=aggregate, available=", ".join(AGGREGATES))
     combine, neutral = _NEUTRAL.get(aggregate, (np.add, 0))
@@ -253,13 +253,13 @@ def _ensemble(
 
 
 def numbers(attributes: Mapping[str, Any], name: str) -> Array:
-    """The attribute ``name``, a list of floats, or the tensor that may stand for it; empty if absent."""
+    """The attribute ``name``, a list of floats, or the alternative tensor; empty if absent."""
     tensor = attributes[f"{name}_as_tensor"]
     return np.asarray(attributes[name] or (), np.float32) if tensor is None else _floats(f"{name}_as_tensor", tensor)
 
 
 def _floats(name: str, tensor: Any) -> Array:
-    """The contents of an attribute that is a tensor of floats; empty if absent."""
+    """The contents of a float tensor attribute; empty if absent."""
     contents = np.zeros(0, np.float32) if tensor is None else _tensor(name, tensor)
     if contents.dtype.kind != "f":
         raise TypeMismatch(f"{name} holds no floats", given=str(contents.dtype))
@@ -274,12 +274,12 @@ def _tensor(name: str, tensor: Any) -> Array:
 
 
 def tensor_dtype(tensor: Any) -> DType | None:
-    """The dtype of an attribute that is a tensor, if it is there."""
+    """The dtype of a tensor attribute, if present."""
     return None if tensor is None else DType.of(_tensor("", tensor).dtype)
 
 
 def _integers(attributes: Mapping[str, Any], name: str, count: int = 0) -> Array:
-    """The attribute ``name``; ``count`` zeros if it is absent."""
+    """The attribute ``name``; ``count`` zeros if absent."""
     given = attributes[name]
     return np.asarray(given, np.int64) if given else np.zeros(count, np.int64)
 
@@ -301,7 +301,7 @@ def _features(ids: Array) -> Array:
 
 
 def _sets(members: Array) -> list[Array]:
-    """Lists of numbers from one in which NaN ends them; the last end may be missing."""
+    """Split a list of numbers at NaN; the final NaN is optional."""
     ends = np.flatnonzero(np.isnan(members))
     found = [part[~np.isnan(part)] for part in np.split(members, ends + 1)]
     return found if found[-1].size else found[:-1]
@@ -334,7 +334,7 @@ def _check_known(name: str, what: str, trees: Array, ids: Array, places: Array) 
 
 
 class _Places:
-    """Positions of the nodes of trees in their lists."""
+    """Indices of nodes, by tree and number."""
 
     def __init__(self, trees: Array, nodes: Array) -> None:
         self.trees, self.nodes = np.unique(trees), np.unique(nodes)
@@ -353,7 +353,7 @@ class _Places:
         return np.searchsorted(self.trees, trees) * (len(self.nodes) + 1) + np.searchsorted(self.nodes, nodes)
 
     def find(self, trees: Array, nodes: Array) -> Array:
-        """The places of nodes, or -1 where a tree has no such node."""
+        """The indices of nodes, or -1 where a tree has no such node."""
         if not len(self.keys):
             return np.full(len(trees), -1)
         keys = self._keys(trees, nodes)

@@ -59,9 +59,9 @@ def array_feature_extractor_numpy(X, Y):
 
 @op("FeatureVectorizer", domain="ai.onnx.ml")
 def feature_vectorizer(*X, inputdimensions: list[int] | None = None):
-    """The features of all inputs side by side in float32. A vector is one row, further axes count as features.
+    """Concatenate the features of all inputs in float32. A vector is one row; further axes are flattened to features.
 
-    ``inputdimensions`` says how many features of each input there are: more are cut off, fewer are filled with zeros.
+    ``inputdimensions`` has the number of features of each input: more are cropped, fewer are padded with zeros.
     """
     return concat(*(_features(x, size) for x, size in zip(X, _sizes(X, inputdimensions), strict=True)), axis=1)
 
@@ -72,7 +72,7 @@ def _sizes(X: Any, inputdimensions: Any) -> Any:
 
 def _features(x: Value, size: int | None) -> Value:
     x = to_float32(unsqueeze(x, [0]) if x.ndim == 1 else x if x.ndim == 2 else flatten(x))
-    return x if size is None or x.shape[1] == size else pad(x, [0, 0, 0, size - dims(x)[1]])  # a negative one cuts off
+    return x if size is None or x.shape[1] == size else pad(x, [0, 0, 0, size - dims(x)[1]])  # a negative pad crops
 
 
 @feature_vectorizer.type

@@ -40,10 +40,10 @@ def linear_classifier(
     multi_class=0,
     post_transform="NONE",
 ):
-    """The label of the greatest of the scores ``X @ coefficients.T + intercepts``, and the scores after a transform.
+    """The label of the maximum of the scores ``X @ coefficients.T + intercepts``, and the transformed scores.
 
-    One score for two labels is that of the second label, which it must be positive for: see ``scores.with_second``.
-    ``multi_class`` has no effect.
+    A single score for two labels is that of the second label, which is chosen if the score is positive: see
+    ``scores.with_second``. ``multi_class`` has no effect.
     """
     labels = classlabels_ints, classlabels_strings
     weights = _weights(coefficients, intercepts, *labels)
@@ -61,7 +61,7 @@ def _count(integers: Any, strings: Any) -> int:
 
 
 def _weights(coefficients: Any, intercepts: Any, integers: Any, strings: Any) -> Array:
-    """The coefficients as a row for each score. There are as many scores as intercepts, else as labels."""
+    """The coefficients as a row per score. There are as many scores as intercepts, or else as labels."""
     return floats(coefficients).reshape(len(intercepts) if intercepts else max(_count(integers, strings), 1), -1)
 
 
@@ -124,7 +124,7 @@ def linear_regressor(
     post_transform="NONE",
     targets=1,
 ):
-    """``X @ coefficients.T + intercepts`` with a row of coefficients for each target, after a transform."""
+    """``X @ coefficients.T + intercepts`` with a row of coefficients per target, then a transform."""
     weights = floats(coefficients).reshape(targets, -1)
     return transformed(weighted(float_rows(X), weights, intercepts), post_transform)
 

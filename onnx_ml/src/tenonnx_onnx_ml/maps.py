@@ -1,4 +1,4 @@
-"""Maps: from rows of numbers, and to tensors."""
+"""Maps: conversion from rows of numbers, and to tensors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tenonnx.extend import (
 from tenonnx.extend.transforms import Call, Rewriter, changing, inline_functions
 from tenonnx_onnx_ml.scores import labels_problem
 
-#: Why ops on maps have no body.
+#: Reason why ops on maps have no body.
 NO_TENSORS = "maps cannot be represented as tensors"
 
 
@@ -32,7 +32,7 @@ NO_TENSORS = "maps cannot be represented as tensors"
 
 @primitive("ZipMap", domain="ai.onnx.ml")
 def zip_map(X, *, classlabels_int64s: list[int] | None = None, classlabels_strings: list[str] | None = None):
-    """For each row a map from the labels to the numbers of the row."""
+    """For each row, a map from the labels to the numbers of the row."""
 
 
 @zip_map.type
@@ -77,7 +77,7 @@ zip_map.requires(holds(check_zip_map))
 @changing("interface")
 def without_zip_map(graph: Graph) -> Graph:
     """Remove ZipMap: the outputs keep their names and become tensors."""
-    if graph.functions:  # one of them may have a ZipMap
+    if graph.functions:  # functions may contain ZipMap
         graph = inline_functions(graph)
     return Rewriter(graph, _rows_of_zip_map).run()
 
@@ -90,15 +90,15 @@ def _rows_of_zip_map(rewriter: Rewriter, call: Call) -> Sequence[Value | None] |
 
 _KINDS = {"TO_FLOAT": DType.float32, "TO_INT64": DType.int64, "TO_STRING": DType.string}
 
-#: What stands where a sparse map has nothing. The text is that of onnxruntime; the specification says none.
+#: Default elements of sparse maps. The string is that of onnxruntime; the specification defines none.
 _FILLING = {"TO_FLOAT": 0.0, "TO_INT64": 0, "TO_STRING": "0.f"}
 
 
 @primitive("CastMap", domain="ai.onnx.ml")
 def cast_map(X, *, cast_to="TO_FLOAT", map_form="DENSE", max_map=1):
-    """The values of a map as one row: in the order of their keys, or for SPARSE each at the position that its key is.
+    """The values of a map as one row: in the order of keys, or for SPARSE at the indices given by the keys.
 
-    Numbers become strings with six digits after the point, and integers by truncation.
+    Numbers are formatted to strings with six decimals, and truncated to integers.
     """
 
 
@@ -133,7 +133,7 @@ def cast_map_numpy(X, *, cast_to, map_form, max_map):
 
 
 def _converted(value: Any, cast_to: str) -> Any:
-    """One value of a map as what it is cast to."""
+    """A value of a map converted to the target type."""
     if cast_to == "TO_STRING":
         return value if isinstance(value, str) else f"{value:f}"
     number = float if cast_to == "TO_FLOAT" or not isinstance(value, str) else int
@@ -162,9 +162,9 @@ cast_map.requires(holds(check_cast_map))
 
 @primitive("DictVectorizer", domain="ai.onnx.ml")
 def dict_vectorizer(X, *, int64_vocabulary: list[int] | None = None, string_vocabulary: list[str] | None = None):
-    """The values of a map as one row, each at the place of its key in the vocabulary; zero or "" for absent keys.
+    """The values of a map as one row, ordered by the vocabulary; zero or "" for absent keys.
 
-    Keys that are not in the vocabulary are left out, as in onnxruntime and scikit-learn.
+    Keys outside of the vocabulary are ignored, as in onnxruntime and scikit-learn.
     """
 
 

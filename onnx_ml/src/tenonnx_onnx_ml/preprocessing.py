@@ -20,13 +20,13 @@ Array = np.ndarray[Any, Any]
 
 
 def _has_features(X: Value, size: int) -> str | None:
-    """A size of 1 serves all features."""
+    """Why ``size`` parameters do not fit the features, or None; a size of 1 fits all."""
     fits = size < 2 or X.rank is None or (X.ndim and not differ(X.shape[-1], size))
     return None if fits else f"number of features of X is not {size}"
 
 
 def _check_features_of_array(X: Array, size: int) -> None:
-    """The same for an array: numpy would broadcast a single feature. Raises ``ValueError``."""
+    """``_has_features`` for an array, since numpy would broadcast a single feature. Raises ``ValueError``."""
     if size > 1 and X.shape[-1:] != (size,):
         raise ValueError(f"number of features of X is not {size}")
 
@@ -36,7 +36,7 @@ def _check_features_of_array(X: Array, size: int) -> None:
 
 @op("Scaler", domain="ai.onnx.ml")
 def scaler(X, *, offset: list[float] | None = None, scale: list[float] | None = None):
-    """``(X - offset) * scale`` in float32; both are one number, or one for each feature."""
+    """``(X - offset) * scale`` in float32; both have one element, or one per feature."""
     y = to_float32(X)
     if offset:
         y = y - _features(offset)
@@ -79,7 +79,7 @@ _NORMS = ("MAX", "L1", "L2")
 
 @op("Normalizer", domain="ai.onnx.ml")
 def normalizer(X, *, norm="MAX"):
-    """Each row divided by its maximum, the sum of its magnitudes (L1) or its Euclidean length (L2) if that is not 0."""
+    """Each row divided by its maximum, its L1 norm or its L2 norm, unless that is 0."""
     x = to_float32(X)
     if norm == "MAX":
         divisor = reduce_max(x, [-1])
@@ -115,7 +115,7 @@ def binarizer(X, *, threshold=0.0):
 
 @np.errstate(over="ignore")
 def _limit(dtype: DType, threshold: float) -> Any:
-    """The threshold as a number of the type, None where every integer is greater."""
+    """The threshold as a number of the dtype, None if every integer is greater."""
     number = np.float32(threshold)
     if dtype.is_float:
         return dtype.numpy.type(number)
@@ -149,7 +149,7 @@ def imputer(
     replaced_value_float=0.0,
     replaced_value_int64=0,
 ):
-    """``X`` with one value, which may be NaN, replaced by another: one for all or one for each feature."""
+    """``X`` with one value, which may be NaN, replaced by a single value or by one per feature."""
     imputed, replaced = _imputation(
         X.dtype, imputed_value_floats, imputed_value_int64s, replaced_value_float, replaced_value_int64
     )
@@ -161,7 +161,7 @@ def imputer(
 
 @np.errstate(over="ignore")
 def _imputation(dtype: DType, floating: Any, integers: Any, replaced_float: float, replaced_integer: int) -> Any:
-    """The imputed values and the one that they replace, None where the type does not have it."""
+    """The imputed values, and the value to replace, None if the dtype cannot represent it."""
     if dtype.is_float:
         return floats(floating).astype(dtype.numpy), dtype.numpy.type(np.float32(replaced_float))
     imputed, info = np.asarray(integers, np.int64), np.iinfo(dtype.numpy)

@@ -1,9 +1,9 @@
-"""QuickScorer: evaluation of the upper parts of trees by bit masks of reachable leaves, without branches.
+"""QuickScorer: branchless evaluation of the upper parts of trees by bit masks of reachable exits.
 
-The idea of QuickScorer (Lucchese et al., 2015, "QuickScorer: a fast algorithm to rank documents with additive ensembles
-of regression trees"): the exits of a tree are bits of a word, those where a question holds first. A question that does
-not hold takes away the exits on its other side, and the first exit that all questions left is the one that is reached.
-What the questions of a feature leave depends on how many of their thresholds are below it, so it is looked up.
+After QuickScorer (Lucchese et al., 2015, "QuickScorer: a fast algorithm to rank documents with additive ensembles of
+regression trees"). The exits of a tree are the bits of a word, those of true tests first. A test that is false clears
+the exits on its true side; the first remaining exit is the one reached. The bits cleared by the tests of a feature
+depend only on the number of thresholds below it, so they are looked up in a table.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from tenonnx_onnx_ml.trees import Trees
 
 Array = np.ndarray[Any, Any]
 
-#: So many exits a tree has at most: the bits of the widest word.
+#: Maximum exits of a tree: the bits of the widest word.
 EXITS = 64
 
-#: So many bytes of words, those of a group of trees, are looked up at once.
+#: Bytes of words looked up at once, for a group of trees.
 LOOKED_UP = 128
 
 
@@ -29,9 +29,9 @@ LOOKED_UP = 128
 class QuickScorer:
     """The upper parts of trees, which end at the slots ``exits`` [trees, EXITS].
 
-    Of each of the ``features`` that they ask for, ``thresholds`` are sorted, with infinity behind, and NaN behind that.
-    ``places`` [ranks, groups of trees] of each tell where in ``words`` stands what so many thresholds below the feature
-    leave. ``depth`` is how many steps may lead from an exit to a leaf, ``inner`` which of all slots are no leaves.
+    For each of ``features``, ``thresholds`` are sorted, followed by infinity and NaN. ``places`` [ranks, groups of
+    trees] has, for each number of thresholds below the feature, the row in ``words`` with the remaining exits.
+    ``depth`` is the maximum number of steps from an exit to a leaf; ``inner`` marks slots that are not leaves.
     """
 
     features: Array
@@ -43,7 +43,7 @@ class QuickScorer:
     inner: Array
 
     def passed(self, x: Array) -> Array:
-        """The slots at which rows leave the tops of the trees, as [trees, rows]."""
+        """The exits of rows, as slots [trees, rows]."""
         shape, count = (len(x), self.places[0].shape[1], self.words.shape[1]), len(self.exits)
         left, found = np.full(shape, -1).astype(self.words.dtype), np.empty(shape, self.words.dtype)
         for feature, thresholds, places in zip(self.features, self.thresholds, self.places, strict=True):
@@ -57,7 +57,7 @@ class QuickScorer:
 
 
 def quick_scorer(trees: Trees) -> QuickScorer:
-    """The tops of trees: of the branches those from which most steps may follow, as many as there are words for."""
+    """The upper parts of trees: the branches with the greatest height, as many as fit into words."""
     slots, tree, rounds = _expanded(trees)
     below, inner = np.ones(len(slots), np.int64), []
     for parents, first in reversed(rounds):
@@ -74,15 +74,16 @@ def quick_scorer(trees: Trees) -> QuickScorer:
     exits = np.zeros((trees.count, EXITS), np.int32)
     exits[tree[is_exit], start[is_exit]] = slots[is_exit]
     asking, held = np.concatenate(inner).T
-    words = _without(start[held], below[held], int(below[: trees.count].max()))
+    words = _words_without(start[held], below[held], int(below[: trees.count].max()))
     depth = int(trees.heights[slots[is_exit]].max())
-    return QuickScorer(*_looked_up(trees, slots[asking], tree[asking], words), exits, depth, trees.heights > 0)
+    return QuickScorer(*_lookup_tables(trees, slots[asking], tree[asking], words), exits, depth, trees.heights > 0)
 
 
 def _expanded(trees: Trees) -> tuple[Array, Array, list[tuple[Array, int]]]:
-    """Slots and their trees, the roots first, and how they follow each other, by rounds.
+    """Slots and their trees, roots first, and their expansion in rounds.
 
-    A round tells which of them are asked, and where those begin that follow: two for each, the one above first.
+    A round has the expanded slots and the index of their first child; each has two consecutive children, the one for
+    greater values first.
     """
     slots = tree = np.arange(trees.count)
     size, rounds = np.ones(trees.count, np.int64), []
@@ -105,17 +106,19 @@ def _expanded(trees: Trees) -> tuple[Array, Array, list[tuple[Array, int]]]:
     return slots, tree, rounds
 
 
-def _without(start: Array, count: Array, most: int) -> Array:
-    """Words of the least width for so many exits, in which ``count`` bits from ``start`` are missing."""
+def _words_without(start: Array, count: Array, most: int) -> Array:
+    """Words with ``count`` bits cleared from ``start`` on, of the narrowest type with ``most`` bits."""
     one = np.uint64(1)
     words = ~(((one << count.astype(np.uint64)) - one) << start.astype(np.uint64))
     return words.astype(next(f"u{size}" for size in (1, 2, 4, 8) if 8 * size >= most))
 
 
-def _looked_up(trees: Trees, slots: Array, tree: Array, words: Array) -> tuple[Array, list[Array], list[Array], Array]:
-    """Tables of ``QuickScorer`` for the questions of ``slots``, each of which leaves one of the words of its tree.
+def _lookup_tables(
+    trees: Trees, slots: Array, tree: Array, words: Array
+) -> Tables:
+    """The lookup tables for the tests of ``slots``, each of which leaves one of ``words`` in its tree.
 
-    Words of a feature and a group of trees are what is left by no threshold, by ever more of them, and by NaN.
+    The words of a feature and a group of trees are those for no threshold, for increasing numbers of them, and for NaN.
     """
     lowered = trees.features[slots] < trees.lowered
     features, feature = np.unique(trees.features[slots] - np.where(lowered, 0, trees.lowered), return_inverse=True)

@@ -26,22 +26,22 @@ def float_rows(X: Value) -> Value:
 
 
 def float_rows_of_array(X: Array) -> Array:
-    """``float_rows`` of an array."""
+    """``float_rows`` for an array."""
     return np.atleast_2d(X).astype(np.float32, copy=False)
 
 
 @remembered
 def floats(numbers: Sequence[float]) -> Array:
-    """A list of an attribute as float32."""
+    """A list attribute as float32."""
     return np.asarray(numbers, np.float32)
 
 
-#: X holds rows of features, or one row.
+#: X has rows of features, or is a single row.
 ROWS = shapes(X="features | rows features")
 
 
 def fits(features: Dim, wanted: int) -> str | None:
-    """Return the problem of the number of features of ``ROWS``, or None."""
+    """Why ``ROWS`` has the wrong number of features, or None."""
     return f"number of features of X is not {wanted}" if differ(features, wanted) else None
 
 
@@ -49,13 +49,13 @@ def fits(features: Dim, wanted: int) -> str | None:
 
 
 def weighted(rows: Value, weights: Array, intercepts: Sequence[float] | None = None) -> Value:
-    """A column of sums for each row of weights, plus what each, or all of them, begin with."""
+    """Weighted sums of features, a column per row of weights, plus intercepts."""
     sums = matmul(rows, constant(weights.T.copy()))
     return sums + constant(floats(intercepts)) if intercepts else sums
 
 
 def weighted_array(rows: Array, weights: Array, intercepts: Sequence[float] | None = None) -> Array:
-    """``weighted`` of arrays."""
+    """``weighted`` for arrays."""
     sums: Array = np.matmul(rows, weights.T)
     if intercepts:
         sums += floats(intercepts)

@@ -21,7 +21,7 @@ Array = np.ndarray[Any, Any]
 
 TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO", "PROBIT")
 
-#: Scores nearer to zero than this are zero to SOFTMAX_ZERO.
+#: Scores closer to zero than this count as zero for SOFTMAX_ZERO.
 _TINY = 1e-7
 
 #: The constant of Winitzki's approximation of the inverse error function (2008, "A handy approximation").
@@ -29,14 +29,14 @@ _WINITZKI = 0.147
 
 
 def transform_problem(post_transform: str) -> str | None:
-    """Return the problem of the name of a post transform, or None."""
+    """Why the name of a post transform is invalid, or None."""
     if post_transform in TRANSFORMS:
         return None
     return f"post_transform is not one of {', '.join(TRANSFORMS)}: {post_transform!r}"
 
 
 def labels_problem(integers: Sequence[int] | None, strings: Sequence[str] | None, names: str) -> str | None:
-    """Return the problem of labels, integers or strings, or None."""
+    """Why labels, integers or strings, are invalid, or None."""
     return f"both integers and strings are given: {names}" if integers and strings else None
 
 
@@ -44,7 +44,7 @@ def labels_problem(integers: Sequence[int] | None, strings: Sequence[str] | None
 
 
 def transformed(scores: Value, post_transform: str) -> Value:
-    """Scores [rows, classes] after a post transform; one score alone is changed by PROBIT only, as in onnxruntime."""
+    """Scores [rows, classes] after a post transform; only PROBIT transforms a single score, as in onnxruntime."""
     if post_transform == "PROBIT":
         return _probit(scores)
     if post_transform == "NONE" or scores.shape[1] == 1:
@@ -55,10 +55,10 @@ def transformed(scores: Value, post_transform: str) -> Value:
 
 
 def with_second(positive: Value, post_transform: str, *, mirrored: bool) -> Value:
-    """The scores of two classes from that of the second one, after the post transform.
+    """The scores of two classes from the score of the second one, after the post transform.
 
-    The first score is the complement to 1, or the negative where ``mirrored`` and for LOGISTIC. SOFTMAX and
-    SOFTMAX_ZERO leave the pair as it is, as in onnxruntime.
+    The first score is 1 minus the second, or its negative if ``mirrored`` and for LOGISTIC. SOFTMAX and SOFTMAX_ZERO do
+    not transform the pair, as in onnxruntime.
     """
     if post_transform == "LOGISTIC":
         return sigmoid(concat(-positive, positive, axis=1))
@@ -67,7 +67,7 @@ def with_second(positive: Value, post_transform: str, *, mirrored: bool) -> Valu
 
 
 def _softmax_zero(scores: Value) -> Value:
-    """Softmax over what is not zero; zeros stay zero."""
+    """Softmax over non-zero elements; zeros stay zero."""
     e = where(_is_zero(scores), 0.0, exp(scores - reduce_max(scores, [1])))
     total = reduce_sum(e, [1])
     return where(total > 0.0, e / where(total > 0.0, total, 1.0), 0.5)
@@ -87,7 +87,7 @@ def _probit(p: Value) -> Value:
 
 
 def labeled(positions: Value, integers: Sequence[int] | None, strings: Sequence[str] | None) -> Value:
-    """The labels at ``positions``, which are the labels themselves where there are none."""
+    """The labels at ``positions``; the positions themselves if there are no labels."""
     if strings:
         return gather(constant(np.asarray(strings, dtype=object), DType.string), positions)
     return gather(constant(np.asarray(integers, dtype=np.int64)), positions) if integers else positions
@@ -98,7 +98,7 @@ def label_dtype(strings: Sequence[str] | None) -> DType:
 
 
 def check_numbers(title: str, name: str, x: Value, *, most_axes: int | None = None) -> None:
-    """Raise ``TypeMismatch`` unless ``x`` holds numbers and has at most so many axes, and at least one."""
+    """Raise ``TypeMismatch`` unless ``x`` is numeric and has one to ``most_axes`` axes."""
     if not x.dtype.is_float and not x.dtype.is_integer:
         raise TypeMismatch(f'{title}: "{name}" does not hold numbers', given=repr(x))
     if most_axes is not None and x.rank is not None and not 1 <= x.ndim <= most_axes:
@@ -110,7 +110,7 @@ def check_numbers(title: str, name: str, x: Value, *, most_axes: int | None = No
 
 @np.errstate(all="ignore")
 def transformed_array(scores: Array, post_transform: str) -> Array:
-    """``transformed`` of an array."""
+    """``transformed`` for an array."""
     if post_transform == "PROBIT":
         return _probit_array(scores)
     if post_transform == "NONE" or scores.shape[1] == 1:
@@ -127,7 +127,7 @@ def transformed_array(scores: Array, post_transform: str) -> Array:
 
 @np.errstate(all="ignore")
 def with_second_array(positive: Array, post_transform: str, *, mirrored: bool) -> Array:
-    """``with_second`` of an array."""
+    """``with_second`` for an array."""
     if post_transform == "LOGISTIC":
         return _sigmoid_array(np.concatenate([-positive, positive], axis=1))
     pair = np.concatenate([-positive if mirrored else 1 - positive, positive], axis=1)
@@ -147,7 +147,7 @@ def _probit_array(p: Array) -> Array:
 
 
 def labeled_array(positions: Array, integers: Sequence[int] | None, strings: Sequence[str] | None) -> Array:
-    """``labeled`` of an array."""
+    """``labeled`` for an array."""
     if strings:
         return np.asarray(strings, dtype=object)[positions]
     return np.asarray(integers, dtype=np.int64)[positions] if integers else positions.astype(np.int64)

@@ -1,4 +1,4 @@
-"""Support vector machines: kernels, one-against-one classification, regression and detection of outliers."""
+"""Support vector machines: kernels, one-against-one classification, regression and outlier detection."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Array = np.ndarray[Any, Any]
 
 _KERNELS = ("LINEAR", "POLY", "RBF", "SIGMOID")
 
-#: Probabilities of pairs keep so far away from 0 and 1.
+#: Probabilities of pairs are clipped to this distance from 0 and 1.
 _LEAST = 1e-7
 
 
@@ -47,8 +47,8 @@ _LEAST = 1e-7
 class SvmKernel:
     """Kernel function between rows and support vectors.
 
-    RBF takes squared distances. By the matrix product, ``|a|**2 + |b|**2 - 2 a b``, that is quick, but features of any
-    size are exact in float64 only; the body takes differences, so that it needs no float64 of a runtime.
+    RBF needs squared distances. The matrix product, ``|a|**2 + |b|**2 - 2 a b``, is fast, but accurate only in float64;
+    the body computes differences, so that it does not need float64 in a runtime.
     """
 
     name: str
@@ -68,7 +68,7 @@ class SvmKernel:
         return tanh(product) if self.name == "SIGMOID" else pow_(product, self.degree)
 
     def of_array(self, x: Array) -> Array:
-        """``of`` an array."""
+        """``of`` for an array."""
         if self.name == "RBF":
             x, vectors = x.astype(np.float64), self.vectors.astype(np.float64)
             squares = np.square(x).sum(axis=1, keepdims=True) + np.square(vectors).sum(axis=1)
@@ -87,7 +87,7 @@ def _kernel(name: str, params: Any, support_vectors: Any, count: int) -> SvmKern
 
 
 def _kernel_problem(name: str, params: Any, vectors: Any, count: int) -> str | None:
-    """Return the first problem of a kernel for ``count`` support vectors, or None."""
+    """The first problem of a kernel with ``count`` support vectors, or None."""
     if name not in _KERNELS:
         return f"kernel_type is not one of {', '.join(_KERNELS)}: {name!r}"
     if (params or (count and name != "LINEAR")) and len(params or ()) != 3:
@@ -102,7 +102,7 @@ def _kernel_problem(name: str, params: Any, vectors: Any, count: int) -> str | N
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Machine:
-    """A classifier for each pair of classes, as columns over the values of the kernel."""
+    """Classifiers of pairs of classes, as columns over the kernel values."""
 
     kernel: SvmKernel
     weights: Array
@@ -114,7 +114,7 @@ class Machine:
 def _machine(
     kernel_type: str, kernel_params: Any, support_vectors: Any, vectors_per_class: Any, coefficients: Any, rho: Any
 ) -> Machine:
-    """The coefficients of class i against class j are in row ``j - 1`` for vectors of i, in row i for those of j."""
+    """Row ``j - 1`` has the coefficients of class i against j for vectors of i, row i those for vectors of j."""
     classes, count = len(vectors_per_class), sum(vectors_per_class)
     rows = floats(coefficients).reshape(classes - 1, count)
     limits.check_elements((classes, classes, max(classes, count)), "the pairs of classes")
@@ -146,12 +146,12 @@ def svm_classifier(
     support_vectors: list[float] | None = None,
     vectors_per_class: list[int] | None = None,
 ):
-    """The label that most classifiers of pairs vote for, and their scores or the probabilities of the classes.
+    """The label with the most votes of pairwise classifiers, and their scores or the class probabilities.
 
-    A score is the kernel's values weighted by coefficients, plus ``rho``; the score of two classes is that of the
-    second one: see ``scores.with_second``. With ``prob_a`` and ``prob_b`` scores become probabilities, after Platt.
-    Without support vectors it is a linear machine with a score for each class; the greatest one wins, but of two
-    classes the second one if any score is positive (or 0.5 where all coefficients are positive), as in onnxruntime.
+    A score is the kernel values weighted by coefficients, plus ``rho``; two classes have the score of the second one:
+    see ``scores.with_second``. ``prob_a`` and ``prob_b`` convert scores to probabilities (Platt scaling). Without
+    support vectors the machine is linear, with a score per class. The maximum wins; of two classes, the second one wins
+    if any score is positive (above 0.5 if all coefficients are positive), as in onnxruntime.
     """
     labels = classlabels_ints, classlabels_strings
     x, classes = float_rows(X), len(classlabels_ints or classlabels_strings)
@@ -176,7 +176,7 @@ def svm_classifier(
 
 
 def _is_second(coefficients: Any, greatest: Any) -> Any:
-    """Whether the greatest of two scores makes the second class win whichever it belongs to."""
+    """Whether the greater of two scores makes the second class win, whichever class has it."""
     return greatest >= 0.5 if min(coefficients) >= 0 else greatest > 0.0
 
 
@@ -294,9 +294,9 @@ def svm_regressor(
     rho: list[float] | None = None,
     support_vectors: list[float] | None = None,
 ):
-    """The kernel's values, or without support vectors the features, weighted by coefficients, plus ``rho``.
+    """The kernel values, or without support vectors the features, weighted by coefficients, plus ``rho``.
 
-    With ``one_class`` 1 where that is positive and -1 elsewhere. ``post_transform`` has no effect, as in onnxruntime.
+    With ``one_class``, 1 for positive results and else -1. ``post_transform`` has no effect, as in onnxruntime.
     """
     x = float_rows(X)
     if n_supports:

@@ -1,4 +1,4 @@
-"""Prediction by ensembles of decision trees."""
+"""Prediction with ensembles of decision trees."""
 
 from __future__ import annotations
 
@@ -37,13 +37,13 @@ def _read(made: Op, read: Callable[[Mapping[str, Any]], Ensemble], *values: Any)
 
 
 def ensemble_of(made: Op, attributes: Mapping[str, Any]) -> Ensemble:
-    """The ensemble that attributes of ``made`` describe, read once."""
+    """The ensemble described by the attributes of ``made``, cached."""
     return _read(made, _READERS[made.name], *[attributes[name] for name in made.signature.attributes])
 
 
 @contextmanager
 def _titled(made: Op) -> Iterator[None]:
-    """Let errors name the op."""
+    """Prefix errors with the op's name."""
     try:
         yield
     except TypeMismatch as error:
@@ -52,7 +52,7 @@ def _titled(made: Op) -> Iterator[None]:
 
 
 def _checked(made: Op, X: Value, attributes: Mapping[str, Any]) -> tuple[Ensemble, Dim]:
-    """The ensemble, and how many rows ``X`` has. Raises ``TypeMismatch`` unless all fits."""
+    """The ensemble, and the number of rows of ``X``. Raises ``TypeMismatch`` if they do not fit."""
     with _titled(made):
         ensemble = ensemble_of(made, attributes)
         if X.rank is None:
@@ -90,9 +90,9 @@ def tree_ensemble(
     post_transform=0,
     tree_roots: list[int],
 ):
-    """The average, sum, least or greatest of the weights of the leaves that a row reaches, for each target.
+    """The average, sum, minimum or maximum of the weights of the leaves that a row reaches, for each target.
 
-    A target that no leaf has a weight for is 0. Without ``n_targets`` the greatest of the ids is the last target.
+    A target without any weights is 0. Without ``n_targets``, the maximum id is the last target.
     """
     scores = ensemble_of(tree_ensemble, locals()).scores(X, _accumulated(X.dtype))
     scores = transformed(scores, TRANSFORMS[post_transform])
@@ -130,7 +130,7 @@ def tree_ensemble_specialize(X, **attributes):
 
 
 def check(**attributes: Any) -> None:
-    """Raise ``TypeMismatch`` for attributes that contradict each other."""
+    """Raise ``TypeMismatch`` for contradictory attributes."""
     if not 0 <= attributes["post_transform"] < len(TRANSFORMS):
         raise TypeMismatch(
             "unknown post_transform",
@@ -172,10 +172,10 @@ def tree_ensemble_classifier(
     nodes_values_as_tensor: Constant | None = None,
     post_transform="NONE",
 ):
-    """The label of the greatest sum of votes of the leaves that a row reaches, and the sums after a transform.
+    """The label of the maximum sum of votes of the leaves that a row reaches, and the transformed sums.
 
-    Where leaves vote for one of two classes alone, its sum is that of the second class: this is chosen if the sum is
-    above 0.5, or above 0 where some weight is negative (see ``scores.with_second``), as in onnxruntime.
+    If leaves vote for only one of two classes, their sum is the score of the second class, which is chosen if the sum
+    is above 0.5, or above 0 if a weight is negative (see ``scores.with_second``), as in onnxruntime.
     """
     ensemble = ensemble_of(tree_ensemble_classifier, locals())
     labels = classlabels_int64s, classlabels_strings
@@ -202,7 +202,7 @@ def _named_classes(attributes: Mapping[str, Any]) -> Ensemble:
 
 
 def _deciding(ensemble: Ensemble, integers: Sequence[int] | None, strings: Sequence[str] | None) -> int | None:
-    """The column of the only class of two, or one, that leaves vote for; None where the greatest score wins."""
+    """The column of the only class with votes, if there are at most two classes; None if the maximum score wins."""
     several = ensemble.base is not None and len(ensemble.base) > 1
     if _count(integers, strings) > 2 or len(ensemble.voted) != 1 or several:
         return None
@@ -245,7 +245,7 @@ def _classified(ensemble: Ensemble, scores: Array, attributes: Mapping[str, Any]
 
 
 def check_classifier(**attributes: Any) -> None:
-    """Raise ``TypeMismatch`` for attributes that contradict each other."""
+    """Raise ``TypeMismatch`` for contradictory attributes."""
     integers, strings = attributes["classlabels_int64s"], attributes["classlabels_strings"]
     problem = labels_problem(integers, strings, "classlabels_int64s and classlabels_strings")
     _refuse(problem or transform_problem(attributes["post_transform"]))
@@ -292,9 +292,9 @@ def tree_ensemble_regressor(
     target_weights: list[float] | None = None,
     target_weights_as_tensor: Constant | None = None,
 ):
-    """The sum, average, least or greatest of the weights of the leaves that a row reaches, for each target.
+    """The sum, average, minimum or maximum of the weights of the leaves that a row reaches, for each target.
 
-    The base values are added to it; a target that no leaf has a weight for is 0 without them.
+    The base values are added to it; a target without any weights is 0 plus its base value.
     """
     return transformed(ensemble_of(tree_ensemble_regressor, locals()).scores(X, DType.float32), post_transform)
 
@@ -325,7 +325,7 @@ def tree_ensemble_regressor_specialize(X, **attributes):
 
 
 def check_regressor(**attributes: Any) -> None:
-    """Raise ``TypeMismatch`` for attributes that contradict each other."""
+    """Raise ``TypeMismatch`` for contradictory attributes."""
     _refuse(transform_problem(attributes["post_transform"]))
     ensemble_of(tree_ensemble_regressor, attributes)
 

@@ -1,4 +1,4 @@
-"""Traversal of trees by rows: over arrays, and as ops."""
+"""Traversal of trees by rows: on arrays, and as ops."""
 
 from __future__ import annotations
 
@@ -22,28 +22,29 @@ from tenonnx_standard.slicing import gather_elements
 
 Array = np.ndarray[Any, Any]
 
-#: Where an integer begins with its lowest byte, a comparison that is written there needs no conversion to be added.
+#: On little-endian machines, a comparison written into an integer's bytes is added without conversion.
 _LITTLE = sys.byteorder == "little"
 
-#: So many pairs of a row and a tree are led at once: what is known of them fits the cache.
+#: Number of (row, tree) pairs processed at once, whose state fits into the cache.
 BLOCK = 1 << 15
 
-#: What takes as long as one step of `led` with few pairs: so many slots asked ahead, and steps taken one by one.
+#: Cost of one step of `led` with few pairs: this many slots tested ahead, or this many single steps.
 ASKED_AHEAD, ONE_BY_ONE = 5000, 75
 
-#: What a look-up for a feature, and the search before it that all trees share, take of a step of ``led``. Of trees that
+#: Cost of a lookup per feature, and of the preceding search shared by all trees, relative to a step of ``led``. For
+#: uneven trees, half of the steps are walked on average.
 #: are uneven, half of the steps are to be walked in the mean.
 LOOK_UP, SEARCH = 0.3, 25
 
-#: What is looked up grows with the square of the trees; of so many it takes some 40 MB.
+#: Lookup tables grow with the square of the number of trees; for this many they take about 40 MB.
 MOST_TREES = 1024
 
-#: After so many steps it is asked which pairs are still on their way; these go on alone unless they are a larger part.
+#: Steps between checks which pairs have reached a leaf; the others continue separately unless their share exceeds this.
 BETWEEN, MOST_GOING = 4, 0.6
 
 
 def record(trees: Trees) -> Array:
-    """Fields of each slot side by side, so that one access to memory fetches them."""
+    """The fields of each slot as one record, so that a single memory access reads them."""
     wide = trees.thresholds.dtype
     fields = {"names": ["feature", "following", "threshold"], "formats": ["i4", "i4", wide], "itemsize": 16}
     slots = np.empty(len(trees.features), np.dtype(fields))
@@ -52,10 +53,9 @@ def record(trees: Trees) -> Array:
 
 
 def led(trees: Trees, slots: Array, x: Array) -> Array:
-    """The slot of the leaf that each row of ``x`` reaches in each tree, as [trees, rows].
+    """The slot of the leaf that each row of ``x`` reaches in each tree, [trees, rows].
 
-    Trees are seldom as deep everywhere as at their deepest leaf: once most pairs have come to theirs, the others go on
-    by themselves.
+    Most leaves are less deep than the deepest one: once most pairs have reached a leaf, the others continue separately.
     """
     x = _with_lowered(trees, x)
     current = np.repeat(np.arange(trees.count, dtype=np.int32), len(x))
@@ -63,7 +63,7 @@ def led(trees: Trees, slots: Array, x: Array) -> Array:
 
 
 def led_by_tops(trees: Trees, slots: Array, upper: QuickScorer, x: Array) -> Array:
-    """Result of ``led``, where rows pass the tops of the trees first, and walk on in those where they reach no leaf."""
+    """Result of ``led``, with the tops of the trees evaluated by QuickScorer, and the rest by walking on."""
     reached = upper.passed(x)
     if upper.depth:
         x, flat = _with_lowered(trees, x), reached.reshape(-1)
@@ -78,7 +78,7 @@ def _beginnings(trees: Trees, x: Array) -> Array:
 
 
 def _led_on(slots: Array, x: Array, current: Array, first: Array, left: int) -> Array:
-    """The leaves that pairs reach, which are at the slots ``current``, and so many steps at most from them."""
+    """The leaves reached from the slots ``current`` in at most ``left`` steps."""
     flat, reached, places = x.reshape(-1), current, None
     walk = _walker(slots, flat, len(current))
     while left > 2 * BETWEEN:
@@ -105,31 +105,31 @@ def _led_on(slots: Array, x: Array, current: Array, first: Array, left: int) -> 
 
 
 def leader(trees: Trees, slots: Array, upper: Callable[[], QuickScorer | None], rows: int) -> Callable[[Array], Array]:
-    """``led`` as a function for a fixed number of rows, which is called again and again.
+    """``led`` as a function for a fixed number of rows, for repeated calls.
 
-    The calls of numpy take longer to begin than to lead a few rows. One of these may ask at all slots before it goes,
-    or go step by step without numpy where trees have many more slots than it passes.
+    For few rows, numpy's call overhead exceeds the work. A single row may instead be tested at all slots first, or walk
+    in plain Python if trees have many more slots than it passes.
     """
     ahead = len(slots) / ASKED_AHEAD + trees.depth / 6
     single = trees.count * math.log2(len(slots) / trees.count) / ONE_BY_ONE
     if not trees.depth or rows * min(ahead, single) >= trees.depth:
         found = upper()
         return functools.partial(led_by_tops, trees, slots, found) if found else functools.partial(led, trees, slots)
-    lead = _asking_ahead(trees) if ahead < single else _going_alone(trees)
+    lead = _testing_ahead(trees) if ahead < single else _walking_in_python(trees)
     return lambda x: np.stack([lead(row) for row in _with_lowered(trees, x)], axis=1)
 
 
 def paying_tops(trees: Trees) -> QuickScorer | None:
-    """The tops of trees, if to pass them takes less than the steps that they save."""
+    """A QuickScorer for the tops of trees, if it is faster than the steps it replaces; else None."""
     each = LOOK_UP + SEARCH / trees.count
-    least = len(np.unique(trees.features)) / 2  # where all features have copies
+    least = len(np.unique(trees.features)) / 2  # if all features have copies
     if trees.count > MOST_TREES or least * each >= trees.depth:
         return None
     upper = quick_scorer(trees)
     return upper if len(upper.features) * each < trees.depth - upper.depth else None
 
 
-def _asking_ahead(trees: Trees) -> Callable[[Array], Array]:
+def _testing_ahead(trees: Trees) -> Callable[[Array], Array]:
     roots, features = np.arange(trees.count), trees.features.astype(np.intp)
     above, thresholds = trees.following.astype(np.intp), trees.thresholds
 
@@ -143,7 +143,7 @@ def _asking_ahead(trees: Trees) -> Callable[[Array], Array]:
     return lead
 
 
-def _going_alone(trees: Trees) -> Callable[[Array], Array]:
+def _walking_in_python(trees: Trees) -> Callable[[Array], Array]:
     features, thresholds, following = trees.features.tolist(), trees.thresholds.tolist(), trees.following.tolist()
 
     def lead(row: Array) -> Array:
@@ -167,7 +167,7 @@ def _with_lowered(trees: Trees, x: Array) -> Array:
 
 
 def _walker(slots: Array, flat: Array, count: int) -> Callable[[Array, Array, int], None]:
-    """A function that moves so many pairs on by some steps; it is told where each one is and where its row begins."""
+    """A function that moves ``count`` pairs on by some steps, from their slots and the offsets of their rows."""
     here = np.empty(count, slots.dtype)
     features, following, thresholds = here["feature"], here["following"], here["threshold"]
     value, place, one = np.empty(count, flat.dtype), np.empty(count, np.int32), np.zeros(count, np.int32)
@@ -185,9 +185,9 @@ def _walker(slots: Array, flat: Array, count: int) -> Callable[[Array, Array, in
 
 
 def led_by_ops(trees: Trees, X: Value) -> Value:
-    """``led`` of a value, but as a vector, rows after rows of trees.
+    """``led`` for a value, flattened.
 
-    GatherElements on vectors is what runtimes do fastest: onnxruntime's Gather takes ten times as long for an element.
+    Uses GatherElements on vectors, which runtimes do fastest: onnxruntime's Gather takes ten times as long per element.
     """
     x = X
     if trees.lowered:

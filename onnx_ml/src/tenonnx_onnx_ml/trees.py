@@ -1,12 +1,12 @@
 """Decision trees as flat arrays, with one kind of comparison for all modes.
 
-A row is at a *slot* of each tree. A slot that branches sends it to the slot ``following`` if its feature is above the
-threshold or missing, and to the one behind that if not; one that is a leaf asks for a feature to be at most NaN, which
-never holds, and so keeps the row. All comparisons of the specification are said by this one, with these tricks:
+A row is at a *slot* of each tree. A branch moves it to the slot ``following`` if its feature is greater than the
+threshold or missing, else to the next one after that. A leaf compares with NaN, which is never true, and thus keeps the
+row. All comparisons of the specification reduce to this one:
 
-- ``x < t`` is ``x <= p``, where ``p`` is the number before ``t``; ``>`` and ``>=`` exchange the two ways;
-- ``x == t`` is ``x <= t`` and not ``x <= p``; a set is searched by halves for its least member that is not below ``x``;
-- where a missing value has to go the other way, the branch asks a copy of the feature in which it is minus infinity.
+- ``x < t`` is ``x <= p``, where ``p`` is the number before ``t``; ``>`` and ``>=`` swap the two children;
+- ``x == t`` is ``x <= t`` and not ``x <= p``; a set is searched by bisection for its least member not below ``x``;
+- if a missing value goes the other way, the branch reads a copy of the feature in which NaN is minus infinity.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ LEQ, LT, GTE, GT, EQ, NEQ, MEMBER = range(7)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Branches:
-    """The inner nodes of all trees in any order. Ways lead to a branch ``k``, or to a leaf ``j`` that is ``-1 - j``.
+    """The inner nodes of all trees, in any order.
 
-    ``members`` are the sets of the branches with the mode MEMBER, in their order.
+    A child is a branch ``k``, or a leaf ``j`` encoded as ``-1 - j``. ``members`` are the sets of the branches with mode
+    MEMBER, in order.
     """
 
     features: Array
@@ -42,16 +43,16 @@ class Branches:
 
     @property
     def least_features(self) -> int:
-        """Smallest number of features of a row."""
+        """Minimum number of features of a row."""
         return int(self.features.max(initial=-1)) + 1
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trees:
-    """Slots of all trees; the first ones are their roots. ``leaves`` tells for a slot which leaf it is.
+    """Slots of all trees, the roots first; ``leaves`` has the leaf of each slot.
 
-    ``lowered`` is how many features have a copy with minus infinity for a missing value; these come first. ``heights``
-    are how many steps may follow from a slot, of which ``depth`` is the greatest.
+    ``lowered`` is the number of features that have a copy with minus infinity for missing values; the copies come
+    first. ``heights`` are the maximum steps below each slot; ``depth`` is their maximum.
     """
 
     features: Array
@@ -65,8 +66,8 @@ class Trees:
 
 
 def planted(branches: Branches, dtype: Any) -> Trees:
-    """Trees that compare in ``dtype``. Raises ``TypeMismatch`` where a branch leads back to itself."""
-    features, thresholds, below, above, low = _asking_for_at_most(branches, dtype)
+    """Build trees that compare in ``dtype``. Raises ``TypeMismatch`` if a branch leads back to itself."""
+    features, thresholds, below, above, low = _as_less_or_equal(branches, dtype)
     levels = _levels(below, above)
     order = np.concatenate([np.zeros(0, np.intp), *levels])
     place = np.empty(len(order), np.int32)
@@ -79,7 +80,7 @@ def planted(branches: Branches, dtype: Any) -> Trees:
         return Trees(zeros, np.full(len(nodes), np.nan, dtype), slots, -1 - nodes, zeros, count, 0, 0)
     inner = nodes >= 0
     branch = np.where(inner, nodes, 0)
-    heights = np.zeros(len(order) + 1, np.int32)  # and that of leaves at the end, where -1 finds it
+    heights = np.zeros(len(order) + 1, np.int32)  # the last entry is that of leaves, for index -1
     for level in reversed(levels):
         ways = np.stack([below[level], above[level]])
         heights[level] = 1 + heights[np.where(ways >= 0, ways, -1)].max(axis=0)
@@ -97,10 +98,10 @@ def planted(branches: Branches, dtype: Any) -> Trees:
     )
 
 
-def _asking_for_at_most(branches: Branches, dtype: Any) -> tuple[Array, Array, Array, Array, Array]:
-    """Features, thresholds, and the ways below and above them, of branches that all ask for at most.
+def _as_less_or_equal(branches: Branches, dtype: Any) -> tuple[Array, Array, Array, Array, Array]:
+    """Reduce all branches to ``<=``: features, thresholds, and the children for lower and for greater values.
 
-    The last array tells which of them take a missing value for minus infinity.
+    The last array marks branches that treat a missing value as minus infinity.
     """
     modes, t = branches.modes, branches.thresholds.astype(dtype)
     yes, no = branches.yes, branches.no
@@ -133,7 +134,7 @@ def _asking_for_at_most(branches: Branches, dtype: Any) -> tuple[Array, Array, A
 
 
 class _Tests:
-    """Further branches, which look for equality where one has found a feature not to be above."""
+    """Additional branches, which test for equality after ``<=`` has succeeded."""
 
     def __init__(self, features: Array, yes: Array, no: Array) -> None:
         self.first = self.next = len(features)
@@ -141,14 +142,14 @@ class _Tests:
         self.added: list[tuple[Any, Any, Any, Any]] = []
 
     def add(self, asking: Any, threshold: Any, below: Any, above: Any) -> Array:
-        """Tests of the features that the branches ``asking`` ask for; returns their numbers."""
+        """Add tests of the features of the branches ``asking``; returns their indices."""
         count = np.size(asking)
         self.added.append((asking, threshold, below, above))
         self.next += count
         return np.arange(self.next - count, self.next)
 
     def search(self, k: int, members: Array) -> int:
-        """The test for a branch ``k`` whether its feature, at most the last of the members, is one of them."""
+        """Add a bisection that tests whether the feature of branch ``k``, at most the last member, is a member."""
         if len(members) == 1:
             return int(self.add(k, _before(members[0]), self.no[k], self.yes[k])[0])
         middle = len(members) // 2
@@ -162,14 +163,14 @@ class _Tests:
 
 
 def _before(numbers: Array) -> Array:
-    """The next smaller number of the dtype. There is none before minus infinity: NaN, which nothing is at most."""
+    """The next smaller number of the dtype; NaN for minus infinity, since nothing is <= NaN."""
     with np.errstate(over="ignore"):
         before = np.nextafter(numbers, numbers.dtype.type(-np.inf))
     return np.where(np.isneginf(numbers), np.nan, before)
 
 
 def _levels(below: Array, above: Array) -> list[Array]:
-    """The branches by the number of steps that lead to them at most."""
+    """The branches by the maximum number of steps to them."""
     ways = np.stack([below, above], axis=1)
     waiting = np.bincount(ways[ways >= 0], minlength=len(below))
     levels, ready, seen = [], np.flatnonzero(waiting == 0), 0

@@ -18,7 +18,7 @@ WORDS = ["", "a", "b", "ab", "zwölf"]
 
 
 def keys_of(draw, dtype):
-    """Some keys, and a tensor of keys and others."""
+    """Some keys, and a tensor of keys and other elements."""
     if dtype == "string":
         keys = draw(st.permutations(WORDS))[: draw(st.integers(1, 4))]
         return np.asarray(keys, dtype=object), draw(tensors("string"))
@@ -59,7 +59,7 @@ MISSES_TOO = Gap(
 
 @cases(label_encoder, gradient=False, gaps=[MISSES, MISSES_TOO])
 def label_encoder_cases(draw):
-    """Lists."""
+    """Keys and values as lists."""
     given, wanted = draw(st.sampled_from(list(KINDS))), draw(st.sampled_from(list(KINDS)))
     keys, x = keys_of(draw, given)
     values = values_of(draw, wanted, len(keys))
@@ -72,7 +72,7 @@ def label_encoder_cases(draw):
 
 @cases(label_encoder, gradient=False, gaps=[MISSES])
 def label_encoder_cases_2(draw):
-    """Tensors."""
+    """Keys and values as tensors."""
     dtypes = ["string", "int64", "float32", "int32", "int16", "float64"]
     keys, x = keys_of(draw, draw(st.sampled_from(dtypes)))
     values = values_of(draw, draw(st.sampled_from(dtypes)), len(keys))
@@ -92,7 +92,7 @@ def label_encoder_by_classes_cases(draw):
 
 
 def meets_repeated(c):
-    """Whether an element has a key that comes again with another value. NaN is one key."""
+    """Whether an element has a key that is repeated with another value. NaN equals NaN."""
     arrays = c.inputs[0], *(c.attributes[name].array() for name in ("keys_tensor", "values_tensor"))
     x, keys, values = (["nan" if each != each else each for each in array.reshape(-1).tolist()] for array in arrays)
     first, last = dict(zip(keys[::-1], values[::-1], strict=True)), dict(zip(keys, values, strict=True))

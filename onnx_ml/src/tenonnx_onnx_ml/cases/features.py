@@ -36,7 +36,7 @@ def feature_vectorizer_cases(draw):
 
 @cases(feature_vectorizer)
 def feature_vectorizer_cases_2(draw):
-    """All that there is, of further axes, too."""
+    """All features of the inputs, which may have more than two axes."""
     rows = draw(st.integers(1, 3))
     inputs = [draw(tensors("float32", shape=(rows, *draw(shapes(1, 2, max_side=3))))) for _ in range(2)]
     return call(*inputs)

@@ -13,7 +13,7 @@ TRANSFORMS = ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"]
 
 
 def labels_of(draw, count, integers="classlabels_ints", strings="classlabels_strings"):
-    """So many labels, as integers or strings."""
+    """This number of labels, as integers or strings."""
     if draw(st.booleans()):
         return {integers: draw(st.permutations(range(3, 3 + count)))}
     return {strings: draw(st.permutations(["a", "b", "c", "d"]))[:count]}
@@ -35,7 +35,7 @@ WIDE = Gap("reference", "onnx.reference gives float64 for float64", when=lambda 
 
 @cases(linear_classifier, gaps=[WIDE])
 def linear_classifier_cases(draw):
-    """A score for each label."""
+    """One score per label."""
     x = rows(draw)
     count = draw(st.integers(2, 4))
     coefficients, intercepts = coefficients_of(draw, count, x.shape[1])
@@ -60,7 +60,7 @@ def linear_classifier_cases(draw):
     ],
 )
 def linear_classifier_cases_2(draw):
-    """One score for two labels."""
+    """A single score for two labels."""
     x = rows(draw)
     coefficients, intercepts = coefficients_of(draw, 1, x.shape[1])
     transform = draw(st.sampled_from(TRANSFORMS))
@@ -90,7 +90,7 @@ def linear_classifier_cases_3(draw):
 
 
 def is_single(c):
-    """Whether one score is for two labels."""
+    """Whether a single score is used for two labels."""
     return len(c.attributes["intercepts"]) == 1
 
 

@@ -26,7 +26,7 @@ def kernel_of(draw, features, count):
 
 
 def pairwise(draw, classes, features):
-    """A machine for so many classes."""
+    """A one-against-one machine for ``classes`` classes."""
     vectors = [draw(st.integers(1, 3)) for _ in range(classes)]
     count, pairs = sum(vectors), classes * (classes - 1) // 2
     return {
@@ -51,7 +51,7 @@ OTHERS = Gap(
 
 @cases(svm_classifier, gaps=[OTHERS])
 def svm_classifier_cases(draw):
-    """Scores of pairs."""
+    """Scores of pairs of classes."""
     x = rows(draw)
     attributes = pairwise(draw, draw(st.integers(2, 4)), x.shape[1])
     return call(x, post_transform=draw(st.sampled_from(TRANSFORMS)), **attributes)
@@ -69,7 +69,7 @@ def svm_classifier_cases(draw):
     ],
 )
 def svm_classifier_cases_2(draw):
-    """Probabilities of classes."""
+    """Class probabilities."""
     x = rows(draw)
     classes = draw(st.integers(2, 4))
     attributes = pairwise(draw, classes, x.shape[1])
@@ -83,7 +83,7 @@ SIGN = Gap("reference", "with one number in rho, onnx.reference gives the sign o
 
 @cases(svm_classifier, gaps=[SIGN])
 def svm_classifier_cases_3(draw):
-    """A linear machine: no support vectors."""
+    """A linear machine, without support vectors."""
     x = rows(draw)
     classes = draw(st.integers(1, 4))
     attributes = {"coefficients": numbers(draw, classes, x.shape[1], low=draw(st.sampled_from([-1, 0.1])))}
@@ -104,7 +104,7 @@ def svm_regressor_cases(draw):
 
 @cases(svm_regressor, gaps=[WIDE], gradient=False)
 def svm_regressor_cases_2(draw):
-    """Outliers, and a linear machine."""
+    """Outlier detection, and a linear machine."""
     x = draw(tensors(NUMBERS, min_rank=1, max_rank=2, max_side=3))
     attributes = {"coefficients": numbers(draw, x.shape[-1]), "kernel_params": [0.5, 0.5, 2.0]}
     return call(x, rho=numbers(draw, 1), one_class=draw(st.integers(0, 1)), **attributes)

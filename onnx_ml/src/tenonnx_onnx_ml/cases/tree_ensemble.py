@@ -1,4 +1,4 @@
-"""Cases of ensembles of trees."""
+"""Cases of tree ensembles."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ FEATURES = 3
 
 
 def forest(draw, modes=MODES):
-    """The attributes of the nodes of some trees, and the leaves as (tree, node)."""
+    """The node attributes of some trees, and the leaves as (tree, node)."""
     names = (
         "treeids",
         "nodeids",
@@ -29,7 +29,7 @@ def forest(draw, modes=MODES):
     leaves = []
 
     def grow(tree, count, depth):
-        """Add a node, and what is below it; the number of the node."""
+        """Add a node and its subtree; returns the number of the node."""
         node = count[0]
         count[0] += 1
         place = len(columns.get("nodeids", ()))
@@ -71,7 +71,7 @@ def forest(draw, modes=MODES):
 
 
 def in_float64(draw, attributes, prefix, count):
-    """The same with thresholds, weights and shares of hits as tensors, and maybe so many base values."""
+    """The attributes with thresholds, weights and hit rates as tensors, and optionally ``count`` base values."""
     for name in ("nodes_values", f"{prefix}_weights", "nodes_hitrates"):
         if name in attributes:
             attributes[f"{name}_as_tensor"] = np.asarray(attributes.pop(name), np.float64)
@@ -80,7 +80,7 @@ def in_float64(draw, attributes, prefix, count):
 
 
 def rows(draw, dtypes):
-    """Rows of halves, so that some equal a threshold, and some NaN."""
+    """Rows of multiples of 0.5, so that some equal a threshold, and some NaN."""
     whole = draw(tensors(dtypes, shape=(draw(st.integers(1, 6)), FEATURES), min_value=-2, max_value=2))
     if whole.dtype.kind != "f":
         return whole
@@ -109,7 +109,7 @@ def labels_of(draw, count):
 
 
 def has_nan_at_unequal(c):
-    """Whether a NaN may meet a node that asks for another value than one."""
+    """Whether a NaN may reach a node with mode BRANCH_NEQ."""
     x = c.inputs[0]
     return x.dtype.kind == "f" and bool(np.isnan(x).any()) and "BRANCH_NEQ" in c.attributes["nodes_modes"]
 
@@ -121,7 +121,7 @@ TRANSFORMS = ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"]
 
 @cases(tree_ensemble_classifier, gradient=False, gaps=[NAN])
 def tree_ensemble_classifier_cases(draw):
-    """Three classes and more."""
+    """Three or more classes."""
     attributes, leaves = forest(draw)
     count = draw(st.integers(3, 4))
     attributes |= votes(draw, leaves, range(count), "class", 0.1, 1) | labels_of(draw, count)
@@ -137,7 +137,7 @@ def tree_ensemble_classifier_cases(draw):
     gaps=[NAN, Gap("reference", "onnx.reference has other conventions where one of two classes has votes")],
 )
 def tree_ensemble_classifier_cases_2(draw):
-    """Two classes, one of which has votes."""
+    """Two classes, only one of which has votes."""
     attributes, leaves = forest(draw)
     low = draw(st.sampled_from([0.1, -1]))
     voted = draw(st.integers(0, 1))
@@ -161,7 +161,7 @@ def tree_ensemble_classifier_cases_2(draw):
     ],
 )
 def tree_ensemble_classifier_cases_3(draw):
-    """Two classes with votes."""
+    """Two classes, both with votes."""
     attributes, leaves = forest(draw, MODES[:4])
     attributes |= votes(draw, leaves, [0, 1], "class", -1, 1) | labels_of(draw, 2)
     x = rows(draw, ["float32"])
@@ -190,7 +190,7 @@ def tree_ensemble_regressor_cases(draw):
 
 
 def has_a_target_without_votes(c):
-    """Whether base values are all that some target has."""
+    """Whether some target has only base values."""
     given = c.attributes["base_values_as_tensor"] is not None
     return given and len(set(c.attributes["target_ids"])) < c.attributes["n_targets"]
 
@@ -220,7 +220,7 @@ PROBIT = 4
 
 
 def listed(draw, dtype, targets):
-    """The attributes of trees whose nodes and leaves are lists of their own."""
+    """The attributes of trees with separate lists of nodes and leaves."""
     nodes, leaves, members, roots = [], [], [], []
     modes = draw(st.sampled_from([range(MEMBER + 1), [0], [MEMBER]]))
 
@@ -275,7 +275,7 @@ def meets_nan_at_unequal(c):
 
 
 def whole_for_sets(x, attributes):
-    """Rows without fractions where numbers are looked for in sets: onnxruntime looks for the whole part in some."""
+    """Rows of integers for set membership: onnxruntime truncates to an integer in some cases."""
     return np.trunc(x) if MEMBER in attributes["nodes_modes"] else x
 
 
@@ -292,7 +292,7 @@ LISTED = [
 
 
 def lacks_votes(c):
-    """Whether the least or greatest is asked of a target that may have no vote."""
+    """Whether the minimum or maximum is requested of a target that may have no vote."""
     return c.attributes["aggregate_function"] > 1 and c.attributes["n_targets"] > 1
 
 
@@ -305,7 +305,7 @@ def lacks_votes(c):
     ],
 )
 def tree_ensemble_cases(draw):
-    """Votes as they are."""
+    """Votes without transform."""
     x = rows(draw, ["float32", "float64", "float16"])
     aggregate, attributes = draw(st.integers(0, 3)), listed(draw, x.dtype.name, draw(st.integers(1, 3)))
     return call(whole_for_sets(x, attributes), aggregate_function=aggregate, **attributes)
@@ -317,7 +317,7 @@ def tree_ensemble_cases(draw):
     gaps=[Gap("onnxruntime", "onnxruntime looks for the whole part of a feature in a set")],
 )
 def tree_ensemble_cases_2(draw):
-    """A fraction whose whole part the set has."""
+    """A fraction whose integer part is in the set."""
     return call(
         np.array([[0.5, *draw(st.lists(st.integers(-2, 2), min_size=2, max_size=2))]], np.float32),
         tree_roots=[0],
