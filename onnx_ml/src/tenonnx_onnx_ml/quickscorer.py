@@ -115,7 +115,7 @@ def _words_without(start: Array, count: Array, most: int) -> Array:
 
 def _lookup_tables(
     trees: Trees, slots: Array, tree: Array, words: Array
-) -> Tables:
+) -> tuple[Array, list[Array], list[Array], Array]:
     """The lookup tables for the tests of ``slots``, each of which leaves one of ``words`` in its tree.
 
     The words of a feature and a group of trees are those for no threshold, for increasing numbers of them, and for NaN.

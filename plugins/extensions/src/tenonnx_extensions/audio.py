@@ -1,4 +1,4 @@
-"""Files of audio, by libsndfile, and segments of sound in a wave."""
+"""Audio decoding by libsndfile, and segmentation of waves."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from tenonnx_extensions.checks import DOMAIN, module, single
 from tenonnx_extensions.numeric import stft_norm
 from tenonnx_standard.checking import numpy_rule
 
-#: Formats by the name of the input ``format``; the first bytes of a file give that of "default".
+#: Formats by the input ``format``; for "default", the first bytes of a file determine it.
 _FORMATS = {"wav": "WAV", "mp3": "MP3", "flac": "FLAC"}
 
-#: The order of the filter before downsampling, and the shape of the Kaiser window of the interpolation.
+#: The order of the low-pass filter before downsampling, and the shape of the interpolation's Kaiser window.
 _ORDER, _BETA = 4, 6.0
 
 
 @primitive("AudioDecoder", domain=DOMAIN)
 def audio_decoder(audio_stream, format=None, *, downsampling_rate=-1, stereo_to_mono=0):
-    """The samples of a WAV, FLAC or MP3 file, float32[1, size] from -1 to 1, from its bytes.
+    """Decode a WAV, FLAC or MP3 file, given as bytes, to samples float32[1, size] from -1 to 1.
 
-    Samples of the channels alternate, or are their mean with ``stereo_to_mono``. ``format`` is "default", "wav", "mp3"
-    or "flac". A file of a higher rate than ``downsampling_rate`` is filtered and interpolated to it. Raises
-    ``TypeMismatch`` for bytes that are no such file, and for a lower rate.
+    Channels are interleaved, or averaged with ``stereo_to_mono``. ``format`` is "default", "wav", "mp3" or "flac".
+    Files with a sample rate above ``downsampling_rate`` are low-pass filtered and resampled. Raises ``TypeMismatch``
+    for invalid bytes, and for a lower sample rate.
     """
 
 
 def check_stream(*, audio_stream, format):
-    """Return the problem of bytes in more than one row, or None."""
+    """Why the bytes have more than one row, or None."""
     shape = audio_stream.tensor.shape
     if shape is None or len(shape) == 1 or (len(shape) == 2 and shape[0] in (1, None)):
         return None
@@ -70,7 +70,7 @@ def audio_decoder_numpy(audio_stream, format=None, *, downsampling_rate, stereo_
 
 
 def _kind(data):
-    """The format by the first bytes, which are a frame header in MP3."""
+    """The format by the first bytes, which for MP3 are a frame header."""
     if data[:4] == b"fLaC":
         return "flac"
     if data[:4] == b"RIFF":
@@ -80,7 +80,7 @@ def _kind(data):
 
 
 def _decoded(data, kind):
-    """Samples, float32[frames, channels], and their rate. Raises ``TypeMismatch`` for another file."""
+    """Samples, float32[frames, channels], and their rate. Raises ``TypeMismatch`` for an unreadable file."""
     library = module("soundfile", "audio")
     try:
         with library.SoundFile(io.BytesIO(data)) as file:
@@ -96,7 +96,7 @@ def _decoded(data, kind):
 
 
 def downsampled(wave, rate, target):
-    """A wave at a lower rate, float32: a Butterworth filter, and interpolation by sinc in a Kaiser window."""
+    """A wave at a lower rate, float32: a Butterworth filter, then interpolation by a Kaiser-windowed sinc."""
     if not len(wave):
         return wave
     filtered = _low_pass(wave, 0.5 * target / rate)
@@ -117,7 +117,7 @@ def downsampled(wave, rate, target):
 
 
 def _low_pass(wave, cutoff):
-    """A wave behind a Butterworth filter; ``cutoff`` is a part of the rate."""
+    """A wave after a Butterworth filter; ``cutoff`` is relative to the sample rate."""
     warped = np.tan(np.pi * cutoff)
     front, back = np.ones(1), np.ones(1)
     for pair in range(_ORDER // 2):
@@ -139,10 +139,10 @@ def _low_pass(wave, cutoff):
 
 @op("SplitSignalSegments", domain=DOMAIN)
 def split_signal_segments(audio, sr, frame_ms, hop_ms, energy_threshold_db):
-    """Start and end, in milliseconds, of the parts of a wave that are loud, int64[count, 2].
+    """Start and end, in milliseconds, of the loud parts of a wave, int64[count, 2].
 
-    The energy of a frame in decibels is above that of the loudest frame plus ``energy_threshold_db``, and above the
-    median. ``sr`` is the number of samples in a second.
+    A frame is loud if its energy in decibels exceeds that of the loudest frame plus ``energy_threshold_db``, and the
+    median. ``sr`` is the sample rate in Hz.
     """
     thousand = constant(np.int64(1000))
     scalar = constant(np.zeros(0, np.int64))
@@ -172,9 +172,9 @@ split_signal_segments.requires(_OF_WAVE, shapes(audio="1 size"))
 
 @primitive("MergeSignalSegments", domain=DOMAIN)
 def merge_signal_segments(segments, merge_gap_ms):
-    """Segments, int64[count, 2], joined where one begins no more than ``merge_gap_ms`` behind the end before it.
+    """Segments, int64[count, 2], merged if one starts at most ``merge_gap_ms`` after the previous end.
 
-    They are taken in the given order, which is to be that of their starts.
+    The segments must be sorted by start.
     """
 
 

@@ -10,7 +10,7 @@ from tenonnx.extend import DType, TensorType, TypeMismatch, dtypes, limits, prim
 from tenonnx_extensions.checks import DOMAIN, integers, module, padded, parsed, strings
 from tenonnx_standard.checking import numpy_rule
 
-#: The words that CLIP cuts before it encodes them.
+#: Words that CLIP splits off before encoding.
 _CLIP_WORDS = r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
 
 
@@ -24,7 +24,7 @@ def _merges(title, merges):
 
 @lru_cache(maxsize=8)
 def _made(op, vocab, merges, added_token):
-    """The tokenizer of an op, and the id that fills rows up."""
+    """The tokenizer of an op, and the padding id."""
     tokenizers = module("tokenizers", "text")
     ids = parsed(op, "vocab", vocab)
     if not all(isinstance(number, int) and 0 <= number < 2**32 for number in ids.values()):
@@ -41,7 +41,7 @@ def _made(op, vocab, merges, added_token):
         options |= {"byte_fallback": True, "fuse_unk": True}
     try:
         made = tokenizers.Tokenizer(tokenizers.models.BPE(ids, pairs, **options))
-    except Exception as error:  # the library raises no other
+    except Exception as error:  # the library raises only this class
         raise TypeMismatch(f"{op.title}: vocabulary and merges do not match", given=str(error)) from error
     _prepare(tokenizers, made, op.name)
     if start is not None:
@@ -53,7 +53,7 @@ def _made(op, vocab, merges, added_token):
     return made, ids.get(pad, 0)
 
 
-#: By op: tokens at the start and the end, for what is unknown, and to fill rows up.
+#: Start, end, unknown and padding token of each op.
 _SPECIAL = {
     "GPT2Tokenizer": (None, None, "<|endoftext|>", "<|endoftext|>"),
     "RobertaTokenizer": ("<s>", "</s>", "<unk>", "<pad>"),
@@ -76,7 +76,7 @@ def _prepare(tokenizers, made, name):
 
 
 def _encoded(op, text, vocab, merges, padding_length, added_token):
-    """Ids, attention mask and offsets of strings, the rows padded or truncated to one length."""
+    """Ids, attention mask and offsets of strings; rows are padded or truncated to one length."""
     made, pad = _made(op, vocab, merges, added_token)
     found = made.encode_batch(text.reshape(-1).tolist())
     length = padding_length if padding_length > 0 else None
@@ -126,11 +126,11 @@ spm_tokenizer = _tokenizer("SpmTokenizer", f"Ids, attention mask and offsets of 
 
 @primitive("HfJsonTokenizer", domain=DOMAIN)
 def hf_json_tokenizer(text, *, tokenizer_vocab: str, tokenizer_config="{}"):
-    """Ids, attention mask, and offsets of each string, as the Python package ``tokenizers`` gives them.
+    """Ids, attention mask, and offsets of each string, equal to those of the Python package ``tokenizers``.
 
-    ``tokenizer_vocab`` is the contents of a ``tokenizer.json`` of any kind, ``tokenizer_config`` those of the
-    ``tokenizer_config.json`` beside it. The file says whether special tokens are added, and how rows are truncated and
-    padded; where it does not, they are padded to the longest with the token that the configuration has for it, or 0.
+    ``tokenizer_vocab`` is the contents of any ``tokenizer.json``, ``tokenizer_config`` those of its
+    ``tokenizer_config.json``. The former determines special tokens, truncation and padding. By default, rows are padded
+    to the longest with the padding token of the configuration, or 0.
     """
 
 
@@ -146,14 +146,14 @@ def hf_json_tokenizer_type(text, *, tokenizer_vocab, tokenizer_config):
 
 @lru_cache(maxsize=8)
 def of_json(title, contents, config):
-    """The tokenizer of the contents of its files, without padding, and how rows are to be padded.
+    """The tokenizer for the contents of its files, without padding, and its padding settings.
 
     Raises ``TypeMismatch`` for contents that cannot be read.
     """
     tokenizers = module("tokenizers", "text")
     try:
         made = tokenizers.Tokenizer.from_str(contents)
-    except Exception as error:  # the library raises no other
+    except Exception as error:  # the library raises only this class
         raise TypeMismatch(f"{title}: tokenizer_vocab is not a tokenizer.json", given=str(error)[:500]) from error
     padding = made.padding
     if padding is None:
@@ -200,8 +200,11 @@ def bpe_decoder(
     eos_token="<|endoftext|>",
     unk_token="<|endoftext|>",
 ):
-    """The text of each row of ids. ``id_vocab`` has the token of each id a line; ``byte_decoder`` lines of a code
-    point, a tab and the byte that it is; ``added_tokens`` lines of an id, a tab and its text."""
+    """Decode each row of ids to text.
+
+    ``id_vocab`` has a line with the token of each id. ``byte_decoder`` has lines of a code point, a tab and the byte
+    that it encodes; ``added_tokens`` has lines of an id, a tab and its text.
+    """
 
 
 bpe_decoder.requires(dtypes(ids="int64"))

@@ -16,7 +16,7 @@ DOMAIN = "ai.onnx.contrib"
 
 
 def strings(items: Sequence[str], shape: tuple[int, ...] | None = None) -> Array:
-    """An array of strings, a vector without ``shape``. Raises ``LimitExceeded`` where they need too much memory."""
+    """An array of strings, a vector without ``shape``. Raises ``LimitExceeded`` if it needs too much memory."""
     limits.check_memory(limits.text_bytes(items), "text")
     array = np.empty(len(items), dtype=object)
     array[:] = items
@@ -24,20 +24,20 @@ def strings(items: Sequence[str], shape: tuple[int, ...] | None = None) -> Array
 
 
 def mapped(function: Callable[[str], Any], array: Array, dtype: Any = object) -> Array:
-    """A function of each string, in the shape of ``array``."""
+    """Apply a function to each string, keeping the shape of ``array``."""
     found = [function(text) for text in array.reshape(-1).tolist()]
     return strings(found, array.shape) if dtype is object else np.asarray(found, dtype=dtype).reshape(array.shape)
 
 
 def single(op: Op, name: str, array: Array) -> Any:
-    """The only element of an input. Raises ``TypeMismatch`` where it has more or none."""
+    """The only element of an input. Raises ``TypeMismatch`` if it has several or none."""
     if array.size != 1:
         raise TypeMismatch(f'{op.title}: "{name}" does not have one element', given=f"shape {list(array.shape)}")
     return array.reshape(-1)[0].item() if array.dtype != object else array.reshape(-1)[0]
 
 
 def padded(rows: Sequence[Sequence[int]], fill: int, length: int | None = None) -> Array:
-    """Rows as a matrix of int64, truncated or padded to ``length``, or to the longest."""
+    """Rows as an int64 matrix, truncated or padded to ``length``, or to the longest."""
     width = max(map(len, rows), default=0) if length is None else length
     matrix = np.full(limits.sized((len(rows), width), "the ids"), fill, dtype=np.int64)
     for line, row in zip(matrix, rows, strict=True):
@@ -46,12 +46,12 @@ def padded(rows: Sequence[Sequence[int]], fill: int, length: int | None = None) 
 
 
 def vector(dtype: DType) -> TensorType:
-    """The type of a vector whose length only the data tell."""
+    """The type of a vector whose length depends on the data."""
     return TensorType(dtype, (None,))
 
 
 def module(name: str, extra: str) -> Any:
-    """A Python package that a rule needs. Raises ``TypeMismatch`` where it is missing, saying what to install."""
+    """Import an optional package. Raises ``TypeMismatch`` with installation advice if it is missing."""
     try:
         return import_optional(name, "compute the op", install=f"tenonnx-extensions[{extra}]")
     except InvalidCall as error:
@@ -59,7 +59,7 @@ def module(name: str, extra: str) -> Any:
 
 
 def table(op: Op, text: str) -> dict[str, str]:
-    """The lines of an attribute, each a key and a value with a tab in between; of equal keys the last one counts."""
+    """The key-value pairs of an attribute with a pair per line, separated by a tab; the last of equal keys is used."""
     lines = [line for line in text.split("\n") if line]
     broken = next((line for line in lines if "\t" not in line), None)
     if broken is not None:
@@ -68,7 +68,7 @@ def table(op: Op, text: str) -> dict[str, str]:
 
 
 def integers(op: Op, name: str, texts: Iterable[str]) -> list[int]:
-    """Integers of an attribute. Raises ``TypeMismatch`` where one is none."""
+    """Parse integers of an attribute. Raises ``TypeMismatch`` for other text."""
     try:
         return [int(text) for text in texts]
     except ValueError as error:
@@ -76,7 +76,7 @@ def integers(op: Op, name: str, texts: Iterable[str]) -> list[int]:
 
 
 def parsed(op: Op, name: str, text: str) -> Any:
-    """The contents of an attribute in JSON. Raises ``TypeMismatch`` where it is no object."""
+    """Parse an attribute as a JSON object. Raises ``TypeMismatch`` for other text."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:

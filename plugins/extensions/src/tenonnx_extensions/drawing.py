@@ -8,7 +8,7 @@ from tenonnx.extend import TypeMismatch, dtypes, one_of, primitive, shapes
 from tenonnx_extensions.images import DOMAIN
 from tenonnx_standard.checking import numpy_rule
 
-#: Blue, green and red of the colors, in the order in which classes, or boxes, get them.
+#: Colors as blue, green and red, in the order in which classes or boxes receive them.
 _COLORS = np.array(
     [
         (0, 0, 255),
@@ -28,11 +28,11 @@ _COLORS = np.array(
 
 @primitive("DrawBoundingBoxes", domain=DOMAIN)
 def draw_bounding_boxes(image, boxes, *, thickness=4, num_classes=10, mode="XYXY", colour_by_classes=1):
-    """An image, uint8[height, width, 3] with BGR pixels, with the frames of ``boxes``, float32[count, 6].
+    """Draw the outlines of ``boxes``, float32[count, 6], on an image, uint8[height, width, 3] in BGR.
 
-    A box has four numbers, by ``mode`` ("XYXY", "XYWH" or "CENTER_XYWH"), its score and its class. Colors are those of
-    ten classes, in the order of their best scores, and other classes are not drawn; without ``colour_by_classes``,
-    those of the ten best boxes. Better ones lie above others. ``num_classes`` has no effect.
+    A box has four coordinates by ``mode`` ("XYXY", "XYWH" or "CENTER_XYWH"), a score and a class. With
+    ``colour_by_classes``, the ten classes with the best scores have a color each, and others are not drawn; otherwise
+    the ten best boxes are drawn. Better boxes are drawn on top. ``num_classes`` has no effect.
     """
 
 
@@ -76,7 +76,7 @@ def _corners(box, mode):
 
 
 def _draw(image, corners, color, thickness):
-    """Draw a frame; a box without area, as one outside the image, has none."""
+    """Draw an outline; boxes without area, or outside the image, have none."""
     most = np.array([image.shape[1] - 1, image.shape[0] - 1])
     rounded = np.nan_to_num(np.trunc(corners + np.copysign(np.float32(0.5), corners)), posinf=2**31, neginf=-(2**31))
     end = np.clip(rounded[2:], 0, most).astype(np.int64)

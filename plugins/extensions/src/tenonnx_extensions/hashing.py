@@ -1,4 +1,4 @@
-"""Hash buckets of strings: MurmurHash64A, and the fingerprint of FarmHash (na::Hash64)."""
+"""Hash buckets of strings: MurmurHash64A, and FarmHash's fingerprint (na::Hash64)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def murmur(data: bytes) -> int:
 
 
 def fingerprint(data: bytes) -> int:
-    """FarmHash's Fingerprint64, by the length of the data: to 16, 32, 64 bytes, and more."""
+    """FarmHash's Fingerprint64, with separate cases for lengths up to 16, 32, 64 bytes, and above."""
     size = len(data)
     if size <= 16:
         return _to_16(data)
@@ -142,12 +142,12 @@ def _half(data: bytes, start: int) -> int:
 
 @primitive("StringToHashBucket", domain=DOMAIN)
 def string_to_hash_bucket(input, num_buckets):
-    """The bucket of each string, of ``num_buckets``, by MurmurHash64A of its UTF-8."""
+    """Hash each string to one of ``num_buckets`` by MurmurHash64A of its UTF-8 bytes."""
 
 
 @primitive("StringToHashBucketFast", domain=DOMAIN)
 def string_to_hash_bucket_fast(input, num_buckets):
-    """The bucket of each string, of ``num_buckets``, by FarmHash's Fingerprint64 of its UTF-8."""
+    """Hash each string to one of ``num_buckets`` by FarmHash's Fingerprint64 of its UTF-8 bytes."""
 
 
 def _register(op, function):

@@ -1,4 +1,4 @@
-"""Files of images: decoding and encoding, by Pillow."""
+"""Image decoding and encoding by Pillow."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from tenonnx_standard.checking import numpy_rule
 
 DOMAIN = "com.microsoft.extensions"
 
-#: Formats that are decoded, and encoded.
+#: Formats for decoding, and for encoding.
 _READ, _WRITTEN = ("JPEG", "PNG"), {"jpg": "JPEG", "jpeg": "JPEG", "png": "PNG"}
 
 
 @primitive("DecodeImage", domain=DOMAIN)
 def decode_image(raw_image, *, color_space="bgr"):
-    """The pixels of a JPEG or PNG file, uint8[height, width, 3], from its bytes; ``color_space`` is "bgr" or "rgb".
+    """Decode a JPEG or PNG file, given as bytes, to uint8[height, width, 3]; ``color_space`` is "bgr" or "rgb".
 
-    Raises ``TypeMismatch`` for bytes that are no such file, and ``LimitExceeded`` for an image that is too large.
+    Raises ``TypeMismatch`` for invalid bytes, and ``LimitExceeded`` for an image that is too large.
     """
 
 
 @primitive("EncodeImage", domain=DOMAIN)
 def encode_image(image, *, format="jpg", color_space="bgr"):
-    """The bytes of a file with these pixels, uint8[height, width, 3]; ``format`` is "jpg" or "png"."""
+    """Encode pixels, uint8[height, width, 3], to the bytes of a file; ``format`` is "jpg" or "png"."""
 
 
 _COLORS = one_of(color_space=("bgr", "rgb"))

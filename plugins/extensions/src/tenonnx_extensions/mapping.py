@@ -10,7 +10,7 @@ from tenonnx_extensions.checks import DOMAIN, integers, strings, table
 
 
 def _found(matches, missing):
-    """Positions along the last axis of a mask of at most one match each, and whether there is one."""
+    """Index of the match along the last axis of a mask with at most one match each, and whether there is one."""
     position = ops.argmax(ops.cast(matches, to=DType.int32), axis=-1, keepdims=0)
     return position, ops.cast(ops.reduce_max(ops.cast(matches, to=DType.int32), [-1], keepdims=0), to=DType.bool)
 
@@ -21,7 +21,7 @@ def _matches(X, keys):
 
 @op("StringMapping", domain=DOMAIN, grows_text=True)
 def string_mapping(input, *, map: str):
-    """Replace each string that a table has; others stay. ``map`` has a line for each: key, tab, value."""
+    """Replace strings by a lookup table; others stay. ``map`` has lines of key, tab, value."""
     entries = table(string_mapping, map)
     if not entries:
         return ops.identity(input)
@@ -34,9 +34,9 @@ string_mapping.requires(dtypes(input="string"))
 
 @op("StringToVector", domain=DOMAIN)
 def string_to_vector(text, *, map: str, unk: str):
-    """A vector of integers for each string, along a new last axis; ``unk`` is the vector of other strings.
+    """Replace each string by a vector of integers, along a new last axis; ``unk`` is the vector of unknown strings.
 
-    ``map`` has a line for each string: the string, a tab, and integers with spaces in between.
+    ``map`` has lines of a string, a tab, and integers separated by spaces.
     """
     rows = {
         word: integers(string_to_vector, "map", line.split()) for word, line in table(string_to_vector, map).items()
@@ -60,10 +60,9 @@ def _check_lengths(op, rows):
 
 @op("VectorToString", domain=DOMAIN)
 def vector_to_string(token_ids, *, map: str, unk: str):
-    """The string of each vector along the last axis, or of each integer where ``map`` has vectors of one.
+    """Replace each vector along the last axis by a string, or each integer if ``map`` has vectors of length one.
 
-    ``map`` has a line for each string: the string, a tab, and integers with spaces in between; ``unk`` is the string
-    of other vectors.
+    ``map`` has lines of a string, a tab, and integers separated by spaces; ``unk`` is the string of unknown vectors.
     """
     entries = table(vector_to_string, map)
     rows = [integers(vector_to_string, "map", line.split()) for line in entries.values()]

@@ -12,7 +12,7 @@ from tenonnx_standard.checking import numpy_rule
 
 @primitive("Inverse", domain=DOMAIN)
 def inverse(X):
-    """The inverse of a matrix of float32; infinities where it has none."""
+    """The inverse of a float32 matrix; infinities if it is singular."""
 
 
 inverse.requires(dtypes(X="float32"), shapes(X="size size"))
@@ -39,10 +39,10 @@ def inverse_vjp(g, y, X):
 
 @op("StftNorm", domain=DOMAIN)
 def stft_norm(pcm_wave, n_fft, hop_length, window, frame_length, *, onesided=1):
-    """Squares of the spectrum of a wave, float32[1, size], as float32[1, bins, frames].
+    """The power spectrum of a wave, float32[1, size], as float32[1, bins, frames].
 
-    Frames of ``frame_length`` samples, which is ``n_fft``, begin each ``hop_length`` samples; half of one lies outside
-    the wave at either end, where it is 0. With ``onesided`` the bins are those up to half of the rate.
+    Frames of ``frame_length`` samples, equal to ``n_fft``, start every ``hop_length`` samples. The wave is padded with
+    zeros by half a frame on both sides. With ``onesided``, bins end at half of the sample rate.
     """
     zero = np.zeros(1, np.int64)
     size, step, count = (ops.reshape(each, [1]) for each in (frame_length, hop_length, n_fft))
@@ -63,7 +63,7 @@ stft_norm.requires(
 
 @op("NegPos", domain=DOMAIN)
 def neg_pos(X):
-    """The negative elements and the positive ones, with 0 for the others."""
+    """The negative and the positive part of ``X``, each with 0 elsewhere."""
     zero = ops.cast_like(constant(np.float32(0)), X)
     is_positive = ops.greater(X, zero)
     negatives = ops.where(is_positive, zero, X)
@@ -76,7 +76,7 @@ neg_pos.requires(dtypes(X="float32 float64"))
 
 @op("SegmentSum", domain=DOMAIN)
 def segment_sum(data, segment_ids):
-    """Sums of the rows of each segment; ``segment_ids`` begin anywhere and go up."""
+    """Sums of the rows of each segment; ``segment_ids`` are sorted."""
     size = ops.add(ops.slice_(segment_ids, [-1], [2**62], [0]), constant(np.ones(1, np.int64)))
     shape = ops.concat(size, ops.slice_(ops.shape(data), [1], [2**62], [0]), axis=0)
     zeros = ops.expand(ops.cast_like(constant(np.float32(0)), data), shape)
@@ -88,7 +88,7 @@ segment_sum.requires(dtypes(data="float32 float64", segment_ids="int64"), shapes
 
 @op("SegmentExtraction", domain=DOMAIN)
 def segment_extraction(input):
-    """Start and end of each run of equal integers other than 0, and the integers."""
+    """Start and end of each run of equal non-zero integers, and the integers."""
     flat = ops.reshape(input, [-1])
     edge = constant(np.zeros(1, np.int64))
     before, after = (
@@ -105,7 +105,7 @@ def segment_extraction(input):
 
 
 def check_row(*, input):
-    """Return the problem of an input of more than one row, or None."""
+    """Why the input has more than one row, or None."""
     shape = input.tensor.shape
     if shape is None or len(shape) == 1 or (len(shape) == 2 and shape[0] in (1, None)):
         return None

@@ -1,4 +1,4 @@
-"""Ragged tensors, given by the start of each row: conversion to sparse and dense tensors."""
+"""Ragged tensors, given by row starts: conversion to sparse and dense tensors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _longest(splits):
 
 @op("RaggedTensorToSparse", domain=DOMAIN)
 def ragged_tensor_to_sparse(n_element):
-    """Row and column of each element of rows that begin at ``n_element`` (with the end of the last), and the shape."""
+    """Row and column indices of the elements of a ragged tensor, and its shape; ``n_element`` has the row bounds."""
     columns = ops.range_(constant(_ZERO), _longest(n_element), constant(_ONE))
     lengths = _lengths(n_element)
     places = ops.transpose(ops.non_zero(ops.less(columns, ops.unsqueeze(lengths, [1]))), perm=[1, 0])
@@ -33,7 +33,7 @@ ragged_tensor_to_sparse.requires(dtypes(n_element="int64"), shapes(n_element="si
 
 @op("RaggedTensorToDense", domain=DOMAIN)
 def ragged_tensor_to_dense(unused, values, missing, n_element, *, missing_value=-1, tensor_type=""):
-    """Rows that begin at ``n_element`` (with the end of the last) as a matrix, padded with ``missing``.
+    """A ragged tensor as a matrix padded with ``missing``; ``n_element`` has the row starts and the end.
 
     ``unused`` and the attributes have no effect, as in the runtime's library.
     """
@@ -53,7 +53,7 @@ ragged_tensor_to_dense.requires(
 
 @op("StringRaggedTensorToDense", domain=DOMAIN)
 def string_ragged_tensor_to_dense(unused, values, n_element, missing):
-    """Rows of strings that begin at ``n_element`` (with the end of the last) as a matrix, padded with empty strings.
+    """A ragged tensor of strings as a matrix padded with ""; ``n_element`` has the row starts and the end.
 
     ``unused`` and ``missing`` have no effect, as in the runtime's library.
     """

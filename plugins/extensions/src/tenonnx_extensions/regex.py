@@ -1,4 +1,4 @@
-"""Replacing and splitting by regular expressions, of RE2 and of ECMAScript."""
+"""Replacing and splitting by regular expressions, in RE2 and ECMAScript syntax."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ from tenonnx_standard.checking import numpy_rule
 
 @primitive("StringRegexReplace", domain=DOMAIN, grows_text=True)
 def string_regex_replace(text, pattern, rewrite, *, global_replace=1):
-    r"""Each string with the matches of a pattern of RE2 replaced, or with the first one; ``\1`` is the first group.
+    r"""Replace the matches of an RE2 pattern in each string, or only the first one; ``\1`` is the first group.
 
-    Patterns may match single bytes, by ``\C``. Raises ``TypeMismatch`` where the result is not UTF-8.
+    Patterns may match single bytes with ``\C``. Raises ``TypeMismatch`` if the result is not UTF-8.
     """
 
 
 @primitive("StringECMARegexReplace", domain=DOMAIN, grows_text=True)
 def string_ecma_regex_replace(input, pattern, rewrite, *, global_replace=1, ignore_case=0):
-    """Each string with the matches of a pattern of ECMAScript replaced, or with the first one; ``$1`` is a group."""
+    """Replace the matches of an ECMAScript pattern in each string, or only the first one; ``$1`` is a group."""
 
 
 string_regex_replace.requires(dtypes(text="string", pattern="string", rewrite="string"))
@@ -52,7 +52,7 @@ def string_ecma_regex_replace_type(input, pattern, rewrite, *, global_replace, i
 
 @lru_cache(maxsize=64)
 def _of_re2(title, pattern):
-    """A compiled pattern of RE2. Raises ``TypeMismatch`` where it is none."""
+    """Compile an RE2 pattern. Raises ``TypeMismatch`` for invalid syntax."""
     re2 = module("re2", "text")
     options = re2.Options()
     options.log_errors = False
@@ -92,7 +92,7 @@ def _utf8(part):
 
 @string_regex_replace.lower()
 def string_regex_replace_lowering(text, pattern, rewrite, *, global_replace):
-    """By splitting, for a literal or one class of characters of ASCII, that a literal replaces everywhere."""
+    """Lower by splitting, for literals or one class of ASCII characters replaced globally by a literal."""
     known, template = static(pattern), static(rewrite)
     literals, by = None, "\\"
     if known is not None and template is not None:
@@ -109,7 +109,7 @@ def string_regex_replace_lowering(text, pattern, rewrite, *, global_replace):
 
 
 def _literals(pattern):
-    """The strings that a pattern matches: itself, or the characters of a class of ASCII. None for other patterns."""
+    """The strings that a pattern matches: a literal, or the characters of an ASCII class. None for other patterns."""
     if pattern and not re.search(r"[\\^$.|?*+()\[\]{}]", pattern):
         return [pattern]
     escaped = re.fullmatch(r"\\([^\w\s])", pattern, re.ASCII)
@@ -144,7 +144,7 @@ def _split_and_joined(x, literal, by):
 
 
 def _parts(title, template, groups):
-    """The pieces of a replacement: text, and numbers of groups."""
+    """The pieces of a replacement: strings, and group numbers."""
     parts, end = [], 0
     for found in re.finditer(r"\\(\d|\\)", template):
         parts.append(template[end : found.start()])
@@ -165,7 +165,7 @@ def _filled(parts, found):
 
 @lru_cache(maxsize=64)
 def _of_ecma(title, pattern, ignore_case=0):
-    """A compiled pattern of ECMAScript, as far as Python says the same. Raises ``TypeMismatch`` where it is none."""
+    """Compile an ECMAScript pattern that Python interprets the same way. Raises ``TypeMismatch`` for others."""
     named = re.sub(r"\(\?<(?=[A-Za-z_])", "(?P<", pattern)
     try:
         return re.compile(named, re.ASCII | (re.IGNORECASE if ignore_case else 0))
@@ -201,17 +201,19 @@ def string_ecma_regex_replace_numpy(input, pattern, rewrite, *, global_replace, 
 
 @primitive("StringRegexSplitWithOffsets", domain=DOMAIN)
 def string_regex_split_with_offsets(input, delim_regex_pattern, keep_delim_regex_pattern):
-    """Split strings at the matches of an RE2 pattern: the pieces of all strings, the bytes of its string where each
-    begins and ends, and the positions where the pieces of each string begin.
+    """Split strings at the matches of an RE2 pattern.
 
-    The delimiter is the first group of the pattern: a pattern without a group does not split. Delimiters that match
-    the other pattern as a whole are pieces, too; an empty one keeps none.
+    Returns the pieces of all strings, the byte offsets of the start and end of each, and for each string the index of
+    its first piece.
+
+    The delimiter is the first group of the pattern: a pattern without groups does not split. Delimiters that fully
+    match the other pattern are pieces too; an empty one keeps none.
     """
 
 
 @primitive("StringECMARegexSplitWithOffsets", domain=DOMAIN)
 def string_ecma_regex_split_with_offsets(input, pattern, keep_pattern, *, ignore_case=0):
-    """The pieces as of StringRegexSplitWithOffsets, with patterns of ECMAScript."""
+    """StringRegexSplitWithOffsets with ECMAScript patterns."""
 
 
 string_regex_split_with_offsets.requires(

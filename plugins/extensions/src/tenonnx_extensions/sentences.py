@@ -1,4 +1,4 @@
-"""Sentences of a text, by the automata of Bling Fire."""
+"""Sentence breaking by Bling Fire."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenonnx.extend import DType, TensorType, TypeMismatch, dtypes, primitive
 from tenonnx_extensions.checks import DOMAIN, module, single, strings
 from tenonnx_standard.checking import numpy_rule
 
-#: A program of its own, as the library ends the process where it cannot read a model.
+#: Runs in a subprocess, since the library crashes on unreadable models.
 _PROGRAM = """
 import json, sys
 import blingfire
@@ -27,10 +27,9 @@ _TIMEOUT = 60
 
 @primitive("BlingFireSentenceBreaker", domain=DOMAIN)
 def bling_fire_sentence_breaker(text, *, model: bytes, max_sentence=-1):
-    """The sentences of one text, string[count], by a serialized ``model`` of Bling Fire.
+    """The sentences of a text, string[count], by a serialized Bling Fire ``model``.
 
-    ``max_sentence`` has no effect, as in the runtime's library. Raises ``TypeMismatch`` for a model that the
-    library cannot read.
+    ``max_sentence`` has no effect, as in the runtime's library. Raises ``TypeMismatch`` for an unreadable model.
     """
 
 
@@ -50,13 +49,13 @@ def bling_fire_sentence_breaker_numpy(text, *, model, max_sentence):
 
 @lru_cache(maxsize=256)
 def _sentences(model, text):
-    """The sentences of a text. Raises ``TypeMismatch`` for a model that the library cannot read."""
+    """The sentences of a text. Raises ``TypeMismatch`` for an unreadable model."""
     title = bling_fire_sentence_breaker.title
     module("blingfire", "sentences")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "model.bin")
         path.write_bytes(model)
-        # without -P modules of the current folder come first
+        # without -P, modules in the current folder take precedence
         command = [sys.executable, "-P", "-c", _PROGRAM, str(path)]
         try:
             done = subprocess.run(  # noqa: S603, it runs the program above

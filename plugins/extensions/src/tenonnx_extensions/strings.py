@@ -25,12 +25,12 @@ from tenonnx.extend import (
 from tenonnx_extensions.checks import DOMAIN, mapped, single, strings
 from tenonnx_standard.checking import dim_of, numpy_rule
 
-#: What the runtime's library strips: white space of ASCII.
+#: Whitespace that the runtime's library strips: ASCII only.
 _WHITE = " \t\n\v\f\r"
 
 
 def _in_case(X, action: str):
-    """Strings in another case. An empty tensor is padded by one string, as StringNormalizer returns one for none."""
+    """Strings in another case. An empty tensor gets one string appended, which StringNormalizer returns for none."""
     flat = ops.concat(ops.reshape(X, [-1]), constant(strings([""])), axis=0)
     changed = ops.string_normalizer(flat, case_change_action=action, locale="C")
     return ops.reshape(ops.slice_(changed, [0], [-1], [0]), ops.shape(X))
@@ -38,13 +38,13 @@ def _in_case(X, action: str):
 
 @op("StringUpper", domain=DOMAIN)
 def string_upper(input):
-    """Each string with the letters of ASCII in upper case."""
+    """Convert ASCII letters of each string to upper case."""
     return _in_case(input, "UPPER")
 
 
 @op("StringLower", domain=DOMAIN)
 def string_lower(input):
-    """Each string with the letters of ASCII in lower case."""
+    """Convert ASCII letters of each string to lower case."""
     return _in_case(input, "LOWER")
 
 
@@ -66,7 +66,7 @@ string_equal.requires(dtypes(x="string", y="string"))
 
 
 def check_same_shape(*, left: Any, right: Any) -> str | None:
-    """Return the problem of two shapes that differ, or None."""
+    """Why two shapes differ, or None."""
     one, other = left.tensor.shape, right.tensor.shape
     if one is None or other is None:
         return None
@@ -80,7 +80,7 @@ string_concat.requires(dtypes(left="string", right="string"), holds(check_same_s
 
 @primitive("StringStrip", domain=DOMAIN)
 def string_strip(input):
-    """Each string without the white space of ASCII at its ends."""
+    """Each string without leading and trailing ASCII whitespace."""
 
 
 @primitive("StringLength", domain=DOMAIN)
@@ -117,11 +117,11 @@ def string_length_numpy(input):
 
 @primitive("StringJoin", domain=DOMAIN, grows_text=True)
 def string_join(input_X, input_sep, input_axis):
-    """The strings along one axis joined into one, with a separator in between; a vector gives a vector of one."""
+    """Join the strings along an axis by a separator; a vector results in a vector of one string."""
 
 
 def check_join(*, input_sep: Any, input_axis: Any) -> str | None:
-    """Return the problem of a separator or an axis of several elements, or None."""
+    """Why a separator or an axis has several elements, or None."""
     for name, value in (("input_sep", input_sep), ("input_axis", input_axis)):
         if value.tensor.shape not in (None, (), (1,), (None,)) and value.tensor.shape[0] != 1:
             return f"{name} is not one element: {value.type}"
@@ -183,7 +183,7 @@ def string_join_lowering(input_X, input_sep, input_axis):
 
 
 def _joined_by_loop(x, separator, axis):
-    """Strings joined along an axis of any size."""
+    """Strings joined along an axis of any length."""
     sizes = ops.shape(x)
     rest = ops.concat(ops.slice_(sizes, [0], [axis], [0]), ops.slice_(sizes, [axis + 1], [2**62], [0]), axis=0)
     nothing = constant(strings([""], ()))
@@ -202,16 +202,15 @@ def _joined_by_loop(x, separator, axis):
 
 @primitive("StringSplit", domain=DOMAIN)
 def string_split(input, sep, skip_empty):
-    """The pieces of a vector of strings as a sparse matrix: the row and column of each piece, the pieces, the shape.
+    """Split a vector of strings to a sparse matrix: row and column of each piece, the pieces, and the shape.
 
     Each character of ``sep`` is a separator; an empty ``sep`` splits between all characters. An empty string has no
-    pieces.
-    ``skip_empty`` leaves out pieces that are empty.
+    pieces. ``skip_empty`` drops empty pieces.
     """
 
 
 def check_split(*, input: Any) -> str | None:
-    """Return the problem of an input that is no vector, or None."""
+    """Why an input is not a vector, or None."""
     return None if input.rank in (None, 1) else f"input is not a vector: {input.type}"
 
 

@@ -1,4 +1,4 @@
-"""Tokenizing by the longest match in a trie of bytes, as RWKV, and back."""
+"""Tokenization by the longest match in a trie of bytes, like in RWKV, and decoding."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from tenonnx_standard.checking import numpy_rule
 
 @primitive("TrieTokenizer", domain=DOMAIN)
 def trie_tokenizer(str, *, vocab: str):
-    """Ids of each string along a new last axis: of the longest token at each place. Rows are padded with 0.
+    """Ids of each string along a new last axis, by the longest match at each position. Rows are padded with 0.
 
-    ``vocab`` has a line for each token: its id, 1 or more, the token as a literal of Python (a string, or bytes), and
-    its size in bytes. Raises ``TypeMismatch`` for text with bytes that begin no token.
+    ``vocab`` has a line per token: a positive id, the token as a Python literal (string or bytes), and its size in
+    bytes. Raises ``TypeMismatch`` for text with bytes that start no token.
     """
 
 
 @primitive("TrieDetokenizer", domain=DOMAIN, grows_text=True)
 def trie_detokenizer(tokens, *, vocab: str):
-    """The text of each row of ids; those without a token are left out.
+    """Decode each row of ids to text; unknown ids are skipped.
 
-    Raises ``TypeMismatch`` where the text is not UTF-8.
+    Raises ``TypeMismatch`` if the text is not UTF-8.
     """
 
 
@@ -47,7 +47,7 @@ def trie_detokenizer_type(tokens, *, vocab):
 
 @lru_cache(maxsize=8)
 def _tokens(title, vocab):
-    """Tokens by their ids. Raises ``TypeMismatch`` for lines that are none of a vocabulary."""
+    """Tokens by their ids. Raises ``TypeMismatch`` for malformed lines."""
     found = {}
     for line in vocab.split("\n"):
         if not line:
@@ -68,7 +68,7 @@ def _tokens(title, vocab):
 
 @lru_cache(maxsize=8)
 def _ids(title, vocab):
-    """Ids by tokens, and the sizes of tokens, longest first."""
+    """Ids by tokens, and token sizes in descending order."""
     ids = {token: number for number, token in _tokens(title, vocab).items()}
     return ids, sorted({len(token) for token in ids}, reverse=True)
 

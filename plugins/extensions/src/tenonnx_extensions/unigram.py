@@ -1,4 +1,4 @@
-"""Tokenizing and decoding with a model of SentencePiece."""
+"""Tokenization and decoding with SentencePiece models."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tenonnx.extend import DType, TensorType, TypeMismatch, dtypes, primitive
 from tenonnx_extensions.checks import DOMAIN, module, single, strings
 from tenonnx_standard.checking import numpy_rule
 
-#: The ids of fairseq for the start, padding, the end, and what is unknown; others are one more than SentencePiece's.
+#: The ids of fairseq for start, padding, end and unknown; others are SentencePiece's plus one.
 _FAIRSEQ = {"bos": 0, "eos": 2, "unk": 3}
 
 
 @lru_cache(maxsize=8)
 def processor_of(title, model):
-    """The processor of a serialized model. Raises ``TypeMismatch`` where it cannot be read."""
+    """The processor of a serialized model. Raises ``TypeMismatch`` if it cannot be read."""
     try:
         return module("sentencepiece", "text").SentencePieceProcessor(model_proto=model)
     except RuntimeError as error:
@@ -28,9 +28,9 @@ def processor_of(title, model):
 def sentencepiece_tokenizer(inputs, nbest_size, alpha, add_bos, add_eos, reverse, fairseq=None, *, model: bytes):
     """Encode strings by a serialized SentencePiece ``model``.
 
-    Returns int32 ids of all strings in one vector, the int64 position where the ids of each string begin, and for each
-    piece the byte where it begins in its string. Sampling (``nbest_size``) is refused, as it would be random. With
-    ``fairseq``, ids are numbered as in fairseq.
+    Returns int32 ids of all strings in one vector, the int64 index of the first id of each string, and the byte offset
+    of each piece in its string. Sampling (``nbest_size``) is refused, since it is random. With ``fairseq``, ids are
+    numbered as in fairseq.
     """
 
 

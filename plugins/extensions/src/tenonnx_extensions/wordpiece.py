@@ -1,4 +1,4 @@
-"""WordPiece: the tokenizers of BERT, their parts, and their decoder."""
+"""WordPiece: BERT tokenizers, their stages, and their decoder."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tenonnx_standard.checking import numpy_rule
 
 
 def _words(do_lower_case, strip_accents, tokenize_chinese_chars):
-    """BERT's normalizer, and what cuts words."""
+    """BERT's normalizer and pre-tokenizer."""
     tokenizers = module("tokenizers", "text")
     normalizer = tokenizers.normalizers.BertNormalizer(
         clean_text=True,
@@ -25,7 +25,7 @@ def _words(do_lower_case, strip_accents, tokenize_chinese_chars):
 
 @lru_cache(maxsize=8)
 def _bert(title, vocab, do_lower_case, strip_accents, tokenize_chinese_chars, basic, unk, cls, sep, suffix, max_length):
-    """The tokenizer of a vocabulary of one token a line. Raises ``TypeMismatch`` where it lacks a special token."""
+    """The tokenizer for a vocabulary with a token per line. Raises ``TypeMismatch`` if a special token is missing."""
     tokenizers = module("tokenizers", "text")
     ids = {token: position for position, token in enumerate(vocab.split("\n")) if token}
     missing = [token for token in (unk, cls, sep) if token not in ids]
@@ -80,9 +80,9 @@ def bert_tokenizer(
     truncation_strategy_name="longest_first",
     max_length=-1,
 ):
-    """Ids, token types, mask and offsets of a text or a pair, as one row each, as BertTokenizer of transformers.
+    """Ids, token types, mask and offsets of a text or a pair, as one row each, like transformers' BertTokenizer.
 
-    ``vocab_file`` is the contents of the vocabulary, a token a line. Special tokens in the text are text.
+    ``vocab_file`` is the contents of the vocabulary, a token per line. Special tokens in the text are not recognized.
     """
 
 
@@ -108,7 +108,7 @@ def hf_bert_tokenizer(
 
 
 def check_texts(op, text, counts):
-    """Raise ``TypeMismatch`` unless the input has as many strings as it may have."""
+    """Raise ``TypeMismatch`` unless the number of strings is one of ``counts``."""
     if text.size not in counts:
         allowed = " or ".join(map(str, counts))
         raise TypeMismatch(f"{op.title}: text does not have {allowed} strings", given=f"shape {list(text.shape)}")
@@ -144,7 +144,7 @@ def hf_bert_tokenizer_numpy(text, **attributes):
     return tuple(np.asarray([row], np.int64) for row in (found.ids, found.attention_mask, found.type_ids))
 
 
-# ----- parts ----------------------------------------------------------------------------------------------------------
+# ----- stages ---------------------------------------------------------------------------------------------------------
 
 
 @primitive("BasicTokenizer", domain=DOMAIN)
@@ -157,7 +157,7 @@ def basic_tokenizer(
     tokenize_punctuation=0,
     remove_control_chars=1,
 ):
-    """The words of one text, as BERT cuts it before WordPiece; punctuation apart if ``tokenize_punctuation`` is 1."""
+    """The words of a text, split like BERT before WordPiece; punctuation apart if ``tokenize_punctuation``."""
 
 
 basic_tokenizer.requires(dtypes(text="string"))
@@ -184,10 +184,10 @@ def basic_tokenizer_numpy(
 def wordpiece_tokenizer(
     text, row_indices, *, vocab: str, unknown_token: str, suffix_indicator="##", max_input_chars_per_word=200
 ):
-    """The pieces of words: as strings, where those of each row begin, and the starts and ends of rows.
+    """Split words into pieces: returns the pieces, the index of the first piece of each row, and the ends of rows.
 
-    ``vocab`` is a JSON object from token to id; ``row_indices`` says with which word each row begins, or is empty.
-    As in the runtime's library, the rows end before one that does not begin behind the one before it.
+    ``vocab`` is a JSON object from token to id; ``row_indices`` has the index of the first word of each row, or is
+    empty. As in the runtime's library, rows end before the first one that does not start after its predecessor.
     """
 
 
@@ -217,7 +217,7 @@ def wordpiece_tokenizer_numpy(text, row_indices, *, vocab, unknown_token, suffix
 
 
 def _pieces(word, known, unknown, suffix, longest):
-    """The longest known beginnings of a word, one after the other, or the unknown token."""
+    """Split a word greedily into the longest known prefixes, or return the unknown token."""
     if len(word) > longest:
         return [unknown]
     found, start = [], 0
@@ -247,7 +247,7 @@ def bert_tokenizer_decoder(
     skip_special_tokens=0,
     clean_up_tokenization_spaces=1,
 ):
-    """The text of ids, or, with ``use_indices``, the texts from each start to each end in ``position``."""
+    """Decode ids to text, or with ``use_indices`` to a text for each start and end in ``position``."""
 
 
 bert_tokenizer_decoder.requires(dtypes(ids="int64", position="int64"))

@@ -1,4 +1,4 @@
-"""The backend: its rank, the rule by which ``auto`` chooses it, and functions that import onnxruntime when called."""
+"""Backend registration: the rank for ``auto``, and functions that import onnxruntime lazily."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ speed = 100
 
 runtime = "onnxruntime"
 
-#: The runtime has ops that no package gives a meaning to: its own, and those of libraries in ``SessionOptions``.
+#: The runtime supports ops unknown to all packages: its own, and those of libraries in ``SessionOptions``.
 takes_opaque = True
 
 
@@ -43,15 +43,15 @@ def compile(
     threads: int | None = None,
     strict: bool = False,
 ) -> Program:
-    """Make ``graph`` ready to run on onnxruntime.
+    """Compile ``graph`` for onnxruntime.
 
-    ``provider`` is one execution provider of the runtime, such as ``"CUDAExecutionProvider"`` (or ``"cuda"``, or
-    ``("cuda", {"device_id": 1})``): calls are bound to its device, on which state stays, and the CPU computes what it
-    has no kernel for. ``providers`` are several in order, the CPU if None; ``session_options`` a ``SessionOptions`` (to
-    which large initializers are added) or its fields by name; ``optimization`` one of "none", "basic", "extended" and
-    "all", which is the default unless the graph is huge; ``threads`` how many an op may use. A graph that the runtime
-    cannot run goes to numpy with a ``FallbackWarning``, and so does a call that it refuses. When ``strict`` these raise
-    ``UnsupportedOp`` and ``InvalidCall``. Raises ``InvalidCall`` for wrong options.
+    ``provider`` is an execution provider, such as ``"CUDAExecutionProvider"`` (or ``"cuda"``, or ``("cuda",
+    {"device_id": 1})``): calls are bound to its device, state stays there, and the CPU runs nodes without a kernel.
+    ``providers`` is a list in order of preference, by default only the CPU. ``session_options`` is a ``SessionOptions``
+    (large initializers are added to it) or its fields by name. ``optimization`` is "none", "basic", "extended" or
+    "all", the default unless the graph is huge. ``threads`` is the number of threads per op. A graph or call that the
+    runtime rejects runs on numpy with a ``FallbackWarning``. If ``strict``, it raises ``UnsupportedOp`` or
+    ``InvalidCall`` instead. Raises ``InvalidCall`` for wrong options.
     """
     from tenonnx_onnxruntime.compiling import compile_graph
 
@@ -68,17 +68,17 @@ def compile(
 
 
 def start_default_sessions() -> None:
-    """Start the worker process of default sessions, which imports the runtime meanwhile."""
+    """Start the worker process for default sessions, which imports the runtime in the background."""
     from tenonnx_onnxruntime.plain import process
 
     process().start()
 
 
 def plain(graph: Graph) -> Program:
-    """The file of a graph in a default session, in a worker process, as users run it.
+    """The model file of a graph in a default session, as users run it, in a worker process.
 
-    Raises ``UnsupportedOp`` where it does not load, and ``WorkerEnded`` where the runtime crashes on it, or takes more
-    than the limits ``seconds`` and ``memory``.
+    Raises ``UnsupportedOp`` if it does not load, and ``WorkerEnded`` if the runtime crashes on it or exceeds the limits
+    ``seconds`` or ``memory``.
     """
     from tenonnx_onnxruntime.plain import FileProgram
 
@@ -86,21 +86,21 @@ def plain(graph: Graph) -> Program:
 
 
 def differs_by_default(graph: Graph) -> bool:
-    """Whether the options of ``compile`` may change what a default session gives."""
+    """Whether the options of ``compile`` may change results compared with a default session."""
     from tenonnx_onnxruntime.plain import differs_by_default
 
     return differs_by_default(graph)
 
 
 def remedies(graph: Graph) -> Iterator[tuple[str, Program]]:
-    """The file in sessions with one option that is not the default, each with that option in words."""
+    """The model file in sessions with one changed option each, with a description of the option."""
     from tenonnx_onnxruntime.plain import remedies
 
     return remedies(graph)
 
 
 def node_seconds(graph: Graph, feeds: Mapping[str, Any], calls: int) -> list[dict[str, float]]:
-    """The seconds of each node of the runtime's graph, by its name, in each of so many calls, by its own profiler."""
+    """The seconds of each node of the optimized graph, by name, for each call, from the runtime's profiler."""
     from tenonnx_onnxruntime.profiling import node_seconds
 
     return node_seconds(graph, feeds, calls)

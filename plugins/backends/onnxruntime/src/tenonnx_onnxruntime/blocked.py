@@ -1,7 +1,7 @@
-"""Blocked layout (NCHWc) of convolutions whose kernels are inputs, as in training.
+"""Blocked layout (NCHWc) of convolutions with computed kernels, as in training.
 
-The runtime's optimizer moves convolutions there only where the kernels are constants. The layout has the channels in
-blocks, whose size depends on the processor, and a block innermost.
+The runtime's optimizer applies it only to convolutions with constant kernels. In this layout channels are split into
+blocks, whose size depends on the CPU, with the position in the block as innermost axis.
 """
 
 from __future__ import annotations
@@ -21,33 +21,33 @@ from tenonnx_onnxruntime.session import RUNTIME_ERRORS
 
 DOMAIN = "com.microsoft.nchwc"
 
-#: Kernels with fewer elements are not worth the change of layout.
+#: Smaller kernels do not make up for reordering.
 _SMALLEST = 1 << 10
 
 
 @functools.cache
 def block_size() -> int:
-    """Number of channels in a block on this machine; 0 where the runtime has no such layout."""
+    """Channels per block on this machine; 0 if the runtime does not support the layout."""
     node = NodeProto(op_type="ReorderInput", domain=DOMAIN, input=["x"], output=["y"])
     x = np.arange(64, dtype=np.float32).reshape(1, 32, 1, 2)
     try:
         (y,) = opened(node, x.shape, {"ai.onnx": 13, DOMAIN: 1}, 7).run(None, {"x": x})
     except RUNTIME_ERRORS:
         return 0
-    return int(np.argmax(np.asarray(y).reshape(-1) == 1))  # the second pixel of the first channel
+    return int(np.argmax(np.asarray(y).reshape(-1) == 1))  # index of the first channel's second pixel
 
 
 def in_blocks(graph: Graph) -> Graph:
-    """``graph`` with the runtime's convolutions in blocks where these pay."""
+    """``graph`` with the runtime's blocked convolutions where they are faster."""
     if not any(map(_may_be_kernel, graph.inputs)):
         return graph
-    from tenonnx_optimize.canonicalize import canonicalize  # which imports much, for few graphs
+    from tenonnx_optimize.canonicalize import canonicalize  # imported lazily: it imports much, and few graphs need it
 
     return canonicalize(graph, [layout(block_size()).convolution], at=_is_convolution_by_input)
 
 
 def _may_be_kernel(x: Value) -> bool:
-    """Whether these are kernels that fit: float32, two spatial axes, and whole blocks of channels both ways."""
+    """Whether kernels are suitable: float32, two spatial axes, and full blocks of input and output channels."""
     if not isinstance(x.type, TensorType) or x.type.dtype is not DType.float32 or x.type.rank != 4:
         return False
     sizes = [d for d in x.type.shape or () if isinstance(d, int)]
@@ -62,7 +62,7 @@ def _is_convolution_by_input(node: Node) -> bool:
 
 
 class BlockedLayout(NamedTuple):
-    """The runtime's operators, and the convolution that they are together: its body in normal form is Conv."""
+    """The runtime's reordering and convolution ops, and their composition, whose normal form is Conv."""
 
     reorder_input: Op
     reorder_output: Op
@@ -72,7 +72,7 @@ class BlockedLayout(NamedTuple):
 
 @functools.cache
 def layout(size: int) -> BlockedLayout:
-    """Operators for blocks of ``size`` channels, for whole blocks of them."""
+    """The operators for blocks of ``size`` channels; all blocks are full."""
 
     @op("ReorderInput", domain=DOMAIN, type=lambda X: X.type)
     def reorder_input(X: Value) -> Any:
@@ -95,8 +95,9 @@ def layout(size: int) -> BlockedLayout:
     def convolution(X: Value, W: Value, B: Value | None = None, **attributes: Any) -> Any:
         results, channels, *window = W.shape
         apart = ops.reshape(W, [results // size, size, channels // size, size, *window])
-        innermost = ops.einsum(apart, equation="abcdef->acdefb")  # as one Transpose with the next it takes five times
-        kernels = ops.reshape(ops.transpose(innermost, perm=[0, 1, 3, 4, 2, 5]), W.shape)  # as long in the runtime
+        innermost = ops.einsum(apart, equation="abcdef->acdefb")  # five times faster than as part of the next Transpose
+        # The runtime declares kernels in their unblocked shape.
+        kernels = ops.reshape(ops.transpose(innermost, perm=[0, 1, 3, 4, 2, 5]), W.shape)
         return reorder_output(conv(reorder_input(X), kernels, B, **attributes), channels=results)
 
     @convolution.pattern

@@ -1,4 +1,4 @@
-"""Compiling a graph for onnxruntime: unchanged if the runtime supports it, else rewritten for the ops that it has."""
+"""Compilation for onnxruntime: unchanged if the runtime supports the graph, else rewritten for its ops."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ if TYPE_CHECKING:
 
     from tenonnx.extend import Graph, Node
 
-#: Above this many nodes the runtime's optimizer, whose time grows with the square of them, costs seconds.
+#: Above this number of nodes, the runtime's optimizer takes seconds: its time is quadratic.
 LARGEST_OPTIMIZED = 10_000
 
-#: Tensors from this size on go to the runtime beside the message: each copy within the message would cost memory.
+#: Tensors of at least this size are passed separately from the ModelProto, since each copy inside it would take memory.
 _BESIDE = 1 << 16
 
 _LEVELS = {
@@ -69,21 +69,24 @@ _LEVELS = {
     "all": GraphOptimizationLevel.ORT_ENABLE_ALL,
 }
 
-#: From so many subgraphs inside each other on, the runtime is not to fold constants: where it puts the branches of two
+#: From this nesting depth on, disable constant folding: when the runtime inlines the branches of two nested Ifs that
+#: contain two more, it crashes by a use after free.
 #: nested Ifs in their place and these hold two more, it reads freed memory, which ends the process.
 _DEEP = 4
 
-#: Left to itself, onnxruntime rounds activations to 8 bits where it joins weights in blocks with their product.
+#: By default, onnxruntime rounds activations to 8 bits when it fuses blocked weights with their product.
 _EXACT_BLOCKS = ("session.qdq_matmulnbits_accuracy_level", "1")
 
-#: Left to itself, onnxruntime cuts sums of two products of uint8 by int8 off at 16 bits, on processors without VNNI.
+#: By default, onnxruntime saturates sums of two products of uint8 and int8 at 16 bits, on CPUs without VNNI.
 _EXACT_PRODUCTS = ("session.x64quantprecision", "1")
 
-#: Left to itself, onnxruntime makes QLinear ops of what stands between quantized values of float8, which its QLinear
+#: By default, onnxruntime fuses float8 QDQ nodes to QLinear ops, which reject float8. Above level basic it also removes
+#: Relu before them, as if they had no negative numbers. In gradients, it moves QuantizeLinear to where its types do not
+#: fit.
 #: ops refuse, and above level basic leaves out Relu before them, as if they had no negative numbers. Among gradients it
 #: moves QuantizeLinear to where its types do not fit.
 _NO_QLINEAR = ("session.disable_quant_qdq", "1")
-#: So many nodes outside of loops may each double a text.
+#: Number of nodes outside of loops that may each double the length of a string.
 _GROWING = 8
 
 
@@ -98,7 +101,7 @@ def compile_graph(
     threads: int | None = None,
     strict: bool = False,
 ) -> Program:
-    """Compile for ``backend.compile``, which documents the options."""
+    """Compile a graph; ``backend.compile`` documents the options."""
     wanted, place = chosen(provider, providers)
     if optimization is not None and optimization not in _LEVELS:
         raise InvalidCall("unknown level of optimization", given=repr(optimization), available=", ".join(_LEVELS))
@@ -138,7 +141,7 @@ def compile_graph(
 
 
 def _refuse_growing_text(graph: Graph) -> None:
-    """Raise ``UnsupportedOp`` where text may double from node to node, or in a loop: it has no limit there."""
+    """Raise ``UnsupportedOp`` if strings may double in length at many nodes, or in a loop: the runtime has no limit."""
     growing = [node for node in graph.walk() if isinstance(node.op, Op) and find_trait(node.op, "grows_text")]
     if len(growing) > _GROWING or any(node not in graph.nodes for node in growing):
         raise UnsupportedOp(
@@ -149,9 +152,9 @@ def _refuse_growing_text(graph: Graph) -> None:
 
 
 def _is_spoiled_by_exact_products(node: Node) -> bool:
-    """Whether onnxruntime, asked for exact products, makes a call of this node that none of its kernels takes.
+    """Whether the option for exact products makes onnxruntime create a node without a kernel.
 
-    It makes weights uint8, for which QGemm has no kernel, and gives weights without a zero point one for all channels.
+    It converts weights to uint8, for which QGemm has no kernel, and adds a scalar zero point to weights without one.
     """
     if node.op_type == "DequantizeLinear":
         scale = node.inputs[1].type if node.inputs[1] is not None else None
@@ -164,7 +167,7 @@ def _is_spoiled_by_exact_products(node: Node) -> bool:
 def open_session(
     graph: Graph, providers: list[Any], session_options: Any, optimization: str | None, trains: bool = False
 ) -> tuple[onnxruntime.InferenceSession, bool]:
-    """A session of the first form of the graph that the runtime takes, and whether a plain one gives the same."""
+    """A session of the first candidate that the runtime accepts, and whether a default session computes the same."""
     problems: list[str] = []
     inline = isinstance(session_options, onnxruntime.SessionOptions)
     for candidate in _candidates(graph, providers, problems):
@@ -175,7 +178,7 @@ def open_session(
             return session, is_plain and by_default and candidate is graph
         except RUNTIME_ERRORS as error:
             problems.append(shortened(error))
-        except NotRepresentable as error:  # a graph may have ops newer than what it says
+        except NotRepresentable as error:  # a graph may have ops newer than its opset
             problems.append(error.given or error.what)
     opaque = any(not isinstance(node.op, Op) for node in graph.walk())
     library = "give session_options with the library that has these ops, or install a package that provides them"
@@ -187,10 +190,10 @@ def open_session(
 
 
 def _candidates(graph: Graph, providers: list[Any], problems: list[str]) -> Iterator[Graph]:
-    """The graph as it is, then rewritten for what the runtime has.
+    """The unchanged graph, followed by versions rewritten for the ops of the runtime.
 
-    The first try is at the graph's own versions, then at the newest, at last at those where ops had kernels that have
-    none at the newest. Why one of them cannot be made is added to ``problems``.
+    These are at the graph's own opset, at the newest one, and at those after which ops lost their kernels. Reasons why
+    one cannot be created are appended to ``problems``.
     """
     own = target_for(graph).opsets
     opaque = {node.domain for node in graph.walk() if not isinstance(node.op, Op)}
@@ -199,7 +202,7 @@ def _candidates(graph: Graph, providers: list[Any], problems: list[str]) -> Iter
         is_faulty(node.op, [v.type if v is not None else None for v in node.inputs]) for node in named
     ):
         yield graph
-    from tenonnx.extend.backends import retarget_to  # most graphs are not rewritten
+    from tenonnx.extend.backends import retarget_to  # imported lazily: most graphs are not rewritten
 
     possible = {
         domain: version if domain in opaque else min(version, newest(domain))
@@ -219,17 +222,17 @@ def _candidates(graph: Graph, providers: list[Any], problems: list[str]) -> Iter
 
 
 def _accepts(has: Callable[..., bool], op: Any, *arguments: Any) -> bool:
-    """Whether the runtime has an op, or only the runtime can know."""
+    """Whether the runtime has an op, or the op is unknown here."""
     return not isinstance(op, Op) or has(op, *arguments)
 
 
 def _open(
     graph: Graph, settings: onnxruntime.SessionOptions, providers: list[Any], inline: bool
 ) -> tuple[onnxruntime.InferenceSession, bool]:
-    """A session of a graph whose large initializers the runtime reads from where they lie, and whether it is as plain.
+    """A session of a graph, and whether it has default options; large initializers share the graph's memory.
 
-    ``inline`` puts them into the message where that can hold them. Inputs with a default are none for the runtime, so
-    that it can optimize what depends on them.
+    ``inline`` puts them into the ModelProto, if it is small enough. Inputs with a default value become initializers, so
+    that the runtime can optimize nodes that depend on them.
     """
     given = graph
     if providers == [CPU]:
@@ -254,7 +257,7 @@ def _open(
     beside = [
         (name, contents)
         for name, contents in initializers
-        if contents.nbytes >= least and _can_lie_beside(contents.type.dtype)
+        if contents.nbytes >= least and _can_share_memory(contents.type.dtype)
     ]
     for name, contents in beside:
         tensor = model.graph.initializer.add(name=name, data_type=int(contents.type.dtype), dims=contents.type.shape)
@@ -277,8 +280,8 @@ def _open(
     return session, is_plain and level and not disabled
 
 
-def _can_lie_beside(dtype: DType) -> bool:
-    """Whether the runtime reads such a tensor where the caller has it: of packed ones it owns the memory itself."""
+def _can_share_memory(dtype: DType) -> bool:
+    """Whether the runtime reads such a tensor from the caller's memory; it copies packed types."""
     return dtype is not DType.string and dtype.bits >= 8
 
 
@@ -311,7 +314,7 @@ def _fields(session_options: Any) -> None:
 
 
 def _with_threads(session_options: Any, threads: int | None) -> Any:
-    """Session options with a number of threads. Raises ``InvalidCall`` where there are two sources of it."""
+    """Session options with a number of threads. Raises ``InvalidCall`` if they already have one."""
     if threads is None:
         return session_options
     if not (isinstance(threads, int) and threads > 0):
@@ -332,7 +335,7 @@ def _settings(session_options: Any, optimization: str | None, graph: Graph, trai
         settings = session_options
     else:
         settings = onnxruntime.SessionOptions()
-        settings.log_severity_level = 4  # what fails is raised
+        settings.log_severity_level = 4  # errors are raised, not logged
         if path := library_for(graph):
             settings.register_custom_ops_library(path)
         settings.add_session_config_entry(*_EXACT_BLOCKS)

@@ -1,4 +1,4 @@
-"""The library of onnxruntime-extensions: its domains, its file, and the ops that it has."""
+"""The library of onnxruntime-extensions: its domains, its file, and its ops."""
 
 from __future__ import annotations
 
@@ -17,10 +17,12 @@ if TYPE_CHECKING:
 
 DOMAINS = frozenset({"ai.onnx.contrib", "com.microsoft.extensions"})
 
-#: The last one of each domain.
+#: The newest version of each domain.
 VERSION = 1
 
-#: Ops of the library, version 0.15, that give other results than their definition: its FarmHash is not that of
+#: Ops of library version 0.15 that deviate from their definition: FarmHash differs from TensorFlow's, and so does
+#: MurmurHash for lengths that are multiples of 8 bytes; some Greek letters are lowered incorrectly; BpeDecoder reads
+#: out of bounds for several rows.
 #: TensorFlow, nor its MurmurHash of texts of a multiple of 8 bytes, it lowers some letters of Greek to wrong ones, and
 #: its BpeDecoder reads memory beyond the ids where these have several rows.
 _WRONG = frozenset({"BpeDecoder", "StringLower", "StringToHashBucket", "StringToHashBucketFast"})
@@ -28,9 +30,9 @@ _WRONG = frozenset({"BpeDecoder", "StringLower", "StringToHashBucket", "StringTo
 
 @functools.cache
 def library() -> str | None:
-    """The path of the library, or None where the package is not installed.
+    """The path of the library, or None if the package is not installed.
 
-    The package is not imported, as it changes the environment of the process.
+    The package is not imported, since that changes the environment of the process.
     """
     found = importlib.util.find_spec("onnxruntime_extensions")
     folders = found.submodule_search_locations if found is not None else None
@@ -39,23 +41,24 @@ def library() -> str | None:
 
 
 def library_for(graph: Graph) -> str | None:
-    """The path of the library where a node of the graph may need it, else None."""
+    """The path of the library if a node of the graph may need it, else None."""
     return library() if any(node.domain in DOMAINS for node in graph.walk()) else None
 
 
 def is_of_library(op: object) -> bool:
-    """Whether an op is of the library's domains."""
+    """Whether an op is in a domain of the library."""
     return isinstance(op, Op) and op.domain in DOMAINS
 
 
-#: Ops of the library that search by RE2. A copy of RE2 that another package loaded before, such as TensorFlow's, may
+#: Ops of the library that use RE2. A copy of RE2 loaded earlier by another package, such as TensorFlow, may replace the
+#: library's own copy, which then finds no matches.
 #: take the place of its own, and then finds nothing.
 _BY_RE2 = frozenset({"StringRegexReplace", "StringRegexSplitWithOffsets"})
 
 
 @functools.cache
 def _finds_patterns(path: str) -> bool:
-    """Whether the library replaces a pattern in this process."""
+    """Whether replacing a pattern works in this process."""
     model = ModelProto(ir_version=8)
     for domain, version in (("", 17), ("ai.onnx.contrib", VERSION)):
         model.opset_import.add(domain=domain, version=version)
@@ -82,7 +85,7 @@ def _options(path: str) -> onnxruntime.SessionOptions:
 
 @functools.cache
 def has_op(domain: str, name: str) -> bool:
-    """Whether the installed library has an op, and gives what its definition says."""
+    """Whether the installed library has an op and computes it by definition."""
     path = library()
     if path is None or name in _WRONG:
         return False
@@ -94,7 +97,7 @@ def has_op(domain: str, name: str) -> bool:
     model.graph.output.add(name="y").type.tensor_type.elem_type = 1
     try:
         onnxruntime.InferenceSession(model.SerializeToString(), _options(path), providers=["CPUExecutionProvider"])
-    except Exception as error:  # the runtime's own classes have no common one
+    except Exception as error:  # the runtime's exceptions have no common base class
         if "not a registered function/op" in str(error):
             return False
     return name not in _BY_RE2 or _finds_patterns(path)

@@ -1,4 +1,4 @@
-"""Errors of the runtime, in words."""
+"""Messages for errors of the runtime."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def shortened(error: Exception) -> str:
 
 
 def run_failure(error: Exception, given: Mapping[str, Any]) -> RunFailure:
-    """The error of a call that the runtime refused."""
+    """The error for a call that the runtime rejected."""
     return RunFailure(
         f"onnxruntime cannot compute the graph from these inputs: {shortened(error)}",
         given=", ".join(f"{name}: {_described(contents)}" for name, contents in given.items()) or "no feeds",

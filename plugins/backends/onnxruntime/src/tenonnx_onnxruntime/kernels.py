@@ -21,16 +21,16 @@ if TYPE_CHECKING:
 
 CPU = "CPUExecutionProvider"
 
-#: A kernel without a last version serves the version that it starts from, and no newer one.
+#: End version of a kernel that supports only the schema version it starts at.
 _OPEN_END = 2**31 - 1
 
-#: What the oldest onnxruntime that this package takes loads, without asking: an IR version, and a version of ai.onnx.
+#: IR version and opset that the oldest supported onnxruntime loads, so that no test is needed.
 _OLDEST_IR, _OLDEST_OPSET = 10, 21
 
-#: Ops that need no kernel: the runtime turns them into initializers.
+#: Ops without kernels, which the runtime converts to initializers.
 _BUILT_IN = frozenset({("ai.onnx", "Constant")})
 
-#: How the runtime names element types where it does not name them as we do.
+#: Element types for which the runtime's name differs from ours.
 _NAMES = {DType.float32: "float", DType.float64: "double"}
 
 
@@ -39,10 +39,10 @@ _NAMES = {DType.float32: "float", DType.float64: "double"}
 
 @functools.cache
 def newest(domain: str) -> int:
-    """The newest version of a domain that the runtime loads; 0 for a domain that it does not know.
+    """The newest version of a domain that the runtime loads; 0 for an unknown domain.
 
-    It has schemas of versions that it refuses to load, those that were not yet released when it was built. So the
-    newest is found by loading models.
+    The runtime has schemas of versions unreleased at its build time, which it refuses to load. So the newest version is
+    found by loading models.
     """
     if domain in extensions.DOMAINS:
         return extensions.VERSION if extensions.library() else 0
@@ -61,12 +61,12 @@ def newest_ir() -> int:
 
 
 def loaded_ir(version: int) -> int:
-    """An IR version, or the newest one that the runtime loads where that is older."""
+    """An IR version, limited to the newest one that the runtime loads."""
     return version if version <= _OLDEST_IR else min(version, newest_ir())
 
 
 def has_version(domain: str, version: int) -> bool:
-    """Whether the runtime loads a version of a domain; of ai.onnx without a look at all schemas, which takes long."""
+    """Whether the runtime loads a version of a domain; for ai.onnx without querying all schemas, which is slow."""
     if domain != "ai.onnx":
         return version <= newest(domain)
     return version <= _OLDEST_OPSET or _loads(domain, version, 4)
@@ -91,7 +91,7 @@ def opened(
     weights: Sequence[TensorProto] = (),
     element: int = TensorProto.FLOAT,
 ) -> onnxruntime.InferenceSession:
-    """A session of a model of one node, from ``x`` to ``y``, that asks what the runtime does."""
+    """A session of a model with one node, from ``x`` to ``y``, for testing the runtime."""
     model = ModelProto(ir_version=ir_version)
     for domain, version in opsets.items():
         model.opset_import.add(domain="" if domain == "ai.onnx" else domain, version=version)
@@ -112,7 +112,7 @@ def opened(
 
 
 def has_schema(op: Op, version: int, inputs: Sequence[Type | None], outputs: Sequence[Type | None]) -> bool:
-    """Whether the runtime knows an op at a version, on whatever provider."""
+    """Whether the runtime has a schema of an op at a version, on any provider."""
     if op.domain in extensions.DOMAINS:
         return extensions.has_op(op.domain, op.name)
     schema = _schema_at(op.domain, op.name, version)
@@ -120,10 +120,10 @@ def has_schema(op: Op, version: int, inputs: Sequence[Type | None], outputs: Seq
 
 
 def is_faulty(op: Op, inputs: Sequence[Type | None]) -> bool:
-    """Whether a kernel ends the process on these types in some version, or is wrong in this one.
+    """Whether a kernel crashes on these types, or computes wrong results in the installed version.
 
-    Nobody can ask for the former: BatchNormalization of one axis ends it below 1.21, ConvTransposeWithDynamicPads
-    without its pads below 1.32.
+    Crashes cannot be tested for: BatchNormalization of rank 1 crashes below 1.21, ConvTransposeWithDynamicPads without
+    pads below 1.32.
     """
     first = inputs[0] if inputs else None
     rank = first.rank if isinstance(first, TensorType) else None
@@ -145,7 +145,7 @@ def is_faulty(op: Op, inputs: Sequence[Type | None]) -> bool:
 
 @functools.cache
 def _mixes_half_floats() -> bool:
-    """Whether MoE of float16 is right: before 1.32 it is 0 where the processor has no product of such floats."""
+    """Whether MoE in float16 is correct: below 1.32 it returns 0 on CPUs without float16 products."""
     node = NodeProto(op_type="MoE", domain="com.microsoft", input=["x", "p", "w", "", "w"], output=["y"])
     node.attribute.add(name="activation_type", type=AttributeProto.STRING, s=b"identity")
     shapes = {"p": (1, 1), "w": (1, 1, 1)}
@@ -158,13 +158,13 @@ def _mixes_half_floats() -> bool:
     return bool(mixed.item() == 1)
 
 
-#: The domain of ops whose channels are last.
+#: The domain of channels-last ops.
 _NHWC = "com.ms.internal.nhwc"
 
 
 @functools.cache
 def _has_channels_last() -> bool:
-    """Whether SpaceToDepth moves places to the last axis there; the kernel of 1.32 moves them to the second one."""
+    """Whether SpaceToDepth in this domain is channels-last; the kernel of 1.32 is not."""
     node = NodeProto(op_type="SpaceToDepth", domain=_NHWC, input=["x"], output=["y"])
     node.attribute.add(name="blocksize", type=AttributeProto.INT, i=2)
     try:
@@ -177,7 +177,7 @@ def _has_channels_last() -> bool:
 
 @functools.cache
 def _transforms_one_signal() -> bool:
-    """Whether DFT of one signal, without a batch, gives one spectrum: old kernels give one for each element."""
+    """Whether DFT of a signal without batch axis returns one spectrum; old kernels return one per element."""
     node = NodeProto(op_type="DFT", input=["x"], output=["y"])
     node.attribute.add(name="axis", type=AttributeProto.INT, i=0)
     try:
@@ -188,7 +188,7 @@ def _transforms_one_signal() -> bool:
 
 
 def has_kernel(op: Op, version: int, inputs: Sequence[Type | None], outputs: Sequence[Type | None]) -> bool:
-    """Whether the CPU provider runs an op at a version on these types; a type that is not known stands for any."""
+    """Whether the CPU provider runs an op at a version on these types; an unknown type matches any."""
     if op.domain in extensions.DOMAINS:
         return extensions.has_op(op.domain, op.name)
     schema = _schema_at(op.domain, op.name, version)
@@ -205,11 +205,11 @@ def has_kernel(op: Op, version: int, inputs: Sequence[Type | None], outputs: Seq
 
 
 def _is_allowed(constraints: dict[str, frozenset[str]], formal: Any, name: str) -> bool:
-    """A kernel restricts a type by the name of the schema's type parameter, or of the input or output itself."""
+    """Whether a kernel allows a type; it is constrained by the schema's type parameter, or by input or output name."""
     allowed = constraints.get(formal.typeStr)
     if allowed is None:
         allowed = constraints.get(formal.name)
-    # Around nodes of float16 without such a kernel, the runtime itself puts casts.
+    # The runtime inserts casts around float16 nodes without kernels.
     return allowed is None or name in allowed or (name == "tensor(float16)" and "tensor(float)" in allowed)
 
 
@@ -221,7 +221,7 @@ def _typed(formals: Sequence[Any], kinds: Sequence[Type | None]) -> Iterator[tup
 
 
 def _type_name(kind: Type | None) -> str | None:
-    """A type as the runtime spells it."""
+    """A type in the runtime's notation."""
     match kind:
         case TensorType():
             return f"tensor({_NAMES.get(kind.dtype, kind.dtype.name)})"
@@ -238,7 +238,7 @@ def _type_name(kind: Type | None) -> str | None:
 
 
 def _kernels_of(domain: str, name: str, since: int) -> Iterator[dict[str, frozenset[str]]]:
-    """Types of the kernels for the schema of an op that exists since a version."""
+    """Type constraints of the kernels for the schema of an op introduced in a version."""
     for first, last, constraints in _kernels().get((domain, name), ()):
         if first == since or first < since <= last != _OPEN_END:
             yield constraints
@@ -246,7 +246,7 @@ def _kernels_of(domain: str, name: str, since: int) -> Iterator[dict[str, frozen
 
 @functools.cache
 def left_behind() -> list[int]:
-    """The versions of ``ai.onnx`` after which some op got a schema that its kernels do not serve, newest first."""
+    """The versions of ``ai.onnx`` that introduced a schema without kernel, minus one, newest first."""
     found = set()
     for name, versions in _schemas()["ai.onnx"].items():
         served = [any(True for _ in _kernels_of("ai.onnx", name, schema.since_version)) for schema in versions]
@@ -276,7 +276,7 @@ def _schema_at(domain: str, name: str, version: int) -> Any:
 
 @functools.cache
 def _kernels() -> dict[tuple[str, str], list[tuple[int, int, dict[str, frozenset[str]]]]]:
-    """The kernels of the CPU provider: first and last version, and what types each allows."""
+    """The kernels of the CPU provider: start and end version, and type constraints."""
     found: dict[tuple[str, str], list[tuple[int, int, dict[str, frozenset[str]]]]] = {}
     for kernel in runtime.get_all_opkernel_def():
         if kernel.provider == CPU:

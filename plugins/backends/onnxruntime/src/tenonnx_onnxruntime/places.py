@@ -1,4 +1,4 @@
-"""Devices of the tensors of the runtime."""
+"""Devices of OrtValues."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from tenonnx_onnxruntime.values import Array, to_runtime
 
 
 class Place(NamedTuple):
-    """Location of tensors between calls: a kind of device, and its number."""
+    """Device of tensors between calls: device type and id."""
 
     device: str = "cpu"
     number: int = 0
 
     def put(self, array: Array, dtype: DType) -> OrtValue:
-        """A tensor of the runtime, copied to the device; those that numpy does not know are copied by each call."""
+        """An OrtValue copied to the device; types that numpy lacks are copied at each call instead."""
         if self.device == "cpu" or is_extended(dtype) or dtype.bits < 8:
             return to_runtime(array, dtype)
         return OrtValue.ortvalue_from_numpy(array, self.device, self.number)
 
     def empty(self, shape: Sequence[int], dtype: DType) -> OrtValue:
-        """Room for a tensor."""
+        """Allocate an uninitialized OrtValue."""
         return OrtValue.ortvalue_from_shape_and_type(list(shape), int(dtype), self.device, self.number)

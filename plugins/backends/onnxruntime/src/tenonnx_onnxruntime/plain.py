@@ -1,4 +1,4 @@
-"""A file as users run it: in a default session of the runtime, in a process that it may end."""
+"""Model files as users run them: in a default session, in a process that the runtime may crash."""
 
 from __future__ import annotations
 
@@ -20,26 +20,26 @@ from tenonnx_onnxruntime.element_types import FLOAT8, OPTIONED, dtype_of, is_ext
 from tenonnx_onnxruntime.extensions import library_for
 from tenonnx_onnxruntime.failures import run_failure, shortened
 
-#: Session options that help where the default ones spoil a model, those that cost least first.
+#: Session options that help if the default ones break a model, the cheapest first.
 _ENTRIES = (
     "session.x64quantprecision=1",
     "session.qdq_matmulnbits_accuracy_level=1",
     "session.disable_quant_qdq=1",
 )
 
-#: Graphs of more nodes are not taken for those that our own sessions treat as default ones do.
+#: Larger graphs are never assumed to behave equally in our sessions and in default ones.
 _MOST_NODES = 10_000
 
 _LEVELS = ("ORT_ENABLE_EXTENDED", "ORT_ENABLE_BASIC", "ORT_DISABLE_ALL")
 
 
 def process(size: int = 0) -> SourceProcess:
-    """The process that runs files on onnxruntime, for one file of so many bytes."""
+    """The worker process for a model file of ``size`` bytes."""
     return SourceProcess(Path(__file__).with_name("worker_functions.py"), "onnxruntime", size)
 
 
 def differs_by_default(graph: Graph) -> bool:
-    """Whether the options of our own sessions may change what a default session gives."""
+    """Whether the options of our sessions may change results compared with a default session."""
     nodes = list(graph.walk())
     kinds = [value.type for node in nodes for value in node.uses]
     return (
@@ -50,7 +50,7 @@ def differs_by_default(graph: Graph) -> bool:
 
 
 def remedies(graph: Graph) -> Iterator[tuple[str, Program]]:
-    """The file in sessions of one option that is not the default, each with the option as a user would set it."""
+    """The model file in sessions with one changed option each, with the option as a user would set it."""
     for entry in _ENTRIES:
         name, _, text = entry.partition("=")
         yield from _loaded(f"the config entry {entry}", graph, {name: text}, "")
@@ -66,10 +66,10 @@ def _loaded(option: str, graph: Graph, entries: Mapping[str, str], level: str) -
 
 
 class FileProgram(Bindable):
-    """The file of a graph, or one that is written for it, in a session of the worker process."""
+    """The model file of a graph, or a temporary one, in a session of the worker process."""
 
     backend = "onnxruntime"
-    #: Whether the session has the options that are the default.
+    #: Whether the session has default options.
     is_plain = True
 
     def __init__(self, graph: Graph, entries: Mapping[str, str] | None = None, level: str = "") -> None:
@@ -94,7 +94,7 @@ class FileProgram(Bindable):
             raise UnsupportedOp(what, given=shortened(RuntimeError(error.given))) from error
 
     def _written(self, graph: Graph) -> str:
-        """A temporary file of the graph, which goes with this program."""
+        """A temporary model file, deleted together with this program."""
         folder = tempfile.TemporaryDirectory(prefix="tenonnx-", ignore_cleanup_errors=True)
         weakref.finalize(self, folder.cleanup)
         path = str(Path(folder.name) / "model.onnx")
@@ -119,7 +119,7 @@ def _failure(error: CallFailed, given: Mapping[str, Any]) -> RunFailure:
 
 
 def _sent(array: Any, kind: Type | None) -> Any:
-    """Contents as the worker takes them."""
+    """Contents in the format of the worker."""
     if not isinstance(array, np.ndarray) or not isinstance(kind, TensorType) or not is_extended(kind.dtype):
         return array
     raw = array_to_proto(array, kind.dtype, "").raw_data
@@ -127,7 +127,7 @@ def _sent(array: Any, kind: Type | None) -> Any:
 
 
 def _received(contents: Any) -> Any:
-    """Contents of an output as the worker gives them."""
+    """Contents of an output from the format of the worker."""
     if not isinstance(contents, dict) or "raw" not in contents:
         return contents
     dtype = dtype_of(f"tensor({contents['type']})")

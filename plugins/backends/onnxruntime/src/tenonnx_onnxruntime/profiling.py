@@ -1,4 +1,4 @@
-"""The time of each node, by the runtime's own profiler."""
+"""Time per node, from the runtime's profiler."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tenonnx_onnxruntime.session import RuntimeProgram
 if TYPE_CHECKING:
     from tenonnx.extend import Graph
 
-#: Calls before those that are measured.
+#: Warm-up calls.
 _WARMING = 3
 
 
 def node_seconds(graph: Graph, feeds: Mapping[str, Any], calls: int) -> list[dict[str, float]]:
-    """The seconds of each node of the runtime's graph, by its name, in each of so many calls, by its own profiler."""
+    """The seconds of each node of the optimized graph, by name, for each call, from the runtime's profiler."""
     with tempfile.TemporaryDirectory() as folder:
         options = {"enable_profiling": True, "profile_file_prefix": str(Path(folder) / "nodes")}
         session, is_plain = open_session(graph, [CPU], options, None)

@@ -1,4 +1,4 @@
-"""Execution providers of the runtime, and the devices on which they leave tensors."""
+"""Execution providers of the runtime, and the devices of their tensors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Provider = str | tuple[str, Mapping[str, Any]]
 
 _SUFFIX = "ExecutionProvider"
 
-#: The devices on which providers leave tensors, by the runtime's words; those of others lie with the processor.
+#: Device types of providers, as the runtime names them; tensors of other providers are on the CPU.
 DEVICES = {
     "CANNExecutionProvider": "cann",
     "CUDAExecutionProvider": "cuda",
@@ -27,9 +27,9 @@ DEVICES = {
 
 
 def chosen(provider: Provider | None, providers: Sequence[Provider] | None) -> tuple[list[Any], Place | None]:
-    """The providers that are asked for, and where tensors are bound if that is asked for by a single one.
+    """The requested providers, and the device to bind tensors to if there is a single ``provider``.
 
-    Behind ``provider`` the processor computes what it has no kernel for. Raises ``InvalidCall`` for what there is not.
+    The CPU runs nodes that ``provider`` has no kernel for. Raises ``InvalidCall`` for unavailable providers.
     """
     if provider is None:
         return _known([CPU] if providers is None else providers) or [CPU], None
@@ -45,7 +45,7 @@ def chosen(provider: Provider | None, providers: Sequence[Provider] | None) -> t
 
 
 def check_first(session: onnxruntime.InferenceSession, providers: Sequence[Any]) -> None:
-    """Raise ``InvalidCall`` where the runtime has put the processor in the place of the provider asked for first."""
+    """Raise ``InvalidCall`` if the runtime replaced the first requested provider by the CPU."""
     name, found = _name(providers[0]), session.get_providers()
     if found[0] != name:
         raise InvalidCall(
@@ -61,7 +61,7 @@ def _name(provider: Any) -> str:
 
 
 def _known(providers: Sequence[Provider] | str) -> list[Any]:
-    """Providers by their whole names, which may be given without their end, such as "cuda"."""
+    """Providers by their full names; the suffix may be omitted, as in "cuda"."""
     known = onnxruntime.get_available_providers()
     short = {name.removesuffix(_SUFFIX).lower(): name for name in known}
     found: list[Any] = []

@@ -1,4 +1,4 @@
-"""Sessions of onnxruntime as programs: feeds in, arrays out, and state that stays on the runtime's side."""
+"""Sessions of onnxruntime as programs: feeds in, arrays out, and state kept by the runtime."""
 
 from __future__ import annotations
 
@@ -27,20 +27,20 @@ if TYPE_CHECKING:
 
     from tenonnx.extend import Graph
 
-#: What the runtime raises of its own, about a model or about what it is fed with; versions differ in what there is.
+#: Exceptions of the runtime for models and feeds; the available classes depend on its version.
 RUNTIME_ERRORS = tuple(
     value for value in vars(runtime).values() if isinstance(value, type) and issubclass(value, Exception)
 )
 
-#: Ops whose kernels end the process on a batch of none.
+#: Ops whose kernels crash on an empty batch.
 ENDED_BY_NONE = frozenset({"GRU"})
 
 _RUN_ERRORS = (*RUNTIME_ERRORS, RuntimeError, TypeError, ValueError)
 
 
 @contextmanager
-def _in_time() -> Iterator[onnxruntime.RunOptions | None]:
-    """Options of a run that ends at its deadline, None where it has none. Raises ``LimitExceeded`` then."""
+def _run_options() -> Iterator[onnxruntime.RunOptions | None]:
+    """RunOptions that end a run at its deadline, None without one. Raises ``LimitExceeded`` if it is exceeded."""
     end = limits.end()
     if end is None:
         yield None
@@ -60,14 +60,14 @@ def _in_time() -> Iterator[onnxruntime.RunOptions | None]:
 
 
 class RuntimeProgram(Bindable):
-    """A session without state, whose inputs with a default cannot be fed. Several threads may call it."""
+    """A session without state, in which inputs with default values cannot be fed. Thread-safe."""
 
     backend = "onnxruntime"
 
     def __init__(
         self, graph: Graph, session: InferenceSession, is_plain: bool = False, place: Place | None = None
     ) -> None:
-        #: Whether a session with the options that are the default gives the same.
+        #: Whether a session with default options computes the same.
         self.is_plain = is_plain
         self.state: MutableMapping[str, Any] = {}
         self._check = FeedCheck(graph.inputs)
@@ -78,7 +78,7 @@ class RuntimeProgram(Bindable):
         self._session = session
         self._takes_none = not any(node.op_type in ENDED_BY_NONE for node in graph.walk())
         self._extended = {v.name: v.tensor.dtype for v in graph.inputs if _has_extended(v.type)}
-        # Functions, not methods: a program that holds itself would keep its session until garbage is collected.
+        # Functions instead of methods: a reference cycle would keep the session until garbage collection.
         self._run: Callable[[RuntimeProgram, Mapping[str, Any], Any], list[Any]] = RuntimeProgram._run_arrays
         if any(is_extended(dtype_of(output.type)) for output in session.get_outputs()):
             _refuse_values(graph, session)
@@ -98,7 +98,7 @@ class RuntimeProgram(Bindable):
             if limits.end() is None:
                 results = self._run(self, given, None)
             else:
-                with _in_time() as options:
+                with _run_options() as options:
                     results = self._run(self, given, options)
         except _RUN_ERRORS as error:
             raise run_failure(error, given) from error
@@ -106,12 +106,12 @@ class RuntimeProgram(Bindable):
         if not self._may_give_none and any(each is None for each in results):
             unwritten = next(name for name, each in found.items() if each is None)
             raise run_failure(ValueError(f"its kernel leaves output {unwritten} unwritten"), given)
-        for name in self._passed:  # old runtimes give an input that is an output where the caller has it
+        for name in self._passed:  # old runtimes return an input that is also an output without copying
             found[name] = copy.copy(found[name])
         return found
 
     def bind(self, feeds: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
-        """Tensors of the runtime stand for the arrays, so that a call neither looks at them nor copies them."""
+        """Convert the arrays to OrtValues once, so that calls neither check nor copy them."""
         given = dict(zip(self._names, self._check(feeds), strict=True))
         kinds = [each.type for each in self._session.get_outputs()]
         if (
@@ -138,7 +138,7 @@ class RuntimeProgram(Bindable):
         return self._session.run(self._outputs, given, options)  # type: ignore[no-any-return]
 
     def _run_mixed(self, given: Mapping[str, Any], options: Any) -> list[Any]:
-        """The runtime knows no arrays of ``ml_dtypes``, but takes its own tensors in their place."""
+        """Run with ``ml_dtypes`` arrays as OrtValues, since the runtime does not accept such arrays."""
         values = {name: to_runtime(given[name], dtype) for name, dtype in self._extended.items()}
         return self._session.run(self._outputs, {**given, **values}, options)  # type: ignore[no-any-return]
 
@@ -148,13 +148,13 @@ class RuntimeProgram(Bindable):
         return [from_runtime(value) for value in results]
 
     def _run_bound(self, given: Mapping[str, Any], options: Any) -> list[Any]:
-        """Feeds are copied to the device of the provider once, and outputs from there."""
+        """Run with feeds copied to the provider's device, and outputs copied back."""
         binding = self._binding(given)
         self._session.run_with_iobinding(binding, options)
         return [from_runtime(value) for value in binding.get_outputs_as_ortvaluevector()]
 
     def _binding(self, given: Mapping[str, Any]) -> Any:
-        """Numeric feeds as tensors where the session computes, and outputs that each run allocates."""
+        """Numeric feeds as OrtValues on the session's device, and outputs that each run allocates."""
         binding = self._session.io_binding()
         for name, array in given.items():
             binding.bind_ortvalue_input(name, self._place.put(array, DType.of(array.dtype)))
@@ -166,21 +166,21 @@ class RuntimeProgram(Bindable):
 def stateful_program(
     graph: Graph, state: Mapping[str, str], make: Callable[[Graph], InferenceSession], place: Place
 ) -> StatefulProgram:
-    """A program whose state never leaves the runtime. ``make`` gives a session of a graph."""
+    """A program whose state stays in the runtime. ``make`` opens a session of a graph."""
 
     def held(array: Any) -> Any:
         return place.put(array.copy(order="C"), DType.of(array.dtype))
 
     return StatefulProgram(
-        "onnxruntime", graph, state, lambda each: _Turns(each, state, make(each), place), held, _shown
+        "onnxruntime", graph, state, lambda each: _DoubleBuffered(each, state, make(each), place), held, _as_array
     )
 
 
-class _Turns:
-    """A session with two sides that take turns.
+class _DoubleBuffered:
+    """A session with two sets of bindings (double buffering).
 
-    Each binds the state that the other wrote to the inputs, and buffers of its own to the outputs that replace it. So a
-    call that fails has written only there. Outputs of a shape that is not static are allocated in each call.
+    Each set binds the state written by the other to the inputs, and its own buffers to the outputs that replace it. A
+    call that fails thus leaves the current state intact. Outputs with dynamic shapes are allocated in each call.
     """
 
     def __init__(self, graph: Graph, state: Mapping[str, str], session: InferenceSession, place: Place) -> None:
@@ -191,7 +191,7 @@ class _Turns:
         self._outputs = [o.name for o in session.get_outputs()]
         kept = list(dict.fromkeys(state.values()))
         others = [name for name in self._outputs if name not in kept]
-        self._sides = [_Side(graph, session, others, kept, state, place) for _ in range(2)]
+        self._sides = [_Bindings(graph, session, others, kept, state, place) for _ in range(2)]
         self._turn = 0
 
     def __call__(self, held: Mapping[str, Any], feeds: Mapping[str, Any]) -> Results:
@@ -200,7 +200,7 @@ class _Turns:
         side.bind(held)
         for name, array in given.items():
             side.feed(name, to_runtime(array, self._dtypes[name]))
-        results = Results(self._outputs, _shown)
+        results = Results(self._outputs, _as_array)
         try:
             side.run(self._session, results)
         except _RUN_ERRORS as error:
@@ -209,7 +209,7 @@ class _Turns:
         return results
 
 
-class _Side:
+class _Bindings:
     """One of the two sets of bindings."""
 
     def __init__(
@@ -225,9 +225,9 @@ class _Side:
         self._others = others
         self._binding = session.io_binding()
         self._bound: dict[str, Any] | None = None
-        self._shown: weakref.ref[Results] | None = None
+        self._last_results: weakref.ref[Results] | None = None
         inputs = {v.name: v.type for v in graph.all_inputs}
-        types = {output: inputs[name] for name, output in state.items()}  # what replaces an input is of its type
+        types = {output: inputs[name] for name, output in state.items()}  # it has the type of the input
         self._buffers = {name: buffer for name in kept if (buffer := _buffer(types[name], place)) is not None}
         self._loose = [name for name in kept if name not in self._buffers]
         self._place = place
@@ -237,14 +237,14 @@ class _Side:
         self._replaced = {name: self._buffers.get(output) for name, output in state.items()}
 
     def _bind_outputs(self) -> None:
-        """Let the runtime make what has no buffer here: for the caller with the processor, states on the device."""
+        """Let the runtime allocate outputs without buffer: results on the CPU, states on the device."""
         for name in self._others:
             self._binding.bind_output(name)
         for name in self._loose:
             self._binding.bind_output(name, *self._place)
 
     def bind(self, held: Mapping[str, Any]) -> None:
-        """Let the inputs read the state where they do not read it already."""
+        """Bind the inputs to the state, unless they are bound to it already."""
         if held != self._bound:
             bound = self._bound or {}
             for name, value in held.items():
@@ -258,11 +258,11 @@ class _Side:
             self._bound = None
 
     def run(self, session: InferenceSession, results: Results) -> None:
-        """Fill ``results``. Earlier ones that still refer to the buffers of this side take copies first."""
-        if self._shown is not None and (earlier := self._shown()) is not None:
+        """Run and fill ``results``. Earlier results that share this side's buffers are copied first."""
+        if self._last_results is not None and (earlier := self._last_results()) is not None:
             earlier.take()
-        self._bind_outputs()  # else the runtime would write into what it gave the last time
-        with _in_time() as options:
+        self._bind_outputs()  # otherwise the runtime would overwrite its previous results
+        with _run_options() as options:
             session.run_with_iobinding(self._binding, options)
         kept, replaced = self._buffers, self._replaced
         found = self._binding.get_outputs_as_ortvaluevector()
@@ -273,11 +273,11 @@ class _Side:
             kept = kept | {name: onnxruntime.OrtValue(found[first + k]) for k, name in enumerate(self._loose)}
             replaced = {name: kept[output] for name, output in self._state.items()}
         results.keep(kept, replaced)
-        self._shown = weakref.ref(results)
+        self._last_results = weakref.ref(results)
 
 
 def _buffer(kind: Type | None, place: Place) -> Any:
-    """A tensor of the runtime of a static type, else None."""
+    """An OrtValue for a static type, else None."""
     if not isinstance(kind, TensorType) or kind.shape is None:
         return None
     shape = [dim for dim in kind.shape if isinstance(dim, int)]
@@ -286,12 +286,12 @@ def _buffer(kind: Type | None, place: Place) -> Any:
     return place.empty(shape, kind.dtype)
 
 
-def _shown(value: Any) -> Array:
+def _as_array(value: Any) -> Array:
     return from_runtime(value).copy()
 
 
 def _is_shared(feed: Any, given: Any) -> bool:
-    """Whether a tensor of the runtime can lie where the caller's array does."""
+    """Whether an OrtValue can share the memory of the caller's array."""
     if given is not feed or not isinstance(given, np.ndarray) or given.dtype.hasobject:
         return False
     dtype = DType.of(given.dtype)
@@ -299,12 +299,12 @@ def _is_shared(feed: Any, given: Any) -> bool:
 
 
 def _is_plain(kind: str) -> bool:
-    """Whether the runtime gives what it calls so as an array of numpy's own types."""
+    """Whether the runtime returns a type (in its notation) as an array of a native numpy dtype."""
     return _is_of_numbers(kind) and not is_extended(dtype_of(kind))
 
 
 def _is_of_numbers(kind: str) -> bool:
-    """Whether what the runtime calls so is a tensor of numbers."""
+    """Whether a type in the runtime's notation is a numeric tensor."""
     return kind.startswith("tensor(") and kind != "tensor(string)"
 
 
@@ -315,7 +315,7 @@ def _has_extended(kind: Type | None) -> bool:
 
 
 def _refuse_values(graph: Graph, session: InferenceSession) -> None:
-    """Raise ``UnsupportedOp`` unless all inputs and outputs are tensors that the runtime has apart from numpy."""
+    """Raise ``UnsupportedOp`` unless all inputs and outputs are tensors that OrtValues support."""
     if kinds := _without_values(graph, session):
         raise UnsupportedOp(
             "onnxruntime cannot run a graph that has inputs or outputs other than numeric tensors, together with state "
@@ -325,7 +325,7 @@ def _refuse_values(graph: Graph, session: InferenceSession) -> None:
 
 
 def _without_values(graph: Graph, session: InferenceSession) -> list[str]:
-    """The types of inputs and outputs of which the runtime has no tensors apart from numpy."""
+    """Types of inputs and outputs that OrtValues do not support."""
     kinds = [str(v.type) for v in graph.all_inputs if not _is_numeric(v.type)]
     return kinds + [o.type for o in session.get_outputs() if not _is_of_numbers(o.type)]
 

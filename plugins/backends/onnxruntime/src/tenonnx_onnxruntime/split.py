@@ -1,4 +1,4 @@
-"""Graphs in parts: ops of the extensions' library by their definitions on numpy, the others on the runtime."""
+"""Split graphs: broken ops of the extensions' library run on numpy, the rest on the runtime."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 
 def split(graph: Graph, reason: TenonnxError, make: Callable[[Graph], Program]) -> Program:
-    """A program of parts, of which ``make`` compiles those that have none of the library's ops.
+    """A program of parts; ``make`` compiles those without ops of the library.
 
-    All of it runs on numpy where nothing is left for the runtime. Either way a ``FallbackWarning`` says why.
+    If nothing is left for the runtime, the entire graph runs on numpy. A ``FallbackWarning`` states the reason.
     """
     ensure_inferred(graph)
     stages = _stages(graph)
@@ -30,7 +30,7 @@ def split(graph: Graph, reason: TenonnxError, make: Callable[[Graph], Program]) 
 
 
 def _stages(graph: Graph) -> dict[Node, int]:
-    """The part of each node: even ones are for the runtime, odd ones for numpy, each after what it reads."""
+    """The stage of each node, after its producers: even stages are for the runtime, odd ones for numpy."""
     stages: dict[Node, int] = {}
     for node in graph.nodes:
         odd = isinstance(node.op, Op) and node.op.primitive and is_of_library(node.op)
@@ -42,7 +42,7 @@ def _stages(graph: Graph) -> dict[Node, int]:
 
 
 class SplitProgram(Bindable):
-    """Parts of a graph, each with its program, called one after the other."""
+    """Parts of a graph, each with its program, called in order."""
 
     backend = "onnxruntime"
     is_plain = False
@@ -67,7 +67,7 @@ class SplitProgram(Bindable):
 
 
 def _part(graph: Graph, stages: Mapping[Node, int], stage: int) -> Graph:
-    """The nodes of one stage as a graph."""
+    """The nodes of a stage as a graph."""
     inside = [node for node, of in stages.items() if of == stage]
     made = dict.fromkeys(value for node in inside for value in node.outputs)
     read = dict.fromkeys(v for node in inside for v in node.uses if v not in made and _is_fed(v))

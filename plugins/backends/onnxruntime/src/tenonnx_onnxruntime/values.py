@@ -1,4 +1,4 @@
-"""Tensors of the runtime and numpy arrays. numpy does not know all element types, and the runtime not ml_dtypes."""
+"""Conversion between OrtValues and numpy arrays, including ml_dtypes and packed types."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 
 
 def to_runtime(array: Array, dtype: DType) -> OrtValue:
-    """A tensor of the runtime. It lies in the memory of ``array`` where that is contiguous and not packed there."""
+    """An OrtValue, which shares the memory of ``array`` if that is contiguous and the type is not packed."""
     if 0 < dtype.bits < 8:
         return _packed(array, dtype)
     if not array.flags.c_contiguous:
@@ -28,7 +28,7 @@ def to_runtime(array: Array, dtype: DType) -> OrtValue:
 
 
 def from_runtime(value: Any) -> Array:
-    """The contents of a tensor of the runtime, which may lie in its memory."""
+    """The contents of an OrtValue, possibly sharing its memory."""
     dtype = dtype_of(value.data_type())
     if not is_extended(dtype):
         return value.numpy()  # type: ignore[no-any-return]

@@ -1,7 +1,7 @@
-"""Functions of the worker process that runs files in default sessions. Imports only numpy and onnxruntime.
+"""Functions of the worker process that runs models in default sessions. Imports only numpy and onnxruntime.
 
-A tensor comes and goes as an array where numpy has its element type, else as ``{"type": number, "shape": dims, "raw":
-bytes}``, where the number is that of ONNX.
+Tensors are sent as arrays if numpy has their element type, else as ``{"type": number, "raw": bytes, "shape": dims}``,
+where the number is that of TensorProto.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _BITS = {
     "uint2": 2,
 }
 
-#: The sessions that were used last, by file and options: those of the two models that a verification compares.
+#: The most recent sessions, by file and options: for the two models that a verification compares.
 _open: dict[tuple[Any, ...], onnxruntime.InferenceSession] = {}
 _MOST_OPEN = 2
 
-#: From so many bytes on, a file is open alone: its session takes as much memory again.
+#: From this size in bytes on, only one file is open, since its session takes as much memory again.
 _LARGE = 1 << 28
 
 
@@ -42,7 +42,7 @@ def version() -> str:
 
 
 def load(path: str, entries: Mapping[str, str], level: str, library: str | None) -> None:
-    """Open a file in a session, whose options are the default ones but for these. Raises what the runtime does."""
+    """Open a file in a session with default options except for these. Raises the runtime's exceptions."""
     _session(path, entries, level, library)
 
 
@@ -72,7 +72,7 @@ def _session(path: str, entries: Mapping[str, str], level: str, library: str | N
         while len(_open) >= (1 if status.st_size >= _LARGE else _MOST_OPEN):
             del _open[next(iter(_open))]
         options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4  # what fails is raised
+        options.log_severity_level = 4  # errors are raised, not logged
         for name, text in entries.items():
             options.add_session_config_entry(name, text)
         if library:
@@ -86,12 +86,12 @@ def _session(path: str, entries: Mapping[str, str], level: str, library: str | N
 
 
 def _element(kind: str) -> str:
-    """The element type in the runtime's name of a type, such as ``tensor(bfloat16)``."""
+    """The element type of a type as the runtime prints it, such as ``tensor(bfloat16)``."""
     return kind.rstrip(")").rpartition("(")[2]
 
 
 def _value(contents: Any) -> Any:
-    """A tensor of the runtime."""
+    """Convert contents to an OrtValue."""
     value = onnxruntime.OrtValue
     if not isinstance(contents, dict):
         return value.ortvalue_from_numpy(contents)

@@ -1,4 +1,4 @@
-"""Compiling a graph for OpenVINO, by the shapes that it is fed with."""
+"""Compilation for OpenVINO, specialized by the shapes of feeds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ speed = 90
 
 runtime = "openvino"
 
-#: Left to itself, OpenVINO computes in bfloat16 and rounds activations to 8 bits before weights of few bits, where the
+#: By default, OpenVINO computes in bfloat16, and rounds activations to 8 bits for weights of few bits, on CPUs that
+#: support it.
 #: processor can.
 PROPERTIES = {
     "INFERENCE_PRECISION_HINT": "f32",
@@ -33,12 +34,12 @@ def compile(
     threads: int | None = None,
     strict: bool = False,
 ) -> Program:
-    """Make ``graph`` ready to run on OpenVINO.
+    """Compile ``graph`` for OpenVINO.
 
-    ``device`` is one that OpenVINO finds, ``properties`` those of a device in its own words, such as
-    ``{"INFERENCE_PRECISION_HINT": "bf16"}`` for less than float32; ``threads`` how many a call may use. A graph that it
-    cannot run goes to numpy with a ``FallbackWarning``, and so does a call that it refuses. When ``strict`` these raise
-    ``UnsupportedOp`` and ``InvalidCall``. Raises ``InvalidCall`` for wrong options.
+    ``device`` is a device that OpenVINO finds. ``properties`` are device properties in OpenVINO's terms, such as
+    ``{"INFERENCE_PRECISION_HINT": "bf16"}`` for less than float32. ``threads`` is the number of threads per call. A
+    graph or call that OpenVINO rejects runs on numpy with a ``FallbackWarning``. If ``strict``, it raises
+    ``UnsupportedOp`` or ``InvalidCall`` instead. Raises ``InvalidCall`` for wrong options.
     """
     from tenonnx_openvino.conversion import compiled, converted
     from tenonnx_openvino.programs import OpenVinoProgram, stateful_program
@@ -71,7 +72,7 @@ def compile(
 
 
 def _settings(device: str, properties: Mapping[str, Any] | None) -> dict[str, Any]:
-    """The properties to compile with. Raises ``InvalidCall`` for a device or property that there is not."""
+    """The properties to compile with. Raises ``InvalidCall`` for an unknown device or property."""
     from tenonnx_openvino.conversion import core
 
     if device not in (available := core().available_devices):

@@ -1,4 +1,4 @@
-"""Conversion of graphs to the ops of OpenVINO's ONNX front end, compiled for a device."""
+"""Conversion of graphs to the ops of OpenVINO's ONNX front end, and compilation for a device."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ from tenonnx_openvino.unlike import without_unlike
 if TYPE_CHECKING:
     from tenonnx.extend import Graph, Op
 
-#: The list of ops that the front end has, and the version of ``ai.onnx`` that this list was written for. Every graph
+#: The ops supported by the front end, and the ``ai.onnx`` version of this list. All graphs are converted to it, so that
+#: one version of each op is in use, which the tests compare.
 #: goes there, so that one meaning of each op is in use, the one that the tests compare.
 TARGET, OPSET = "openvino-2024", 22
 
-#: Element types of inputs and outputs, as OpenVINO calls them. Its CPU has 32 bits for an integer, so wider feeds are
+#: Element types of inputs and outputs in OpenVINO. Its CPU plugin has 32-bit integers, so wider feeds are checked, and
+#: float32 instead of float64; inside of a graph that is accurate enough, as for the learning rate of an optimizer.
 #: checked, and float32 in place of float64: within a graph that serves, for the rates of an optimizer say.
 TYPES = {
     DType.bool: openvino.Type.boolean,
@@ -38,13 +40,13 @@ TYPES = {
 }
 _WITHIN = {*TYPES, DType.float64}
 
-#: How the front end names ops that it fails to convert.
+#: The ops in an error message of the front end about failed conversions.
 _FAILED = re.compile(r"(?:No conversion rule found for operations|Conversion is failed for):\s*(.+)")
 _NAME = re.compile(r"(\w+)-\d+")
 
 
 def converted(graph: Graph) -> openvino.Model:
-    """``graph`` as OpenVINO reads it. What its front end fails to convert is expanded. Raises ``UnsupportedOp``."""
+    """``graph`` for OpenVINO's front end; ops that it cannot convert are expanded. Raises ``UnsupportedOp``."""
     _check_interface(graph.infer())
     without: set[str] = set()
     while True:
@@ -60,7 +62,7 @@ def converted(graph: Graph) -> openvino.Model:
 
 
 def compiled(graph: Graph, device: str, properties: Mapping[str, Any]) -> openvino.CompiledModel:
-    """``graph`` on a device. Raises ``UnsupportedOp``."""
+    """``graph`` compiled for a device. Raises ``UnsupportedOp``."""
     model = converted(graph)
     try:
         return core().compile_model(model, device, dict(properties))
@@ -109,7 +111,7 @@ def _check_interface(graph: Graph) -> None:
 
 
 def _read(graph: Graph) -> openvino.Model:
-    """Inputs with a default are none for OpenVINO, which makes constants of them."""
+    """Read a graph, with default values of inputs as constants, which OpenVINO makes of them."""
     model, initializers = message_of(graph)
     if sum(contents.nbytes for _, contents in initializers) > LARGEST_MESSAGE:
         raise _unsupported("its tensors have more than the 2 GiB of one message")
@@ -122,18 +124,18 @@ def _read(graph: Graph) -> openvino.Model:
     return core().read_model(message.getvalue())
 
 
-#: How lines begin that name places in the source of the runtime.
+#: Prefixes of lines with source locations of the runtime.
 _PLACES = ("Exception from ", "Check '", "FrontEnd API failed", "To facilitate the conversion")
 
 
 @functools.cache
 def core() -> openvino.Core:
-    """The runtime, which finds its devices when it is made."""
+    """The runtime, which enumerates devices when created."""
     return openvino.Core()
 
 
 def shortened(error: Exception) -> str:
-    """The runtime's message without the places in its source that raised it."""
+    """The runtime's message without source locations."""
     lines = [line.strip() for line in str(error).splitlines()]
     said = [line for line in lines if line and not line.startswith(_PLACES)]
     text = " ".join(said) or " ".join(lines)

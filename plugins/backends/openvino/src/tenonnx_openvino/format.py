@@ -1,4 +1,4 @@
-"""The intermediate representation of OpenVINO: an XML file, and its weights in a file of the suffix .bin."""
+"""OpenVINO's intermediate representation: an XML file, and its weights in a .bin file."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ runtime = "openvino"
 
 
 def write(graph: Graph, path: Path) -> tuple[str, ...]:
-    """Write a graph with the element types that it has, weights of float32 included. Raises ``UnsupportedOp``."""
+    """Write a graph without changing element types: float32 weights are not compressed. Raises ``UnsupportedOp``."""
     import openvino
 
     from tenonnx_openvino.conversion import converted
@@ -27,7 +27,7 @@ def write(graph: Graph, path: Path) -> tuple[str, ...]:
 
 
 def open(path: Path, graph: Graph) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """The file on the CPU, in float32. Raises ``UnsupportedOp`` where OpenVINO does not compile it."""
+    """The file on the CPU, in float32. Raises ``UnsupportedOp`` if OpenVINO cannot compile it."""
     from tenonnx_openvino.backend import PROPERTIES
     from tenonnx_openvino.conversion import core, shortened
 

@@ -1,4 +1,4 @@
-"""Infer requests of OpenVINO as programs: feeds in, arrays out, and state that stays in the runtime's memory."""
+"""Infer requests of OpenVINO as programs: feeds in, arrays out, and state kept by the runtime."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _NARROW = np.iinfo(np.int32)
 
 
 class Request:
-    """An infer request. Feeds are written into tensors of its own, results copied from there; one thread has it."""
+    """An infer request for one thread. Feeds are copied into its tensors, results are copied out."""
 
     def __init__(self, graph: Graph, model: openvino.CompiledModel) -> None:
         self.request = model.create_infer_request()
@@ -45,7 +45,7 @@ class Request:
         array_of(tensor, array.dtype)[...] = array
 
     def run(self) -> None:
-        """Raises ``LimitExceeded`` at the deadline, ``RunFailure`` for what OpenVINO refuses to compute."""
+        """Run the request. Raises ``LimitExceeded`` at the deadline, ``RunFailure`` if OpenVINO fails."""
         end = limits.end()
         try:
             if end is None:
@@ -67,22 +67,23 @@ class Request:
         raise limits.out_of_time()
 
     def tensor(self, name: str) -> openvino.Tensor:
-        """The tensor of an output, which the next run writes again."""
+        """The tensor of an output, which the next run overwrites."""
         return self.request.get_output_tensor(self._outputs[name][0])
 
     def output(self, name: str) -> Array:
         found = array_of(self.tensor(name), self._outputs[name][1]).copy()
         rank = self._ranks[name]
-        return found.reshape((1,) * rank) if found.size == 1 and rank is not None else found  # it may take [] for [1]
+        # OpenVINO may confuse [] with [1].
+        return found.reshape((1,) * rank) if found.size == 1 and rank is not None else found
 
 
 def array_of(tensor: openvino.Tensor, dtype: Any) -> Array:
-    """The memory of a tensor as an array; types that numpy lacks come as others of the same size."""
+    """The memory of a tensor as an array; types that numpy lacks are returned as others of the same size."""
     return tensor.data.view(dtype)  # type: ignore[no-any-return]
 
 
 def _check_width(value: Value, array: Array) -> None:
-    """Raise ``RunFailure`` for integers that 32 bits do not hold."""
+    """Raise ``RunFailure`` for integers that exceed 32 bits."""
     if value.dtype is DType.int64 and array.size and not _NARROW.min <= array.min() <= array.max() <= _NARROW.max:
         raise RunFailure(
             f'the feed of "{value.name}" does not fit in 32 bits, in which OpenVINO computes int64',
@@ -92,7 +93,7 @@ def _check_width(value: Value, array: Array) -> None:
 
 
 class OpenVinoProgram(Bindable):
-    """A compiled model without state. Several threads may call it, each by a request of its own."""
+    """A compiled model without state. Thread-safe: concurrent calls use separate requests."""
 
     backend = "openvino"
 
@@ -119,14 +120,16 @@ class OpenVinoProgram(Bindable):
 
 
 def stateful_program(graph: Graph, state: Mapping[str, str], compile: Compile) -> StatefulProgram:
-    """A program that keeps state in tensors of OpenVINO. ``compile`` gives a model of a graph."""
-    return StatefulProgram("openvino", graph, state, lambda each: _Turns(each, state, compile(each)), _held, _shown)
+    """A program that keeps state in OpenVINO tensors. ``compile`` compiles a graph."""
+    return StatefulProgram(
+        "openvino", graph, state, lambda each: _DoubleBuffered(each, state, compile(each)), _held, _as_array
+    )
 
 
-class _Turns:
-    """Two requests that take turns: each reads the state where the other has written it.
+class _DoubleBuffered:
+    """Two requests used alternately (double buffering): each reads the state written by the other.
 
-    So a call that fails has written only what the next one writes again.
+    A call that fails thus leaves the current state intact.
     """
 
     def __init__(self, graph: Graph, state: Mapping[str, str], model: openvino.CompiledModel) -> None:
@@ -135,7 +138,7 @@ class _Turns:
         kept = list(dict.fromkeys(state.values()))
         self._others = [value.name for value in graph.outputs if value.name not in kept]
         self._outputs = [value.name for value in graph.outputs]
-        self._sides = [_Side(graph, model, kept) for _ in range(2)]
+        self._sides = [_BufferedRequest(graph, model, kept) for _ in range(2)]
 
     def __call__(self, held: Mapping[str, Any], feeds: Mapping[str, Any]) -> Results:
         given = self._check(feeds)
@@ -147,7 +150,7 @@ class _Turns:
             side.feed(name, array)
         side.run()
         self._sides.reverse()
-        results = Results(self._outputs, _shown)
+        results = Results(self._outputs, _as_array)
         for name in self._others:
             results[name] = side.output(name)
         kept = side.kept()
@@ -156,8 +159,8 @@ class _Turns:
         return results
 
 
-class _Side(Request):
-    """A request with tensors of its own for the outputs ``kept``, as far as their shapes are known."""
+class _BufferedRequest(Request):
+    """A request with its own tensors for the outputs ``kept``, if their shapes are static."""
 
     def __init__(self, graph: Graph, model: openvino.CompiledModel, kept: list[str]) -> None:
         super().__init__(graph, model)
@@ -171,13 +174,13 @@ class _Side(Request):
                 self.request.set_output_tensor(self._outputs[name][0], self._kept[name])
 
     def bind(self, name: str, held: _Held) -> None:
-        """Let an input read a tensor, unless it reads that already."""
+        """Bind an input to a tensor, unless it is bound already."""
         if name in self._inputs and self._bound.get(name) is not held.tensor:
             self.request.set_tensor(name, held.tensor)
             self._bound[name] = held.tensor
 
     def let_go(self) -> None:
-        """Earlier results that still refer to the tensors of this side take copies."""
+        """Copy earlier results that still share this side's tensors."""
         if self.shown is not None and (earlier := self.shown()) is not None:
             earlier.take()
 
@@ -187,7 +190,7 @@ class _Side(Request):
 
 
 class _Held(NamedTuple):
-    """Contents that live in a tensor of OpenVINO, and the element type that numpy has for them."""
+    """Contents in an OpenVINO tensor, and their numpy element type."""
 
     tensor: openvino.Tensor
     dtype: Any
@@ -199,5 +202,5 @@ def _held(array: Array) -> _Held:
     return _Held(tensor, array.dtype)
 
 
-def _shown(held: _Held) -> Array:
+def _as_array(held: _Held) -> Array:
     return array_of(*held).copy()

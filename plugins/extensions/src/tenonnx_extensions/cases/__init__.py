@@ -1,1 +1,1 @@
-"""Cases for the conformance kit, a module for each family."""
+"""Conformance cases: a module for each family of ops."""

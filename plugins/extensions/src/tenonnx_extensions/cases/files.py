@@ -1,4 +1,4 @@
-"""Cases of files of images."""
+"""Cases of image decoding and encoding."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def pixels(draw, channels=3):
 
 @cases(decode_image, gradient=False, reference=kernel("DecodeImage", domain=DOMAIN))
 def decode_image_cases(draw):
-    """Gray images as JPEG: the library does not interpolate colors of a lower resolution, as Pillow does."""
+    """Grayscale JPEG: unlike Pillow, the library does not interpolate subsampled colors."""
     is_png = draw(st.booleans())
     image = pixels(draw) if is_png else np.repeat(pixels(draw, 1), 3, axis=2)
     return call(encode_image(image, format="png" if is_png else "jpg"), color_space=draw(st.sampled_from(SPACES)))

@@ -13,7 +13,7 @@ from tenonnx_extensions.checks import DOMAIN
 
 
 def library() -> str | None:
-    """The path of the library, or None where the package is not installed."""
+    """The path of the library, or None if the package is not installed."""
     found = importlib.util.find_spec("onnxruntime_extensions")
     folders = found.submodule_search_locations if found is not None else None
     files = [path for folder in folders or () for path in sorted(Path(folder).glob("_extensions_pydll*"))]
@@ -21,7 +21,7 @@ def library() -> str | None:
 
 
 def kernel(name: str, outputs: int = 1, domain: str = DOMAIN) -> Callable[..., Any] | None:
-    """The kernel of the library named so as a function of its inputs and attributes, or None without the library."""
+    """A kernel of the library as a function of its inputs and attributes, or None without the library."""
     path = library()
     if path is None or importlib.util.find_spec("onnxruntime") is None:
         return None

@@ -42,7 +42,7 @@ def string_regex_replace_cases(draw):
             ]
         )
     )
-    is_global = 1 if pattern == r"\C" else draw(st.integers(0, 1))  # one byte of several is no character
+    is_global = 1 if pattern == r"\C" else draw(st.integers(0, 1))  # a single byte of a character is invalid UTF-8
     return call(texts(draw), strings([pattern]), strings([rewrite]), global_replace=is_global)
 
 

@@ -1,4 +1,4 @@
-"""Cases of SentencePiece, with a model that is trained on a few sentences."""
+"""Cases of SentencePiece, with a model trained on a few sentences."""
 
 from __future__ import annotations
 

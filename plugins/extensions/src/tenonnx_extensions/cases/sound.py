@@ -1,4 +1,4 @@
-"""Cases of files and segments of sound, boxes, and sentences."""
+"""Cases of audio, bounding boxes, and sentence breaking."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tenonnx_testing import call, cases
 
 
 def of_wave(samples, rate, channels=1):
-    """The bytes of a WAV file with these samples, int16."""
+    """The bytes of a WAV file with these int16 samples."""
     stream = io.BytesIO()
     with wave.open(stream, "wb") as file:
         file.setnchannels(channels)
@@ -81,7 +81,7 @@ def draw_bounding_boxes_cases(draw):
 
 @functools.cache
 def automata() -> bytes:
-    """A model of Bling Fire: that of Chinese words, which its package has."""
+    """A Bling Fire model included in its package: Chinese word breaking."""
     import blingfire
 
     return Path(blingfire.__file__).with_name("wbd_chuni.bin").read_bytes()

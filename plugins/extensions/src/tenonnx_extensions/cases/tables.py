@@ -1,4 +1,4 @@
-"""Cases of tables, masks, hashes, rows of different lengths, matrices and segments."""
+"""Cases of lookup tables, masks, hashes, ragged tensors, matrices and segments."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def splits(draw):
 
 
 def _sparse(n_element, **attributes):
-    """The library, which does not check the order and then ends the process."""
+    """The library kernel, which does not check the order and crashes."""
     if len(n_element) == 0 or n_element[0] != 0 or (np.diff(n_element) < 0).any() or n_element[-1] > 99:
         raise ValueError("n_element does not rise from 0")
     run = kernel("RaggedTensorToSparse", 2)
@@ -107,7 +107,7 @@ def ragged_tensor_to_dense_cases(draw):
 
 @cases(string_ragged_tensor_to_dense, gradient=False, reference=kernel("StringRaggedTensorToDense"))
 def string_ragged_tensor_to_dense_cases(draw):
-    """``missing`` of the size of the splits: the library takes the number of rows from it."""
+    """``missing`` has the size of the splits, since the library takes the number of rows from it."""
     starts = splits(draw)
     return call(np.zeros(1, np.int64), words(draw, int(starts[-1])), starts, words(draw, len(starts)))
 

@@ -1,4 +1,4 @@
-"""Cases of tokenizers, over vocabularies of a few words and all bytes."""
+"""Cases of tokenizers, with vocabularies of a few words and all bytes."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ VOCABULARY = "\n".join(WORDS)
 
 
 def of_bytes():
-    """GPT-2's characters of all bytes, as its tokenizer writes them."""
+    """GPT-2's characters for all bytes."""
     shown = [*range(33, 127), *range(161, 173), *range(174, 256)]
     hidden = [byte for byte in range(256) if byte not in shown]
     return {byte: chr(byte) for byte in shown} | {byte: chr(256 + k) for k, byte in enumerate(hidden)}
@@ -244,7 +244,7 @@ def bpe_decoder_cases(draw):
     )
 
 
-#: Tokens of bytes, of characters, and of words, as the vocabularies of RWKV have them.
+#: Tokens of bytes, characters and words, like in RWKV vocabularies.
 _TRIE = [*(bytes([byte]) for byte in range(256)), "he", "hello", " world", "\u4f60", "ll"]
 TRIE = "\n".join(
     f"{k} {token!r} {len(token.encode() if isinstance(token, str) else token)}" for k, token in enumerate(_TRIE, 1)

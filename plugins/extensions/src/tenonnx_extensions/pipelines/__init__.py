@@ -1,1 +1,1 @@
-"""Preprocessing graphs: tokenizers and image processors, from the files of their libraries, and decoders of outputs."""
+"""Pre- and postprocessing graphs: tokenizers and image processors from their files, and decoders of outputs."""

@@ -1,4 +1,4 @@
-"""Graphs behind models of images: labels and maps of classes, and boxes."""
+"""Postprocessing graphs of image models: labels, segmentation maps, and boxes."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tenonnx_extensions.pipelines.detection import OF_SIGMOID, OF_SOFTMAX, detec
 from tenonnx_extensions.pipelines.files import settings
 from tenonnx_extensions.pipelines.heads import frame_of, names_in, of_ssd, of_yolo, priors_of, yolo_output
 
-#: Tasks, with the number of dims of the outputs that are decoded.
+#: Tasks, and the rank of the output that each decodes.
 TASKS = {"classification": 2, "detection": 3, "segmentation": 4}
 
-#: Classes that are listed for each image.
+#: Number of classes listed for each image.
 _COUNT = 5
 
 
@@ -131,7 +131,7 @@ def _of_yolo(path: Path, model: Graph, threshold: float, letterbox: bool) -> Gra
 
 
 def _palette() -> np.ndarray:
-    """The 256 colors of Pascal VOC, uint8[256, 3]: bits of the class become, by turns, bits of red, green and blue."""
+    """The 256 colors of Pascal VOC, uint8[256, 3]: bits of the class index alternate between red, green and blue."""
     classes = np.arange(256)
     colors = np.zeros((256, 3), np.int64)
     for place in range(8):
@@ -158,7 +158,7 @@ def _config(path: Path) -> Path:
 
 
 def _labels(path: Path, logits: Value | None, more: int = 0) -> tuple[list[str], dict[str, Any]]:
-    """Names of the classes, and the file; ``more`` are classes without a name that the model has."""
+    """Names of the classes, and the file; ``more`` are further classes of the model without a name."""
     file = _config(path)
     config = settings(file)
     given = config.get("id2label")

@@ -1,4 +1,4 @@
-"""Boxes, scores and labels from the outputs of detectors of transformers."""
+"""Boxes, scores and labels from the outputs of transformers' detectors."""
 
 from __future__ import annotations
 
@@ -10,10 +10,11 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import Value, constant
 
-#: Models whose last class is that of no object, by ``model_type``: each box has its most probable class.
+#: Models with a softmax whose last class is "no object", by ``model_type``: each box has its most probable class.
 OF_SOFTMAX = ("detr", "table-transformer", "yolos")
 
-#: Models whose classes are independent: pairs of a box and a class compete; with the number of pairs that are kept,
+#: Models with independent classes: pairs of a box and a class compete; mapped to the number of pairs kept, or None for
+#: the number of boxes.
 #: None for that of the boxes.
 OF_SIGMOID = {
     "conditional_detr": 100,
@@ -27,11 +28,11 @@ OF_SIGMOID = {
 def detected(
     kind: str, logits: Value, boxes: Value, size: Value, names: Sequence[str], threshold: float
 ) -> dict[str, Value]:
-    """The boxes of all images whose scores are above a threshold, as ``post_process_object_detection`` finds them.
+    """The boxes of all images with scores above a threshold, like ``post_process_object_detection``.
 
-    ``logits`` is float32[batch, boxes, classes], ``boxes`` float32[batch, boxes, 4], with centers and sizes as parts of
+    ``logits`` is float32[batch, boxes, classes], ``boxes`` float32[batch, boxes, 4] with centers and sizes relative to
     the image, whose height and width is ``size``. Results are ``scores``, ``labels`` and ``boxes``, with corners in
-    pixels, and ``images``, the position of each box's image in the batch.
+    pixels, and ``images``, the image index of each box.
     """
     corners = _corners(boxes, size)
     if kind in OF_SOFTMAX:
@@ -57,7 +58,7 @@ def _corners(boxes: Value, size: Value) -> Value:
 
 
 def _best_pairs(shares: Any, corners: Value, count: int | None) -> tuple[Value, Value, Value]:
-    """Scores, classes and boxes of the most probable pairs of a box and a class of each image."""
+    """Scores, classes and boxes of the most probable (box, class) pairs of each image."""
     shape = ops.shape(shares)
     classes, most = shape[2], shape[1:2]
     flat = ops.reshape(shares, constant(np.array([0, -1])))

@@ -10,7 +10,7 @@ from tenonnx.extend import InvalidModel
 
 
 def contents(path: Path) -> str:
-    """The text of a file. Raises ``InvalidModel`` where it cannot be read."""
+    """The text of a file. Raises ``InvalidModel`` if it cannot be read."""
     try:
         return path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -19,7 +19,7 @@ def contents(path: Path) -> str:
 
 
 def settings(path: Path) -> dict[str, Any]:
-    """The JSON object of a file. Raises ``InvalidModel`` where it holds none."""
+    """The JSON object in a file. Raises ``InvalidModel`` if it has none."""
     try:
         found = json.loads(contents(path))
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Boxes, scores and labels from the heads of YOLO and SSD: decoding, and suppression of boxes that overlap.
+"""Boxes, scores and labels from YOLO and SSD heads: decoding, and non-maximum suppression.
 
 Sources: ultralytics 8.3, ``utils/ops.py``, for YOLO; torchvision 0.28, ``models/detection/ssd.py``, for SSD.
 """
@@ -18,17 +18,17 @@ from tenonnx.extend import DType, Graph, InvalidCall, InvalidModel, Value, const
 from tenonnx.extend.formats import open_inside, split_location
 from tenonnx_extensions.pipelines.pixels import letterbox_size
 
-#: Boxes of one class that overlap more than this are one; so many of each class are kept.
+#: Intersection over union above which boxes of one class are merged, and the maximum number kept per class.
 _OVERLAP, _MOST = 0.45, 300
 
-#: How the sizes and centers of SSD are scaled, unless the configuration says otherwise.
+#: Default scale factors of the centers and sizes of SSD.
 _VARIANCES = (0.1, 0.2)
 
 Found = dict[str, Value]
 
 
 def names_in(model: Graph) -> list[str]:
-    """The names of the classes in the metadata of a model of ultralytics, or none."""
+    """The class names in the metadata of an ultralytics model, or none."""
     try:
         found = ast.literal_eval(model.metadata.get("names", "{}"))
         return [str(found[k]) for k in range(len(found))]
@@ -40,7 +40,7 @@ def names_in(model: Graph) -> list[str]:
 
 
 def yolo_output(model: Graph) -> Value | None:
-    """The only output of three dims whose last two are known, or None."""
+    """The only output of rank three whose last two dims are known, or None."""
     found = [value for value in model.outputs if value.rank == 3]
     if len(found) != 1 or not all(isinstance(size, int) for size in found[0].shape[1:]):
         return None
@@ -50,11 +50,11 @@ def yolo_output(model: Graph) -> Value | None:
 def of_yolo(
     head: Value, given: Value, size: Value, names: Sequence[str], threshold: float, frame: tuple[int, int], boxed: bool
 ) -> Found:
-    """The boxes of a head of YOLO: each has its most probable class.
+    """The boxes of a YOLO head; each has its most probable class.
 
     ``head`` is float32[batch, 4 + classes, boxes] as in version 8, or float32[batch, boxes, 5 + classes] as in version
-    5, where the fifth number is that of an object. ``frame`` is the height and width of the model's images, and
-    ``boxed`` says that these are letterboxes.
+    5, where the fifth number is the objectness. ``frame`` is the height and width of the model's images; ``boxed``
+    states whether these are letterboxes.
     """
     rows, columns = given.shape[1:]
     numbers = min(rows, columns)
@@ -77,7 +77,7 @@ def of_yolo(
 
 
 def _in_pixels(corners: Value, size: Value, frame: tuple[int, int], boxed: bool) -> Value:
-    """Corners in the pixels of the images, from those in the model's."""
+    """Convert corners from pixels of the model's input to pixels of the images."""
     rows, columns = ops.gather(size, np.int64(0)), ops.gather(size, np.int64(1))
     twice = np.array([0, 1, 0, 1])
     whole = ops.cast(ops.gather(size, np.array([1, 0, 1, 0])), to=DType.float32)
@@ -97,10 +97,10 @@ def _in_pixels(corners: Value, size: Value, frame: tuple[int, int], boxed: bool)
 def of_ssd(
     logits: Value, boxes: Value, size: Value, names: Sequence[str], threshold: float, config: Mapping[str, Any]
 ) -> Found:
-    """The boxes of a head of SSD: each may have several classes.
+    """The boxes of an SSD head; each may have several classes.
 
-    ``logits`` is float32[batch, boxes, 1 + classes], of which the first is that of no object. ``boxes`` is
-    float32[batch, boxes, 4]: corners as parts of the image or, where there are ``priors``, offsets from these.
+    ``logits`` is float32[batch, boxes, 1 + classes], with "no object" as first class. ``boxes`` is float32[batch,
+    boxes, 4]: corners relative to the image or, with ``priors``, offsets from these.
     """
     priors = config.get("priors")
     corners = boxes if priors is None else _from_priors(boxes, priors, config.get("variances", _VARIANCES))
@@ -113,7 +113,7 @@ def of_ssd(
 def priors_of(config: Mapping[str, Any], folder: Path, boxes: Value) -> Mapping[str, Any]:
     """The configuration with its priors as an array, float32[boxes, 4], from the ``.npy`` file that it names.
 
-    Raises ``InvalidModel`` for a file that cannot be read or lies outside ``folder``, and for numbers of another shape.
+    Raises ``InvalidModel`` for a file that cannot be read or is outside ``folder``, and for a wrong shape.
     """
     if "priors" not in config:
         return config
@@ -138,7 +138,7 @@ def priors_of(config: Mapping[str, Any], folder: Path, boxes: Value) -> Mapping[
 
 
 def _from_priors(boxes: Value, priors: np.ndarray, variances: Sequence[float]) -> Value:
-    """Corners from offsets; priors are centers and sizes as parts of the image."""
+    """Corners from offsets; priors are centers and sizes relative to the image."""
     centers, sizes = ops.split(boxes, [2, 2], axis=-1)
     centers = centers * (priors[:, 2:] * np.float32(variances[0])) + priors[:, :2]
     half = ops.exp(sizes * np.float32(variances[1])) * (priors[:, 2:] * np.float32(0.5))
@@ -149,7 +149,7 @@ def _from_priors(boxes: Value, priors: np.ndarray, variances: Sequence[float]) -
 
 
 def _suppressed(pixels: Value, corners: Value, scores: Value, names: Sequence[str], threshold: float) -> Found:
-    """Boxes that overlap no better one of their class, by image and score; ``scores`` is [batch, boxes, classes]."""
+    """Non-maximum suppression per class; boxes are sorted by image and score. ``scores`` is [batch, boxes, classes]."""
     by_class = ops.transpose(scores, perm=[0, 2, 1])
     limits = np.int64([_MOST]), np.float32([_OVERLAP]), np.float32([threshold])
     chosen = ops.non_max_suppression(corners, by_class, *(constant(each) for each in limits))
@@ -167,7 +167,7 @@ def _suppressed(pixels: Value, corners: Value, scores: Value, names: Sequence[st
 
 
 def frame_of(model: Graph) -> tuple[int, int]:
-    """Rows and columns of a model's images. Raises ``InvalidCall`` where they are not known."""
+    """Rows and columns of a model's images. Raises ``InvalidCall`` if unknown."""
     found = [value for value in model.inputs if value.rank == 4]
     sizes = [size for size in found[0].shape[2:] if isinstance(size, int)] if len(found) == 1 else []
     if len(sizes) != 2:

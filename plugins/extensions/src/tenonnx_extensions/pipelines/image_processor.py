@@ -1,4 +1,4 @@
-"""Image processors as graphs: from the files that transformers writes."""
+"""Image processors as graphs, from the files of transformers."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from tenonnx_extensions.pipelines.transforms import is_of_timm, steps_of, steps_
 
 FILE = "preprocessor_config.json"
 
-#: The name that is given instead of a file for the letterbox of YOLO, into the size of the model's images.
+#: Given instead of a file for YOLO's letterbox, with the size of the model's images.
 LETTERBOX = "letterbox"
 
 _IMAGES = ("images", "uint8", ("batch", "height", "width", 3))
@@ -65,7 +65,7 @@ def image_processor(
         if mask is not None:
             found["pixel_mask"] = mask
         if model is not None:
-            found = _read_by(model, found)
+            found = _renamed_for(model, found)
         if image_size:
             found["image_size"] = ops.identity(ops.shape(images)[1:3])
         for name, value in found.items():
@@ -81,7 +81,7 @@ def _letterboxes(model: Graph | None) -> Callable[[Value], tuple[Value, Value | 
 
 
 def _steps(source: Any) -> Callable[[Value], tuple[Value, Value | None]]:
-    """The function of images to pixels, and a mask where they are padded, that a file or an object describes."""
+    """The function from images to pixels, and to a mask if they are padded, described by a file or an object."""
     if not isinstance(source, str | os.PathLike):
         given = steps_of(source)
         return lambda images: (transformed(images, given), None)
@@ -96,8 +96,8 @@ def _steps(source: Any) -> Callable[[Value], tuple[Value, Value | None]]:
     return lambda images: _processed(images, kind, settings)
 
 
-def _read_by(model: Graph, found: dict[str, Value]) -> dict[str, Value]:
-    """The outputs under the names, and in the types, of a model's inputs."""
+def _renamed_for(model: Graph, found: dict[str, Value]) -> dict[str, Value]:
+    """The outputs with the names and types of a model's inputs."""
     inputs = {value.name: value for value in model.inputs}
     names = {name: name for name in found if name in inputs}
     if "pixel_values" not in names:
@@ -119,11 +119,11 @@ def _read_by(model: Graph, found: dict[str, Value]) -> dict[str, Value]:
 
 
 def _processed(images: Value, kind: Processor, settings: Settings) -> tuple[Value, Value | None]:
-    """Pixels behind all steps, and their mask where the processor pads."""
+    """The processed pixels, and their mask if the processor pads."""
     pixels = ops.cast(ops.transpose(images, perm=[0, 3, 1, 2]), to=DType.float64)
     known: Settings | None = None
     mask = None
-    is_whole = True  # numbers from 0 to 255, which may still be resized
+    is_whole = True  # integers from 0 to 255, which may still be resized
     for step in kind.steps:
         if not settings.get(f"do_{step}", settings.get(step, False)):
             continue
@@ -160,7 +160,7 @@ def _processed(images: Value, kind: Processor, settings: Settings) -> tuple[Valu
 
 
 def _resized(pixels: Value, settings: Settings) -> tuple[Value, Settings | None]:
-    """Resized pixels, and their size where it is that of the settings."""
+    """Resized pixels, and their size if the settings fix it."""
     size = settings["size"]
     if "height" in size:
         height, width = (constant(np.int64(size[name])) for name in ("height", "width"))
@@ -180,14 +180,14 @@ def _resized(pixels: Value, settings: Settings) -> tuple[Value, Settings | None]
 
 
 def _within(rows: Value, columns: Value, max_height: int, max_width: int) -> tuple[Value, Value]:
-    """The largest size of the same shape that is not beyond either number."""
+    """The largest size with the same aspect ratio within both limits."""
     high, wide = (ops.cast(each, to=DType.float64) for each in (rows, columns))
     scale = ops.minimum(float(max_height) / high, float(max_width) / wide)
     return _whole(high * scale), _whole(wide * scale)
 
 
 def _between(rows: Value, columns: Value, shortest: int, longest: int, is_yolos: bool) -> tuple[Value, Value]:
-    """The size of the same shape with that shortest edge, or a smaller one with that longest edge."""
+    """The size with the same aspect ratio and that shortest edge, or a smaller one with that longest edge."""
     high, wide = (ops.cast(each, to=DType.float64) for each in (rows, columns))
     least, most = ops.minimum(high, wide), ops.maximum(high, wide)
     is_cut = most / least * float(shortest) > float(longest)
@@ -206,7 +206,7 @@ def _whole(number: Value) -> Value:
 
 
 def _center_crop(pixels: Value, height: int, width: int) -> Value:
-    """The middle of images, with zeros around those that are smaller."""
+    """Center crop; smaller images are padded with zeros."""
     rows, columns = size_of(pixels)
     missing_rows, missing_columns = ops.maximum(height - rows, 0), ops.maximum(width - columns, 0)
     top, left = (missing_rows + 1) / 2, (missing_columns + 1) / 2
@@ -217,7 +217,7 @@ def _center_crop(pixels: Value, height: int, width: int) -> Value:
 
 
 def _padded(pixels: Value, size: Settings | None) -> tuple[Value, Value]:
-    """Images with zeros below and to the right, and a mask that is 1 where there is an image."""
+    """Images padded with zeros at the bottom and right, and a mask that is 1 inside the images."""
     shape = ops.shape(pixels)
     mask = ops.expand(np.int64(1), joined(shape[0], shape[2], shape[3]))
     if size is None:

@@ -1,4 +1,4 @@
-"""Small parts of preprocessing graphs of images."""
+"""Building blocks of image preprocessing graphs."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tenonnx_extensions.pipelines.resampling import resize
 
 
 def float32(pixels: Value) -> Value:
-    """Numbers as float32."""
+    """Cast to float32."""
     return pixels if pixels.dtype is DType.float32 else ops.cast(pixels, to=DType.float32)
 
 
 def by_channel(colors: tuple[float, ...]) -> np.ndarray:
-    """A number for each channel, float32[3, 1, 1]."""
+    """One number per channel, float32[3, 1, 1]."""
     return np.array(colors, np.float32).reshape(3, 1, 1)
 
 
@@ -26,31 +26,31 @@ def size_of(pixels: Value) -> tuple[Value, Value]:
 
 
 def with_zeros(pixels: Value, top: Value | int, left: Value | int, bottom: Value, right: Value) -> Value:
-    """Images, or masks, with zeros around them."""
+    """Images, or masks, padded with zeros."""
     return ops.pad(pixels, joined(0, 0, top, left, 0, 0, bottom, right))
 
 
 def joined(*numbers: Value | int) -> Value:
-    """Numbers as a vector."""
+    """Concatenate numbers to a vector."""
     return ops.concat(
         *(ops.unsqueeze(each, [0]) if isinstance(each, Value) else np.array([each]) for each in numbers), axis=0
     )
 
 
 def at_shortest(pixels: Value, edge: int, resample: int) -> Value:
-    """Images resized to that shortest edge, with the same shape as far as whole numbers allow."""
+    """Images resized to that shortest edge, keeping the aspect ratio up to rounding."""
     rows, columns = size_of(pixels)
     longest = ops.maximum(rows, columns) * edge / ops.minimum(rows, columns)
     height, width = ops.where(rows <= columns, edge, longest), ops.where(columns <= rows, edge, longest)
     return resize(pixels, height, width, resample)
 
 
-#: Gray around images in letterboxes.
+#: Gray value around images in letterboxes.
 _GRAY = 114.0
 
 
 def letterbox(pixels: Value, height: int, width: int) -> Value:
-    """Images resized bilinearly into a frame, in its middle, with gray around them, as ultralytics does."""
+    """Images resized bilinearly and centered in a gray frame, like in ultralytics."""
     _, rows, columns, top, left = letterbox_size(*size_of(pixels), height, width)
     sizes = ops.concat(ops.shape(pixels)[0:2], joined(rows, columns), axis=0)
     resized = ops.resize(ops.cast(pixels, to=DType.float32), sizes=sizes, mode="linear")
@@ -60,7 +60,7 @@ def letterbox(pixels: Value, height: int, width: int) -> Value:
 
 
 def letterbox_size(rows: Value, columns: Value, height: int, width: int) -> tuple[Value, Value, Value, Value, Value]:
-    """The scale of images in a letterbox, float64, their rows and columns there, and where these begin."""
+    """The scale of images in a letterbox, float64, their rows and columns there, and their offsets."""
     high, wide = (ops.cast(each, to=DType.float64) for each in (rows, columns))
     scale = ops.minimum(float(height) / high, float(width) / wide)
     inner = [ops.round_(each * scale) for each in (high, wide)]

@@ -1,4 +1,4 @@
-"""Settings of image processors: those of a ``preprocessor_config.json``, and the defaults of their classes.
+"""Settings of image processors from ``preprocessor_config.json``, and the defaults of their classes.
 
 Source: transformers 5.24, the classes ``*ImageProcessorPil``.
 """
@@ -18,12 +18,12 @@ _HALF = ((0.5, 0.5, 0.5), (0.5, 0.5, 0.5))
 _IMAGENET = ((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 _CLIP = ((0.48145466, 0.4578275, 0.40821073), (0.26862954, 0.26130258, 0.27577711))
 
-#: Steps in the order of most classes; ``do_NAME`` of the settings says whether a step is taken.
+#: Steps in the order of most classes; the setting ``do_NAME`` enables a step.
 _STEPS = ("resize", "center_crop", "rescale", "normalize", "pad")
 _BEFORE_PAD = _STEPS[:-1]
 _DETECTION = ("resize", "rescale", "normalize", "pad")
 
-#: Keys that say nothing about pixels of an RGB image, or only about labels.
+#: Keys without effect on the pixels of RGB images, or only about labels.
 _WITHOUT_EFFECT = {
     "_valid_processor_keys",
     "annotations",
@@ -49,20 +49,20 @@ _WITHOUT_EFFECT = {
     "use_fast",
 }
 
-#: Sets of keys that give a size.
+#: Sets of keys that define a size.
 _SIZES = ({"height", "width"}, {"shortest_edge"}, {"shortest_edge", "longest_edge"}, {"max_height", "max_width"})
 
 
 @dataclass(frozen=True)
 class Processor:
-    """A class of image processors: its steps, its defaults, and what it makes of its settings."""
+    """A class of image processors: its steps, its defaults, and a function that adapts its settings."""
 
     steps: tuple[str, ...]
     defaults: Mapping[str, Any]
     adapt: Callable[[Settings], None] = lambda settings: None
-    #: Whether an ``int`` for ``size`` is height and width, and not the shortest edge.
+    #: Whether an ``int`` for ``size`` is height and width instead of the shortest edge.
     is_square: bool = True
-    #: Whether the result has a ``pixel_mask`` where images are padded.
+    #: Whether padding adds the output ``pixel_mask``.
     has_mask: bool = False
 
 
@@ -127,7 +127,7 @@ _DETR = _processor(_EDGES, 2, _IMAGENET, _DETECTION, do_pad=True, is_square=Fals
 _CLIP_LIKE = _processor(_shortest(224), 3, _CLIP, crop_size=_square(224), is_square=False)
 _MOBILENET = _processor(_shortest(256), 2, _HALF, crop_size=_square(224), is_square=False)
 
-#: Classes by their names without ``ImageProcessor``.
+#: Classes by name without ``ImageProcessor``.
 PROCESSORS = {
     "Beit": _processor(_square(224), 3, _HALF, _BEFORE_PAD, crop_size=_square(224), do_center_crop=False),
     "Bit": _CLIP_LIKE,
@@ -181,9 +181,9 @@ PROCESSORS = {
 
 
 def settings_of(config: Mapping[str, Any]) -> tuple[Processor, Settings]:
-    """The class that a configuration names, and its settings with the class's defaults.
+    """The class named by a configuration, and its settings with the class's defaults.
 
-    Raises ``NotRepresentable`` for a class or a key that has no graph, and ``InvalidModel`` for a wrong value.
+    Raises ``NotRepresentable`` for a class or key without a graph, and ``InvalidModel`` for an invalid value.
     """
     key = next((name for name in ("image_processor_type", "feature_extractor_type") if config.get(name)), None)
     if key is None:
@@ -224,7 +224,7 @@ def _wrong(key: str, value: Any, available: str) -> InvalidModel:
 
 
 def _check(settings: Settings, kind: Processor, given: Mapping[str, Any]) -> None:
-    """Check the values, and write sizes and colors in one way."""
+    """Check the values, and normalize sizes and colors."""
     settings["size"] = _size("size", settings["size"], kind.is_square)
     if not kind.is_square and isinstance(given.get("size"), int) and "max_size" in settings:
         settings["size"]["longest_edge"] = settings["max_size"]
@@ -260,7 +260,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _size(key: str, value: Any, is_square: bool) -> Settings:
-    """A size by names, as transformers reads one: an ``int``, a pair of height and width, or a dict."""
+    """Normalize a size like transformers: an ``int``, a pair of height and width, or a dict."""
     found = value
     if isinstance(value, list | tuple) and len(value) == 2:
         found = {"height": value[0], "width": value[1]}

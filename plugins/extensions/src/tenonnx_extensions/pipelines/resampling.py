@@ -1,7 +1,7 @@
-"""Resizing as Pillow does it, in ``ai.onnx``: the same weights, fixed-point sums and rounding between the two passes.
+"""Resizing like Pillow in ``ai.onnx``: the same weights, fixed-point sums and rounding between the two passes.
 
 Source: Pillow, ``src/libImaging/Resample.c``, and ``Geometry.c`` for nearest. ``Resize`` of ONNX with ``antialias`` is
-close to it, but has no Lanczos and does not round between the passes.
+similar, but lacks Lanczos and does not round between the passes.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import Value, subgraph
 
-#: One in the fixed-point numbers of Pillow, which have 22 bits behind the point.
+#: One in Pillow's fixed-point format with 22 fractional bits.
 _ONE = float(1 << 22)
 
 
 @dataclass(frozen=True)
 class Filter:
-    """A filter: its weight at a distance, float64, and the distance from which it is 0."""
+    """A filter: its weight as a function of distance, float64, and its support."""
 
     weight: Callable[[Value], Value]
     support: float
@@ -36,7 +36,7 @@ def _triangle(x: Value) -> Value:
 
 
 def _hamming(x: Value) -> Value:
-    # Few runtimes have Cos of float64.
+    # Few runtimes have Cos for float64.
     window = 0.54 + 0.46 * ops.sin(math.pi / 2 - x * math.pi)
     return ops.where(ops.absolute(x) < 1.0, _sinc(x) * window, 0.0)
 
@@ -58,7 +58,7 @@ def _sinc(x: Value) -> Value:
     return ops.where(is_zero, 1.0, ops.sin(angle) / ops.where(is_zero, 1.0, angle))
 
 
-#: Filters by Pillow's number; number 0 is nearest.
+#: Filters by Pillow's number; 0 is nearest.
 FILTERS = {
     1: Filter(_lanczos, 3.0),
     2: Filter(_triangle, 1.0),
@@ -69,9 +69,9 @@ FILTERS = {
 
 
 def resize(pixels: Value, height: Value, width: Value, resample: int) -> Value:
-    """Images resized by the filter of that number in Pillow.
+    """Resize images by a filter, given by its number in Pillow.
 
-    ``pixels`` is float64[batch, channels, rows, columns] with whole numbers from 0 to 255, and so is the result.
+    ``pixels`` and the result are float64[batch, channels, rows, columns] with integers from 0 to 255.
     ``height`` and ``width`` are int64 scalars.
     """
     rows, columns = ops.shape(pixels)[2], ops.shape(pixels)[3]
@@ -93,7 +93,7 @@ def _rounded(sums: Value) -> Value:
 
 
 def _weights(source: Value, target: Value, chosen: Filter) -> Value:
-    """Weights of the ``source`` pixels for each of the ``target`` ones in fixed point, float64[target, source]."""
+    """Fixed-point weights of the ``source`` pixels for each ``target`` pixel, float64[target, source]."""
     size = ops.cast(source, to="float64")
     scale = size / ops.cast(target, to="float64")
     stretch = ops.maximum(scale, 1.0)
@@ -109,7 +109,7 @@ def _weights(source: Value, target: Value, chosen: Filter) -> Value:
 
 
 def _nearest(source: Value, target: Value) -> Value:
-    """Indices of the nearest pixels, int64[target]; sums of steps, as Pillow adds them up."""
+    """Indices of the nearest pixels, int64[target], by cumulative steps like in Pillow."""
     scale = ops.cast(source, to="float64") / ops.cast(target, to="float64")
     steps = ops.where(ops.equal(_count(target), 0.0), scale * 0.5, scale)
     found = ops.cast(ops.floor(ops.cumsum(steps, np.int64(0))), to="int64")

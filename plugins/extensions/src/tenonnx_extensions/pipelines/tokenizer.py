@@ -1,4 +1,4 @@
-"""Tokenizers as graphs: from the files that Hugging Face and SentencePiece write."""
+"""Tokenizers as graphs, from the files of Hugging Face and SentencePiece."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from tenonnx_extensions.pipelines.files import contents, settings
 from tenonnx_extensions.ragged import ragged_tensor_to_dense
 from tenonnx_extensions.unigram import processor_of, sentencepiece_tokenizer
 
-#: The files of a tokenizer, in order of preference.
+#: Tokenizer files, in order of preference.
 FILES = ("tokenizer.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
 
-#: Classes of transformers whose ids are fairseq's.
+#: Classes of transformers with fairseq's ids.
 _FAIRSEQ = ("XLMRobertaTokenizer", "XLMRobertaTokenizerFast")
 
 _OPSETS = {"ai.onnx": 21, DOMAIN: 1}
@@ -62,7 +62,7 @@ def _file(path: Path) -> Path:
 
 
 def _with_outputs(graph: Graph, found: dict[str, Value], model: Graph | None) -> Graph:
-    """The graph with its outputs: all of them, or those that a model reads, in the types of its inputs."""
+    """The graph with all outputs, or only those that a model reads, in the types of its inputs."""
     if model is None:
         for name, value in found.items():
             graph.output(name, value)
@@ -103,7 +103,7 @@ def _json(file: Path, config: dict[str, Any], length: int | None) -> str:
             made = tokenizers.Tokenizer.from_str(contents(file))
         except InvalidModel:
             raise
-        except Exception as error:  # the library raises no other
+        except Exception as error:  # the library raises only this class
             raise InvalidModel(f'"{file}" is not a tokenizer.json', given=str(error)[:500]) from error
     else:
         made = _bert(tokenizers, contents(file), config)
@@ -118,13 +118,13 @@ def _json(file: Path, config: dict[str, Any], length: int | None) -> str:
 
 
 def _token(written: Any, default: str | None) -> str | None:
-    """A token as configurations write it: a string, or an object with its contents."""
+    """A token of a configuration: a string, or an object with its contents."""
     token = written.get("content") if isinstance(written, dict) else written
     return token if isinstance(token, str) else default
 
 
 def _bert(tokenizers: Any, vocabulary: str, config: dict[str, Any]) -> Any:
-    """The tokenizer of a ``vocab.txt``, as transformers makes it."""
+    """The tokenizer for a ``vocab.txt``, configured like in transformers."""
     tokens = vocabulary.split("\n")
     ids = {token.rstrip("\r"): k for k, token in enumerate(tokens) if token}
     names = ("unk_token", "cls_token", "sep_token", "pad_token", "mask_token")
@@ -186,7 +186,7 @@ def _flags(starts: bool, ends: bool, fairseq: bool) -> list[tuple[str, bool]]:
 
 
 def _of_length(graph: Graph, found: dict[str, Value], length: int, pad: int, end: Value | None) -> dict[str, Value]:
-    """Rows of one length; the last token of a row that was cut is the end, where rows have one."""
+    """Rows of one length; truncated rows end with the end token, if there is one."""
     missing = graph.variable("missing", np.asarray([0, length]))
     axes = graph.variable("columns", np.asarray([1]))
     sized = {}

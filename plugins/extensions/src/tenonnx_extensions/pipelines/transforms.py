@@ -1,4 +1,4 @@
-"""Transforms of torchvision, given as objects, and of timm, given by a configuration.
+"""Transforms of torchvision, from objects, and of timm, from a configuration.
 
 Sources: torchvision 0.28, ``transforms/functional.py`` for images of Pillow; timm 1.0,
 ``data/transforms_factory.py``, ``transforms_imagenet_eval``.
@@ -17,19 +17,19 @@ from tenonnx.extend import DType, InvalidModel, NotRepresentable, Value, constan
 from tenonnx_extensions.pipelines.pixels import at_shortest, by_channel, float32, joined, size_of, with_zeros
 from tenonnx_extensions.pipelines.resampling import resize
 
-#: A step from pixels, [batch, 3, rows, columns], to others.
+#: A function from pixels, [batch, 3, rows, columns], to pixels.
 Step = Callable[[Value], Value]
 
 _FILTERS = {"nearest": 0, "lanczos": 1, "bilinear": 2, "bicubic": 3, "box": 4, "hamming": 5}
 
-#: Classes that change nothing of the pixels of an RGB image.
+#: Classes without effect on the pixels of RGB images.
 _WITHOUT_EFFECT = {"PILToTensor", "MaybePILToTensor", "ToImage", "ToPureTensor", "Identity", "RGB"}
 
 _AVAILABLE = "CenterCrop, Compose, ConvertImageDtype, Normalize, PILToTensor, Resize, ToDtype, ToImage, ToTensor"
 
 
 def transformed(images: Value, steps: Sequence[Step]) -> Value:
-    """The pixels of images, uint8[batch, height, width, 3], behind all steps; uint8 where none scales them."""
+    """The pixels of images, uint8[batch, height, width, 3], after all steps; uint8 if no step scales them."""
     pixels: Value = ops.cast(ops.transpose(images, perm=[0, 3, 1, 2]), to=DType.float64)
     for step in steps:
         pixels = step(pixels)
@@ -37,7 +37,7 @@ def transformed(images: Value, steps: Sequence[Step]) -> Value:
 
 
 def steps_of(transform: Any) -> list[Step]:
-    """The steps of a transform of torchvision. Raises ``NotRepresentable`` for a class or setting without a graph."""
+    """The steps of a torchvision transform. Raises ``NotRepresentable`` for a class or setting without a graph."""
     steps: list[Step] = []
     is_tensor = False
     for each in _flat(transform):
@@ -54,7 +54,7 @@ def steps_of(transform: Any) -> list[Step]:
 
 
 def _flat(transform: Any) -> list[Any]:
-    """The transforms that one consists of, in order."""
+    """The elementary transforms of a transform, in order."""
     if type(transform).__name__ not in ("Compose", "Sequential"):
         return [transform]
     parts = getattr(transform, "transforms", None)
@@ -62,7 +62,7 @@ def _flat(transform: Any) -> list[Any]:
 
 
 def _step_of(name: str, transform: Any) -> list[Step]:
-    """The step of a transform, or none where it changes nothing."""
+    """The step of a transform, or none if it has no effect."""
     if name in _WITHOUT_EFFECT:
         return []
     if name == "Resize":
@@ -88,14 +88,14 @@ def _refuse_setting(name: str, key: str, given: Any, wanted: Any) -> None:
 
 
 def is_of_timm(config: Mapping[str, Any]) -> bool:
-    """Whether a ``config.json`` is one of timm."""
+    """Whether a ``config.json`` is from timm."""
     return "pretrained_cfg" in config or {"input_size", "crop_pct"} <= config.keys()
 
 
 def steps_of_timm(config: Mapping[str, Any]) -> list[Step]:
-    """The steps of timm's transform for evaluation.
+    """The steps of timm's evaluation transform.
 
-    Raises ``InvalidModel`` for a wrong value, and ``NotRepresentable`` for a setting without a graph.
+    Raises ``InvalidModel`` for an invalid value, and ``NotRepresentable`` for a setting without a graph.
     """
     given = config.get("pretrained_cfg", config)
     try:
@@ -143,7 +143,7 @@ def _resize(size: Any, resample: int) -> Step:
 
 
 def _center_crop(height: int, width: int) -> Step:
-    """The middle of images, with zeros around those that are smaller; half pixels are rounded to even ones."""
+    """Center crop; smaller images are padded with zeros. Offsets of half a pixel round to even."""
 
     def step(pixels: Value) -> Value:
         rows, columns = size_of(pixels)
