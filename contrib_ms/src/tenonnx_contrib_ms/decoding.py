@@ -35,7 +35,7 @@ class Decoding(Protocol):
 
 
 class DecoderOnly:
-    """A decoder like GPT-2, which takes tokens, positions, attention mask and past states, and returns present states."""
+    """A decoder like GPT-2: it takes tokens, positions, attention mask and past states, and returns present states."""
 
     #: Number of inputs that are not states.
     OTHERS = 3
