@@ -1,4 +1,4 @@
-"""Logits processors, which modify token scores before a token is chosen."""
+"""Logits processors: changes of token scores before a token is chosen."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 
 def _has_features(X: Value, size: int) -> str | None:
-    """Why ``size`` parameters do not fit the features, or None; a size of 1 fits all."""
+    """Reason why ``size`` parameters do not fit the features, or None; a size of 1 fits all."""
     fits = size < 2 or X.rank is None or (X.ndim and not differ(X.shape[-1], size))
     return None if fits else f"number of features of X is not {size}"
 

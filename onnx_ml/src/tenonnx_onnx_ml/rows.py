@@ -41,7 +41,7 @@ ROWS = shapes(X="features | rows features")
 
 
 def fits(features: Dim, wanted: int) -> str | None:
-    """Why ``ROWS`` has the wrong number of features, or None."""
+    """Reason why ``ROWS`` has the wrong number of features, or None."""
     return f"number of features of X is not {wanted}" if differ(features, wanted) else None
 
 

@@ -29,14 +29,14 @@ _WINITZKI = 0.147
 
 
 def transform_problem(post_transform: str) -> str | None:
-    """Why the name of a post transform is invalid, or None."""
+    """Reason why the name of a post transform is invalid, or None."""
     if post_transform in TRANSFORMS:
         return None
     return f"post_transform is not one of {', '.join(TRANSFORMS)}: {post_transform!r}"
 
 
 def labels_problem(integers: Sequence[int] | None, strings: Sequence[str] | None, names: str) -> str | None:
-    """Why labels, integers or strings, are invalid, or None."""
+    """Reason why labels, integers or strings, are invalid, or None."""
     return f"both integers and strings are given: {names}" if integers and strings else None
 
 

@@ -117,7 +117,7 @@ def matmul_nbits(
 
 
 def _wrong_parameters(A, B, scales, zero_points, g_idx, K, N, bits, block_size):
-    """Why packed quantized values and their parameters have inconsistent sizes, or None."""
+    """Reason why packed quantized values and their parameters have inconsistent sizes, or None."""
     blocks = -(-K // block_size)
     packed = zero_points is None or zero_points.dtype is DType.uint8
     if not packed and zero_points.dtype is not A.dtype:
@@ -131,7 +131,7 @@ def _wrong_parameters(A, B, scales, zero_points, g_idx, K, N, bits, block_size):
 
 
 def _wrong_blocks(given: dict[str, Value], K: int, N: int, bits: int, block_size: int) -> str | None:
-    """Why packed quantized values and scales have inconsistent sizes, or None."""
+    """Reason why packed quantized values and scales have inconsistent sizes, or None."""
     if block_size & (block_size - 1):
         return "block_size is not a power of two"
     blocks = N * -(-K // block_size)
@@ -475,7 +475,7 @@ def gather_block_quantized(
 
 
 def _wrong_block_parameters(data, scales, zero_points, bits, block_size, quantize_axis):
-    """Why block parameters have inconsistent sizes, or None. Values are packed along the last axis."""
+    """Reason why block parameters have inconsistent sizes, or None. Values are packed along the last axis."""
     if block_size and (block_size < 16 or block_size & (block_size - 1)):
         return "block_size is neither a power of two of at least 16, nor 0 for the whole axis"
     sizes, packed = data.tensor.shape, data.dtype is DType.uint8

@@ -139,7 +139,7 @@ def _blocked(
     quant_type,
     block_size,
 ):
-    """Why quantization parameters have inconsistent sizes, or None."""
+    """Reason why quantization parameters have inconsistent sizes, or None."""
     if quant_type != "int":
         return None
     if block_size and (block_size < 16 or block_size & (block_size - 1)):

@@ -124,7 +124,7 @@ def _differ(a: Any, b: Any) -> bool:
 
 
 def wrong_blocks(name: str, parameter: Value | None, sizes: Any, axis: int, block_size: int) -> str | None:
-    """Why the input ``name``, with one parameter per block along an axis, has the wrong size, or None."""
+    """Reason why the input ``name``, with one parameter per block along an axis, has the wrong size, or None."""
     found = None if parameter is None else parameter.tensor.shape
     if found is None or sizes is None or block_size < 1:
         return None
@@ -135,7 +135,7 @@ def wrong_blocks(name: str, parameter: Value | None, sizes: Any, axis: int, bloc
 
 
 def wrong_count(name: str, value: Value | None, count: int) -> str | None:
-    """Why the input ``name``, packed values or parameters in any shape, has the wrong size, or None."""
+    """Reason why the input ``name``, packed values or parameters in any shape, has the wrong size, or None."""
     shape = None if value is None else value.tensor.shape
     if shape is None or not all(isinstance(d, int) for d in shape) or math.prod(shape) == count:  # type: ignore[arg-type]
         return None

@@ -165,7 +165,7 @@ def _unpacked(packed: Value, number: int, columns: int) -> Value:
 
 
 def _wrong(packed: dict[str, Any], number: int, columns: Any) -> str | None:
-    """Why rows of bytes are invalid in a format, or None."""
+    """Reason why rows of bytes are invalid in a format, or None."""
     (name, value), *_ = packed.items()
     if number in WITH_CODE_BOOKS:
         return f"format {number} looks numbers up in a code book, which a file does not hold"

@@ -116,7 +116,7 @@ qgemm.requires(
 
 
 def _scales_of_vectors(A, B, a_scale, b_scale):
-    """Why rows or columns of a vector cannot have scales of their own, or None."""
+    """Reason why rows or columns of a vector cannot have scales of their own, or None."""
     if (A.rank == 1 and a_scale.rank) or (B.rank == 1 and b_scale.rank):
         return "a_scale or b_scale is not one number, with a vector as A or B"
     return None

@@ -30,7 +30,7 @@ def audio_decoder(audio_stream, format=None, *, downsampling_rate=-1, stereo_to_
 
 
 def check_stream(*, audio_stream, format):
-    """Why the bytes have more than one row, or None."""
+    """Reason why the bytes have more than one row, or None."""
     shape = audio_stream.tensor.shape
     if shape is None or len(shape) == 1 or (len(shape) == 2 and shape[0] in (1, None)):
         return None

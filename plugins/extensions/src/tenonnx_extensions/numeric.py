@@ -105,7 +105,7 @@ def segment_extraction(input):
 
 
 def check_row(*, input):
-    """Why the input has more than one row, or None."""
+    """Reason why the input has more than one row, or None."""
     shape = input.tensor.shape
     if shape is None or len(shape) == 1 or (len(shape) == 2 and shape[0] in (1, None)):
         return None

@@ -66,7 +66,7 @@ string_equal.requires(dtypes(x="string", y="string"))
 
 
 def check_same_shape(*, left: Any, right: Any) -> str | None:
-    """Why two shapes differ, or None."""
+    """Reason why two shapes differ, or None."""
     one, other = left.tensor.shape, right.tensor.shape
     if one is None or other is None:
         return None
@@ -121,7 +121,7 @@ def string_join(input_X, input_sep, input_axis):
 
 
 def check_join(*, input_sep: Any, input_axis: Any) -> str | None:
-    """Why a separator or an axis has several elements, or None."""
+    """Reason why a separator or an axis has several elements, or None."""
     for name, value in (("input_sep", input_sep), ("input_axis", input_axis)):
         if value.tensor.shape not in (None, (), (1,), (None,)) and value.tensor.shape[0] != 1:
             return f"{name} is not one element: {value.type}"
@@ -210,7 +210,7 @@ def string_split(input, sep, skip_empty):
 
 
 def check_split(*, input: Any) -> str | None:
-    """Why an input is not a vector, or None."""
+    """Reason why an input is not a vector, or None."""
     return None if input.rank in (None, 1) else f"input is not a vector: {input.type}"
 
 

@@ -1,4 +1,4 @@
-"""The operators of the domain ai.onnx.preview, which may still change."""
+"""The operators of the domain ai.onnx.preview, still subject to change."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ MODES = ("nearest", "linear", "cubic")
 
 
 class Method(NamedTuple):
-    """How an axis is resampled: the attributes of Resize."""
+    """The attributes of Resize that select how an axis is resampled."""
 
     mode: str = "nearest"
     coordinates: str = "half_pixel"

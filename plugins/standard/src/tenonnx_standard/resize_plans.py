@@ -34,7 +34,7 @@ from tenonnx_standard.shapes import unsqueeze
 
 
 class Plan:
-    """How to resample an axis: positions or a matrix, and a mask of outside elements, as arrays or values."""
+    """Plan for resampling an axis: positions or a matrix, and a mask of outside elements, as arrays or values."""
 
     def __init__(self, axis: int, places: Any, weights: Any, beyond: Any) -> None:
         self.axis, self.places, self.weights, self.beyond = axis, places, weights, beyond

@@ -1,4 +1,4 @@
-"""Cases of QuantizeBFP and DequantizeBFP, which no runtime implements: tests have plain formulas."""
+"""Cases of QuantizeBFP and DequantizeBFP. No runtime implements them: tests have plain formulas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of the QOrdered family, which has only GPU kernels: tests have plain formulas."""
+"""Cases of the QOrdered family. Runtimes have GPU kernels only: tests have plain formulas."""
 
 from __future__ import annotations
 
