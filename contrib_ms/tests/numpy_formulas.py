@@ -4,12 +4,12 @@ import numpy as np
 
 
 def wide(x):
-    """Floats, whatever their type, in float64; integers and what is left out as they are."""
+    """Convert floats to float64; other dtypes and None stay."""
     return None if x is None else x.astype(np.float64) if x.dtype.kind not in "biu" else x
 
 
 def results(case, formula, draw):
-    """A drawn call, what the op gives, and what a formula gives of the same inputs in float64."""
+    """A random call, the results of the op, and those of a formula in float64."""
     drawn = case.function(draw)
     attributes = case.op.signature.complete(case, drawn.attributes)
     counted = {} if drawn.outputs is None else {"_outputs": drawn.outputs}

@@ -1,4 +1,4 @@
-"""Ops that onnxruntime has no kernel for on a CPU, against formulas that follow their documentation in plain numpy."""
+"""Ops without CPU kernels in onnxruntime, against numpy formulas written from their documentation."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_gated_position_bias():
 
 @pytest.mark.parametrize("both", [0, 1])
 def test_relative_position_bias(both):
-    """The buckets of T5; elements of the table lie head by head."""
+    """The buckets of T5; the elements of the table are in the order of heads."""
     buckets, heads, furthest = 12, 2, 40
     table = some(buckets, heads)
     y = position_bias.relative_position_bias(
@@ -162,7 +162,7 @@ def test_decoder_attention(static, past, masked):
 
 
 def test_decoder_masked_self_attention():
-    """Two beams, whose keys lie in pieces of four elements."""
+    """Two beams, whose keys are stored in chunks of four elements."""
     x, weights, bias, values = some(2, 1, 3), some(3, 24), some(24), some(2, 1, 5, 8)
     keys, before, made_in = some(2, 1, 5, 8), 2, np.array([[[0, 0, 9, 9, 9], [0, 1, 9, 9, 9]]], np.int32)
     in_pieces = keys.reshape(2, 1, 5, 2, 4).transpose(0, 1, 3, 2, 4).reshape(2, 1, 5, 8)
@@ -189,7 +189,7 @@ def test_decoder_masked_self_attention():
 
 
 def test_attention_without_bias():
-    """onnxruntime's kernel reads beyond memory there."""
+    """onnxruntime's kernel reads out of bounds there."""
     x, weights = some(1, 3, 4), some(4, 12)
     q, k, v = np.split((x[0] @ weights).reshape(3, 6, 2), 3, axis=1)
     close(attention.attention(x, weights, num_heads=2, _outputs=1)[0], one_by_one(q, k, v, np.zeros((2, 3, 1))))
@@ -224,7 +224,7 @@ def test_all_in_one_tensor():
 @pytest.mark.parametrize("length", [1, 20])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_sparse_attention(length, dtype):
-    """Against onnxruntime, whose kernel wants past and present in one piece of memory."""
+    """Against onnxruntime, whose kernel requires past and present in the same memory."""
     heads, groups, size, capacity = 4, 2, 16, 48
     total = 20 if length > 1 else 37
     dense = np.tril(RANDOM.integers(0, 2, (2, 3, 3)))
@@ -336,4 +336,4 @@ def test_paged_attention(attributes, bits, latent):
             cap = attributes.get("softcap")
             scores = np.tanh(scores / cap) * cap if cap else scores
             part = softmax(scores) @ values[seen, group]
-            close(y[token].reshape(heads, -1)[head], part, 1e-5 if bits == 32 else 5e-3)  # a step of what is rounded
+            close(y[token].reshape(heads, -1)[head], part, 1e-5 if bits == 32 else 5e-3)  # one quantization step

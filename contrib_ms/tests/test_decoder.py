@@ -60,12 +60,12 @@ def test_padding(graph, reference):
 
 
 def test_ragged_past(graph, reference):
-    """A batch whose first instance is shorter goes on behind its own past."""
+    """In a batch, a shorter instance continues after its own past."""
     prompt = padded(feeds_of("samples.npz"))
     past = reference(prompt)
     for name, array in past.items():
         if name != "logits":
-            array[0, :, -3:] = 0  # onnxruntime clears what lies behind a past, unless it writes into the same memory
+            array[0, :, -3:] = 0  # onnxruntime clears memory behind a past, unless it writes in place
     feeds = feeds_of("samples-decode.npz")
     feeds |= {name.replace("present", "past_key_values"): array for name, array in past.items() if name != "logits"}
     mask = feeds["attention_mask"].copy()
@@ -76,7 +76,7 @@ def test_ragged_past(graph, reference):
 
 @pytest.mark.parametrize("opset", [9, 11, 15, 21, 25])
 def test_plain_operators(graph, reference, opset):
-    """Without com.microsoft it gives the same in onnxruntime, for a prompt and for the token after it."""
+    """The lowered model has the same results in onnxruntime, for a prompt and for the next token."""
     moved = tx.retarget(graph, opset, domains=["ai.onnx"])
     assert {node.domain for node in moved.nodes} == {"ai.onnx"}
     model = to_model(moved)
@@ -116,7 +116,7 @@ def test_contradictions_are_refused(change, message):
 
 @pytest.mark.parametrize(("opset", "most"), [(13, 60), (17, 60), (23, 40)])
 def test_a_lowered_attention_is_short(opset, most):
-    """With static sizes and a cache, as one would have written it."""
+    """With static sizes and a cache, the lowered graph is like a handwritten one."""
     graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})
     given = [graph.input(name, "float32", (2, 1, width)) for name, width in (("q", 64), ("k", 32), ("v", 32))]
     past = [graph.input(name, "float32", (2, 2, 8, 16)) for name in ("past_key", "past_value")]
@@ -146,6 +146,6 @@ def test_layers_share_their_mask_and_their_tables(opset):
 
 
 def made_of_positions(graph):
-    """Numbers of nodes that compare positions, and that read rows of the cosines and sines."""
+    """Numbers of nodes that compare positions, and that gather rows of the cosines and sines."""
     read = [node for node in graph.nodes if node.op_type == "Gather" and node.inputs[0].name in ("cos", "sin")]
     return [node.op_type for node in graph.nodes].count("LessOrEqual"), len(read)

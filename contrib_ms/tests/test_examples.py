@@ -25,7 +25,7 @@ def samples(name):
 
 
 def bert():
-    """The numbers are those of the model before it was fused."""
+    """The results equal those of the model before fusion."""
     feeds = samples("bert")
     expected = feeds.pop("last_hidden_state")
     return EXAMPLES / "bert" / "bert.onnx", feeds, expected
@@ -43,7 +43,7 @@ def whisper():
 
 
 def digits_nhwc():
-    """The numbers are those of the same network with the channels second, since no kernel runs this one here."""
+    """The results equal those of the channels-first network, since no runtime here has kernels for this one."""
     feeds = {"images": np.random.default_rng(0).random((3, 1, 8, 8), np.float32)}
     return EXAMPLES / "digits_nhwc" / "digits-nhwc.onnx", feeds, run(EXAMPLES / "digits_cnn/digits-cnn.onnx", feeds)[0]
 
@@ -110,7 +110,7 @@ def test_plain(example, opset_version):
 
 @pytest.mark.parametrize("example", FUSED)
 def test_gradient(example):
-    """Of a weighted sum of the output by one weight, along one direction, against a finite difference."""
+    """Compare the gradient of a weighted sum of the output with a finite difference along one direction."""
     path, feeds, expected = example()
     graph = tx.load(path)
     output = graph.outputs[0].name
@@ -130,7 +130,7 @@ STEPS = (-1e-3, 1e-3)
 
 
 def moved(path, name, change):
-    """The model with something added to one weight."""
+    """The model with an increment added to one weight."""
     model = onnx.load(path)
     weight = next(tensor for tensor in model.graph.initializer if tensor.name == name)
     weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight) + change, name))

@@ -11,7 +11,7 @@ from tenonnx_contrib_ms.experts import mixture_of_experts
 @pytest.mark.parametrize("activation", ["silu", "swiglu"])
 @pytest.mark.parametrize("sparse", [0, 1])
 def test_few_tokens_see_their_own_experts_alone(activation, sparse):
-    """A single token gets the numbers that it has among others, in a graph without the other layers."""
+    """A single token has the same results as in a batch, in a graph without the other experts."""
     random = np.random.default_rng(0)
     x, logits, first, second, third = (
         random.normal(size=size).astype(np.float32) for size in ((5, 4), (5, 6), (6, 7, 4), (6, 4, 7), (6, 7, 4))
@@ -37,7 +37,7 @@ def test_few_tokens_see_their_own_experts_alone(activation, sparse):
 
 
 def test_how_many_tokens_there_are_may_be_known_at_run_time_alone():
-    """Few of them and many give the same numbers, and gradients, by two branches."""
+    """Few and many tokens have the same results and gradients, by two branches."""
     random = np.random.default_rng(0)
     first, second = (random.normal(size=size).astype(np.float32) for size in ((6, 7, 4), (6, 4, 7)))
     graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})

@@ -1,4 +1,4 @@
-"""Facts of files with operators of com.microsoft."""
+"""Model files with operators of com.microsoft."""
 
 import numpy as np
 import onnx
@@ -22,7 +22,7 @@ X = np.array([[-1.0, 0.5, 2.0], [0.0, 1.0, -3.0]], np.float32)
 
 
 def test_the_import_of_the_domain_may_be_missing():
-    """onnxruntime's tools leave it out; all of the domain is at version 1."""
+    """onnxruntime's tools omit the version; the domain has only version 1."""
     made = model([helper.make_node("QuickGelu", ["x"], ["y"], domain=MS, alpha=1.0)], [("", 17)])
     graph = tx.load(made)
     (y,) = graph.run({"x": X}, backend="numpy").values()
@@ -135,7 +135,7 @@ def test_a_sparse_input_is_refused():
 
 
 def normalized(read):
-    """A sum that is standardized, whose mean has a name, and maybe a reader."""
+    """A normalized sum, whose mean has a name and optionally a consumer."""
     scale = helper.make_node("Constant", [], ["scale"], value=onnx.numpy_helper.from_array(np.ones(3, np.float32)))
     outputs = ["y", "mean", "deviation"] if not read else ["z", "y", "deviation"]
     node = helper.make_node("SkipLayerNormalization", ["x", "x", "scale"], outputs, domain=MS, epsilon=1e-5)
@@ -143,7 +143,7 @@ def normalized(read):
 
 
 def test_statistics_that_have_names_and_no_reader():
-    """onnxruntime's optimizer leaves their names in its files."""
+    """onnxruntime's optimizer leaves names of unused outputs in its files."""
     graph = normalized(read=False)
     expected = (X - X.mean(-1, keepdims=True)) / X.std(-1, keepdims=True)
     for made in (graph, tx.retarget(graph, 17, domains=["ai.onnx"])):

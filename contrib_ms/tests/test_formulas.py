@@ -1,6 +1,6 @@
-"""Ops without a kernel for CPUs, against second formulas: plain numpy, written from the documentation of their schemas.
+"""Ops without CPU kernels, against numpy formulas written from the documentation of their schemas.
 
-The calls are those of the conformance cases. No runtime judges these ops.
+The calls are those of the conformance cases; no runtime can serve as an oracle for these ops.
 """
 
 import itertools
@@ -61,7 +61,7 @@ def softmax(x, axis):
 
 
 def convolved(x, w, b, *, group, strides, dilations, kernel_shape, pads, auto_pad):
-    """Images with the channels last, summed place by place of the kernel."""
+    """Channels-last images, summed over the kernel positions."""
     sizes, rank = x.shape[1:-1], len(kernel_shape)
     extents = [(k - 1) * d + 1 for k, d in zip(kernel_shape, dilations, strict=True)]
     if auto_pad.startswith("SAME"):
@@ -211,7 +211,7 @@ def delta_net(
     state_update_capacity,
     update_rule,
 ):
-    """One element of one head after the other."""
+    """Computed one element of one head at a time."""
     batch, heads, width, size = state.shape
     if k is None:
         pairs = (q.shape[-1] - heads * width) // (2 * size)
@@ -298,7 +298,7 @@ def test_formula(case):
 @pytest.mark.parametrize("dilation", [1, 2])
 @pytest.mark.parametrize("sides", [(4,), (2, 3)])
 def test_causal_convolution_with_more_axes(sides, dilation):
-    """Causal along the last axis, centered on those before it, where nothing lies beyond the edges."""
+    """Causal along the last axis, centered on the others, with zero padding."""
     random = np.random.default_rng(0)
     kernel, length = (*(3 for _ in sides), 2), 5
     x, weight = (random.normal(size=size).astype(np.float32) for size in ((2, 3, *sides, length), (3, 1, *kernel)))

@@ -223,7 +223,7 @@ def test_a_state_that_is_not_there_gives_nan():
 
 
 def test_queries_that_are_padding_change_nothing_that_is_read():
-    """Instances with 2 and 0 of 3 queries give what each gives alone."""
+    """Instances with 2 and 0 of 3 queries have the same results as separate calls."""
     heads, size, capacity = {"num_heads": 4, "kv_num_heads": 2}, 8, 9
     widths = (32, 16, 16)
     parts = [RANDOM.normal(size=(2, 3, w)).astype(np.float32) for w in widths]

@@ -1,4 +1,4 @@
-"""Generation: calls that conformance cases avoid, and refusals."""
+"""Generation: calls that conformance cases avoid, and errors."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ FEEDS = {"input_ids": np.array([[3, 1, 2], [0, 4, 5]], np.int32), "max_length": 
 
 @pytest.mark.parametrize("seed", range(4))
 def test_what_comes_behind_the_end_is_padding(seed):
-    """onnxruntime stops when all sequences have come to their end, and leaves unset memory behind."""
+    """onnxruntime stops when all sequences have ended, and leaves uninitialized memory behind."""
     model = greedy(seed)
     sequences = tx.load(model).run(FEEDS, backend="numpy")["sequences"]
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
@@ -81,7 +81,7 @@ def test_what_comes_behind_the_end_is_padding(seed):
 
 
 def one_search(kind, feeds, outputs=("sequences",), **more):
-    """A file with one search."""
+    """A model with one search op."""
     attributes = {"decoder": decoder(2), "eos_token_id": END, "pad_token_id": PADDING} | more
     node = helper.make_node(kind, list(feeds), outputs, domain="com.microsoft", **attributes)
     types = {np.dtype(np.int32): TensorProto.INT32, np.dtype(np.float32): TensorProto.FLOAT}
@@ -109,7 +109,7 @@ PENALTY = {"penalty": np.ones(1, "f")}
 
 @pytest.mark.parametrize("end", range(9))
 def test_whether_a_second_prompt_is_done_depends_on_the_first(end):
-    """onnxruntime reads the scores of the prompt before."""
+    """onnxruntime reads the scores of the previous prompt."""
     feeds = {"input_ids": ints([7], [5], [3]), "max_length": ints(5)} | BEAMS
     expected, found = searched("BeamSearch", feeds, eos_token_id=end)
     np.testing.assert_array_equal(found, expected)
@@ -123,7 +123,7 @@ def test_a_prompt_of_padding_begins_at_the_first_place():
 
 
 def test_sequences_without_a_possible_token():
-    """Their score is -inf, and they are given back all the same."""
+    """Masked sequences have the score -inf, and are returned all the same."""
     feeds = {"input_ids": ints([0, 7, 2], [1, 7, 3]), "max_length": ints(9)} | BEAMS
     feeds |= {"num_beams": ints(3), "num_return_sequences": ints(3), "factor": np.float32([-0.5])}
     masks = PENALTY | {"mask": ints(1, 0, 1, 0, 1, 1, 1, 0, 0)}

@@ -1,4 +1,4 @@
-"""GroupQueryAttention is found where heads share keys and values, with a past that onnxruntime takes."""
+"""Fusion of GroupQueryAttention from heads that share keys and values, with pasts that onnxruntime supports."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def repeated(x, times):
 
 
 def graph_of(batch, length, *, past=None, masked=True, rows=False, size=SIZE, groups=GROUPS, repeat=repeated):
-    """Attention of heads that are joined before and behind it, as exporters write it."""
+    """Attention of heads that are split before and merged after it, as exporters write it."""
     graph = tx.Graph(opsets={"ai.onnx": 17, "com.microsoft": 1})
     wide, thin = HEADS * size, groups * size
     flat = [graph.input(name, "float32", (batch, length, n)) for name, n in (("q", wide), ("k", thin), ("v", thin))]
@@ -78,7 +78,7 @@ def test_behind_it_all_rows_may_be_one_axis():
 
 
 def in_turns(x, times):
-    """Heads that share a head do not lie side by side."""
+    """Heads that share keys and values are not adjacent."""
     wide = ops.expand(ops.unsqueeze(x, [1]), [1, times, 1, 1, 1])
     return ops.reshape(wide, [0, x.shape[1] * times, -1, x.shape[3]])
 

@@ -1,4 +1,4 @@
-"""The indexers (on GPUs only in onnxruntime): in chunks, against the whole history token by token."""
+"""The indexers (GPU only in onnxruntime) in chunks, against the entire history token by token."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ordered(scores):
 
 
 def blocks_of(query, keys, position, visible):
-    """The tokens that one query may read, of the positions that are ``visible``."""
+    """The tokens that a query may read, from the ``visible`` positions."""
     seen = [j for j in visible if j <= position]
     whole = [seen[k : k + RATIO] for k in range(0, len(seen) - RATIO + 1, RATIO)]
     q = turned(normed(query, QUERY_WEIGHT), position, False)
@@ -153,7 +153,7 @@ def test_compressed_keys(chunks, fixed):
 
 @pytest.mark.parametrize("mode", ["qsa", "csa"])
 def test_packed(mode):
-    """Three sequences in steps of their own, one of which waits, and one that needs more room than there is."""
+    """Three sequences with different steps; one waits for more tokens, another exceeds the capacity."""
     csa, wide = mode == "csa", SIZE * (1 + (mode == "csa"))
     queries, weights, keys, gates = (some(3, LENGTH, *s) for s in ((HEADS, SIZE), (HEADS,), (wide,), (2 * SIZE,)))
     entries = [compressed(k, g) for k, g in zip(keys, gates, strict=True)] if csa else None

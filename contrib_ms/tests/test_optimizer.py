@@ -14,7 +14,7 @@ from tenonnx_contrib_ms.nchwc import NARROW, NCHWC, block_of_this_machine
 ROOT = Path(__file__).parents[2]
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
 
-#: Models that the optimizer changes in many ways; those of onnx have fixed shapes.
+#: Models that the optimizer changes in many ways; those of the onnx package have static shapes.
 MODELS = {
     "decoder": ROOT / "examples/decoder/decoder.onnx",
     "digits": ROOT / "examples/digits/digits.onnx",
@@ -45,7 +45,7 @@ def run(model, feeds):
 
 
 def feeds_of(path):
-    """Small numbers for every input, or those beside the model; a dim without a length has 2 elements."""
+    """The sample inputs of the model, or small random numbers; unknown dims are 2."""
     if (path.parent / "samples.npz").exists():
         with np.load(path.parent / "samples.npz") as samples:
             return {name: samples[name] for name in samples if name != "labels"}
@@ -111,11 +111,11 @@ def test_models_of_the_transformer_optimizer(name, kind, written, tmp_path):
         assert_close(run(model, feeds), expected)
 
 
-# ----- blocks of channels ---------------------------------------------------------------------------------------------
+# ----- blocked channels -----------------------------------------------------------------------------------------------
 
 
 def convolutions(kernels, **attributes):
-    """Convolutions in blocks one after the other, whose kernels are in the memory of ``kernels``."""
+    """Consecutive blocked convolutions, whose kernels are in ``kernels``."""
     nodes, last = [], "x"
     for k in range(len(kernels)):
         nodes.append(onnx.helper.make_node("Conv", [last, f"w{k}"], [f"y{k}"], domain=NCHWC, **attributes))
@@ -136,7 +136,7 @@ def in_blocks(w, size, depth):
 
 
 def test_the_size_of_blocks_follows_from_all_kernels():
-    """32 channels may be blocks of 8 or 16; the 24 of the next convolution are blocks of 8."""
+    """32 channels may have blocks of 8 or 16; the 24 of the next convolution determine 8."""
     random = np.random.default_rng(0)
     shapes = [(2 * block_of_this_machine(), 3, 3, 3), (3 * NARROW, 2 * block_of_this_machine(), 1, 1)]
     plain = [random.standard_normal(shape).astype(np.float32) for shape in shapes]

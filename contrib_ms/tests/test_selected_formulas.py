@@ -1,4 +1,4 @@
-"""Attention to selected keys, against formulas written from the documentation."""
+"""Attention to selected keys, against numpy formulas written from the documentation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def some(*shape):
 
 
 def one_query(query, keys, values, sink, scale=SIZE**-0.5, cap=0.0):
-    """(heads, size) of one query, of (keys, groups, size)."""
+    """Output (heads, size) of one query, from (keys, groups, size)."""
     y = np.zeros((HEADS, SIZE))
     for head in range(HEADS):
         group = head * GROUPS // HEADS
@@ -31,7 +31,7 @@ def one_query(query, keys, values, sink, scale=SIZE**-0.5, cap=0.0):
 
 
 def picked(limits, most=4):
-    """Rows of selected positions below each limit, of which the second has none."""
+    """Rows of selected positions below each limit; the second row has none."""
     rows, counts = np.full((len(limits), most), -1, np.int32), np.zeros(len(limits), np.int32)
     for row, limit in enumerate(limits):
         counts[row] = 0 if row == 1 else min(limit, most - row % 2)

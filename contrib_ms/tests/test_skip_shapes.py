@@ -1,4 +1,4 @@
-"""Shapes of normalization with a residual connection that is the same for every sequence of a batch."""
+"""Shapes of skip normalization with a residual shared by all sequences of a batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attributes and inputs that do not fit each other are refused in words: when a model is read, or when it is run."""
+"""Errors for inconsistent attributes and inputs, at load or run time."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ LINES = {"coefficients": [1.0, 2.0, 3.0, 4.0, 5.0, 6.0], "intercepts": [0.0, 0.0
 
 
 def model(op, attributes):
-    """The model of one node on rows of two features."""
+    """A single-node model for rows of two features."""
     outputs = ["label", "scores"] if op.endswith("Classifier") else ["y"]
     node = onnx.helper.make_node(op, ["x"], outputs, domain="ai.onnx.ml", **attributes)
     x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 2])
@@ -147,7 +147,7 @@ def test_refused_when_called(call, message):
     ],
 )
 def test_features_are_counted_at_run_time(op, attributes):
-    """Refusal of lengths, also of those that numpy would broadcast."""
+    """Errors for wrong lengths, including those that numpy would broadcast."""
     graph = tx.Graph()
     graph.output("y", op(graph.input("x", "float32", ("n", None)), **attributes))
     with pytest.raises(tx.TypeMismatch, match=op.name):
@@ -163,7 +163,7 @@ def test_features_are_counted_at_run_time(op, attributes):
     ],
 )
 def test_features_are_counted_when_checked(op, attributes, message):
-    """Refusal without an input, if the file knows the number of features."""
+    """Errors without an input, if the model declares the number of features."""
     with pytest.raises(tx.InvalidModel, match=message):
         tx.infer(tx.load(model(op, attributes)))
 
@@ -194,7 +194,7 @@ def test_nan_leads_to_nan_in_its_row_alone(op):
 
 
 def test_unknown_category_fails_in_plain_ops_too():
-    """Without ``zeros`` the lowered model ends with an error in any runtime, not with a wrong row."""
+    """Without ``zeros``, the lowered model fails in any runtime instead of returning a wrong row."""
     graph = tx.Graph(opsets={"ai.onnx.ml": 3, "ai.onnx": 17})
     graph.output("y", one_hot_encoder(graph.input("x", "int64", ("n",)), cats_int64s=[4, 5], zeros=0))
     plain = tx.retarget(graph, 17, domains=["ai.onnx"])

@@ -1,4 +1,4 @@
-"""Attributes that contradict each other are refused when a model is read, in words."""
+"""Errors for contradictory attributes when a model is loaded."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tenonnx_onnx_ml.scores import transformed_array
 
 
 def model(op, outputs, **attributes):
-    """The model of one node of ai.onnx.ml version 3, on rows of two features."""
+    """A single-node model of ai.onnx.ml version 3, for rows of two features."""
     node = onnx.helper.make_node(op, ["x"], outputs, domain="ai.onnx.ml", **attributes)
     x = onnx.helper.make_tensor_value_info("x", onnx.TensorProto.FLOAT, ["n", 2])
     ends = [onnx.helper.make_empty_tensor_value_info(name) for name in outputs]

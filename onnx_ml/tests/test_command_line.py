@@ -1,4 +1,4 @@
-"""``tenonnx run`` on a pipeline over a table: a column of the CSV file for each input, labels and probabilities out."""
+"""``tenonnx run`` on a pipeline over a CSV table: a column per input, labels and probabilities out."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def fitted():
 
 @pytest.fixture(scope="module")
 def pipeline(fitted, tmp_path_factory):
-    """The file of a pipeline of imputer, scaler, one-hot encoder and logistic regression."""
+    """A saved pipeline of imputer, scaler, one-hot encoder and logistic regression."""
     from skl2onnx import to_onnx
     from skl2onnx.common.data_types import FloatTensorType, StringTensorType
 
@@ -42,7 +42,7 @@ def pipeline(fitted, tmp_path_factory):
 
 @pytest.fixture
 def run(pipeline, tmp_path, capsys):
-    """Runs the pipeline on the text of a table."""
+    """Run the pipeline on a table given as text."""
 
     def run(text, *options):
         table = tmp_path / "rows.csv"

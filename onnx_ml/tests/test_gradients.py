@@ -1,4 +1,4 @@
-"""Gradients by body, against central differences. The kit compares in float64, and these ops compute in float32."""
+"""Gradients through bodies, against central differences in float32, in which these ops compute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The example classifiers of iris flowers on numpy, on onnxruntime, and in plain ``ai.onnx``."""
+"""The example iris classifiers on numpy, on onnxruntime, and in plain ``ai.onnx``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_equals_onnxruntime(model, samples):
 @pytest.mark.parametrize(("model", "samples"), MODELS)
 @pytest.mark.parametrize("opset", [9, 11, 13, 21])
 def test_plain_operators(model, samples, opset):
-    """Up to the map, which is no tensor, the models are ops of ai.onnx."""
+    """Except for the map output, the lowered models have only ops of ai.onnx."""
     graph = tx.load(IRIS / model)
     zip_map = next(node for node in graph.nodes if node.op_type == "ZipMap")
     label, probabilities = graph.outputs[0].name, zip_map.inputs[0].name

@@ -1,4 +1,4 @@
-"""Maps as feeds, and models that do without them."""
+"""Maps as feeds, and their removal from models."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ IRIS = Path(__file__).parents[2] / "examples" / "iris"
 
 
 def vectorizer(dtype):
-    """A model that makes a row of a map from words to numbers."""
+    """A model that converts a map from strings to numbers into a row."""
     node = onnx.helper.make_node("DictVectorizer", ["x"], ["y"], domain="ai.onnx.ml", string_vocabulary=["b", "a"])
     kind = onnx.helper.make_map_type_proto(onnx.TensorProto.STRING, onnx.helper.make_tensor_type_proto(dtype, []))
     x, y = onnx.helper.make_value_info("x", kind), onnx.helper.make_empty_tensor_value_info("y")
@@ -61,7 +61,7 @@ def test_words_of_a_map():
 
 @pytest.mark.parametrize("target", [{}, {"opset_version": 13, "domains": ["ai.onnx"]}])
 def test_without_zip_map(tmp_path, target):
-    """The rows of numbers leave under the name of the maps, and the file is valid."""
+    """The tensors keep the names of the maps, and the model is valid."""
     graph = tx.load(IRIS / "iris.onnx")
     feeds = {"measurements": np.load(IRIS / "samples.npz")["measurements"]}
     before = graph.run(feeds, backend="numpy")

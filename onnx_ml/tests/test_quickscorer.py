@@ -17,7 +17,7 @@ SPECIAL = np.array([np.nan, -np.inf, np.inf, 0.0, -0.0])
 
 
 def branches(seed, count, size, modes=(LEQ, LT, GTE, EQ, NEQ), latest=3):
-    """So many random trees of as many branches, each of which has taken the place of one of the ``latest`` leaves."""
+    """Random trees, grown by repeatedly replacing one of the ``latest`` leaves by a branch."""
     random = np.random.default_rng(seed)
     ways = np.empty((count, size, 2), np.int64)
     ways[:] = -1 - np.arange(count * size * 2).reshape(count, size, 2) // 2

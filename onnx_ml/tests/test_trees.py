@@ -1,4 +1,4 @@
-"""Ensembles of trees: refusals at import, and other implementations of the specification."""
+"""Tree ensembles: errors at load time, and comparison with independent implementations."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ OPS = {
 
 
 def model(op, features=2, dtype=np.float32, **change):
-    """The model of one node on rows of features; its attributes are those above, changed."""
+    """A single-node model for rows of features, with modified attributes."""
     version, outputs, attributes = OPS[op]
     attributes = {
         name: onnx.numpy_helper.from_array(value) if isinstance(value, np.ndarray) else value
@@ -166,7 +166,7 @@ def test_children_may_be_shared():
     np.testing.assert_array_equal(tree_ensemble_regressor(x, n_targets=1, **nodes, **votes), [[10], [20], [10]])
 
 
-# ----- whole forests --------------------------------------------------------------------------------------------------
+# ----- random forests -------------------------------------------------------------------------------------------------
 
 COMPARISONS = {
     "BRANCH_LEQ": np.less_equal,
@@ -180,7 +180,7 @@ COMPARISONS = {
 
 
 class Node:
-    """A node of a random tree, with the comparison as the specification says it."""
+    """A node of a random tree, evaluated as the specification defines it."""
 
     def __init__(self, random, depth, modes):
         self.weight = np.float32(random.uniform(-1, 1))
@@ -216,7 +216,7 @@ def samples(count=300, missing=0.1):
 
 
 def as_regressor(trees, shuffled=None):
-    """The attributes of a TreeEnsembleRegressor; ``shuffled`` draws another order of the nodes."""
+    """The attributes of a TreeEnsembleRegressor, optionally with ``shuffled`` nodes."""
     rows, votes = [], []
     for tree, root in enumerate(trees):
         number = {id(node): k for k, node in enumerate(root.all())}
@@ -282,7 +282,7 @@ ORDERED, ALL = list(COMPARISONS)[:4], list(COMPARISONS)
 
 @pytest.mark.parametrize("modes", [ORDERED[:1], ORDERED, ["BRANCH_MEMBER"], ALL], ids=["one", "order", "sets", "all"])
 def test_forests(modes):
-    """By numpy, in plain operators and in onnxruntime what a walk node by node gives."""
+    """numpy, lowered operators and onnxruntime agree with a walk node by node."""
     trees, x = [root for root in forest(1, modes) if not root.is_leaf], samples()
     expected = np.array([[sum(float(root.weight_of(row)) for root in trees)] for row in x])
     made = model("TreeEnsemble", features=5, **as_listed(trees))
@@ -298,7 +298,7 @@ def test_forests(modes):
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int64])
 def test_order_of_nodes(dtype):
-    """Nodes may be given in any order; the root is the node that is no child."""
+    """Nodes may be in any order; the root is the node that is not a child."""
     trees, x = forest(2, ALL[:-1]), np.nan_to_num(samples()).astype(dtype)
     attributes = as_regressor(trees)
     ordered = tree_ensemble_regressor(x, **attributes)
@@ -326,7 +326,7 @@ def test_threads_change_nothing(monkeypatch):
 
 @pytest.mark.parametrize("opset", [13, 17])
 def test_thresholds_in_float64(opset):
-    """The numbers beside a threshold in float64 are told apart, also where rows or thresholds are float32."""
+    """Float64 numbers next to a threshold are distinguished, even if rows or thresholds are float32."""
     step = 2.0**-40
     for change, dtype in (({}, np.float64), ({"nodes_values_as_tensor": np.array([1 + step, 0, 0])}, np.float32)):
         values = None if change else [1.0, 0.0, 0.0]
@@ -354,7 +354,7 @@ def test_infinite_thresholds():
 
 
 def test_gradient_of_leaves():
-    """In plain operators the weights of the leaves are an initializer, which has a gradient."""
+    """In lowered models, leaf weights are an initializer, which has a gradient."""
     trees, x = [root for root in forest(5, ORDERED) if not root.is_leaf], samples(20)
     made = model("TreeEnsemble", features=5, **as_listed(trees))
     plain = tx.load(to_model(tx.retarget(tx.load(made), 17, domains=["ai.onnx"])))
@@ -370,7 +370,7 @@ def test_gradient_of_leaves():
 @pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
 @pytest.mark.parametrize("targets", [1, 2])
 def test_several_entries_of_a_leaf_for_one_target(aggregate, targets):
-    """The first counts where there is one target, as in onnxruntime; for several targets they are combined."""
+    """The first entry counts for one target, as in onnxruntime; for several targets, entries are combined."""
     node = onnx.helper.make_node(
         "TreeEnsembleRegressor",
         ["x"],

@@ -1,4 +1,4 @@
-"""The head of a pipeline has gradients, and is tuned like any network once it is plain ``ai.onnx``."""
+"""Gradients and fine-tuning of the head of a pipeline lowered to plain ``ai.onnx``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def flowers():
 
 @pytest.fixture(scope="module")
 def fitted(flowers):
-    """A scaler, and a logistic regression that is held back so much that it can be improved."""
+    """A scaler, and a strongly regularized logistic regression, which can be improved."""
     from sklearn.linear_model import LogisticRegression
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import StandardScaler
@@ -46,7 +46,7 @@ def graph(fitted, flowers):
 
 @pytest.fixture
 def lowered(graph, tmp_path):
-    """The pipeline as a file of ``ai.onnx``, where coefficients are initializers."""
+    """The pipeline as a model of plain ``ai.onnx``, with coefficients as initializers."""
     tx.export(graph, tmp_path / "plain.onnx", opset_version=17, domains=["ai.onnx"])
     return tx.load(tmp_path / "plain.onnx")
 

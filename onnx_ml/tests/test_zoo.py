@@ -27,8 +27,8 @@ from zoo import OPTIONS, ZOO  # noqa: E402
 class Finding(NamedTuple):
     """A known failure of some entries of the zoo, with the reason.
 
-    ``check`` is the test that it is about, ``error`` what happens there. It is strict: when that does not happen any
-    more, the test fails. The models of the entries are its reproduction.
+    ``check`` is the affected test, ``error`` the expected failure. It is strict: if the failure does not occur, the
+    test fails. The models of the entries reproduce it.
     """
 
     check: str
@@ -133,7 +133,7 @@ FINDINGS = (
 
 @contextmanager
 def checked(check, name):
-    """The test of an entry: it passes, or fails as a finding says."""
+    """The test of an entry, which has to pass, or fail as a finding states."""
     finding = next((each for each in FINDINGS if each.check == check and name in each.names), None)
     if finding is None:
         yield
@@ -155,7 +155,7 @@ def fitted(name):
 
 @functools.cache
 def converted(name):
-    """The model, with maps at the end of classifiers. What findings say about the converter is avoided."""
+    """The model, with maps at the end of classifiers. Converter failures listed in findings are avoided."""
     from skl2onnx.common import _container
 
     estimator, _, types, _ = fitted(name)
@@ -173,7 +173,7 @@ def quiet():
 
 
 def make_node(*arguments, **attributes):
-    """The node, with 0 and 1 for the truths that protobuf takes no longer."""
+    """The node, with booleans as 0 and 1, since protobuf does not accept them any more."""
     flags = attributes.get("nodes_missing_value_tracks_true")
     if flags is not None:
         attributes["nodes_missing_value_tracks_true"] = [int(flag) for flag in flags]
@@ -182,7 +182,7 @@ def make_node(*arguments, **attributes):
 
 @functools.cache
 def register():
-    """Teach skl2onnx the estimators of LightGBM and XGBoost."""
+    """Register the LightGBM and XGBoost converters with skl2onnx."""
     from lightgbm import LGBMClassifier, LGBMRegressor
     from onnxmltools.convert.lightgbm.operator_converters.LightGbm import convert_lightgbm
     from onnxmltools.convert.xgboost.operator_converters.XGBoost import convert_xgboost
@@ -224,11 +224,11 @@ def by_onnxruntime(proto, feeds):
 
 
 def rows(output):
-    """Tensors as they are, maps as the rows of their numbers."""
+    """Tensors unchanged, maps as the rows of their numbers."""
     return output if isinstance(output, np.ndarray) else np.array([list(row.values()) for row in output], np.float32)
 
 
-#: Probabilities of sums of logarithms near 300 in float32: so much of a number is the last bit of such a sum.
+#: Relative tolerance for probabilities from sums of logarithms near 300 in float32, by their last bit.
 LOGARITHMS = {"ComplementNB": 3e-4}
 
 
@@ -247,7 +247,7 @@ def compare(actual, expected, rtol):
 
 
 def names_of(*checks):
-    """The entries that there is a finding about in one of the checks."""
+    """The entries affected by a finding in one of the checks."""
     return [name for finding in FINDINGS if finding.check in checks for name in finding.names]
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 with warnings.catch_warnings():
-    warnings.simplefilter("ignore")  # LightGBM and XGBoost import what is deprecated
+    warnings.simplefilter("ignore")  # LightGBM and XGBoost import deprecated modules
     from lightgbm import LGBMClassifier, LGBMRegressor
     from sklearn import (
         calibration,
@@ -40,7 +40,7 @@ with warnings.catch_warnings():
 
 
 class Entry(NamedTuple):
-    """An estimator, a function that makes the features and targets that it is fitted to, and the opsets of the file."""
+    """An estimator, a function that generates its training data, and the opsets of the model."""
 
     estimator: Any
     data: Callable[[], tuple[np.ndarray, Any]]
@@ -60,13 +60,13 @@ def iris():
 
 
 def two_kinds():
-    """Two of the kinds of flowers, named by strings."""
+    """Two classes of iris flowers, named by strings."""
     features, kind = iris()
     return features[kind > 0], np.array(["setosa", "versicolor", "virginica"])[kind[kind > 0]]
 
 
 def doubles():
-    """Scaled flowers in float64."""
+    """Scaled iris data in float64."""
     features, kind = _sample(datasets.load_iris, 3, dtype=np.float64)
     return (features - features.mean(axis=0)) / features.std(axis=0), kind
 
@@ -77,7 +77,7 @@ def doubles_of_two():
 
 
 def even():
-    """Scaled flowers in float32."""
+    """Scaled iris data in float32."""
     features, kind = doubles()
     return features.astype(np.float32), kind
 
@@ -94,7 +94,7 @@ def two_targets():
 
 
 def holes():
-    """Flowers with missing measurements."""
+    """Iris data with missing measurements."""
     features, kind = iris()
     features[::5, 1] = features[1::7, 3] = np.nan
     return features, kind
@@ -130,7 +130,7 @@ def diabetes():
 
 
 def counts():
-    """Numbers of ink, as counts and a regression target that is positive."""
+    """Pixel counts, with a positive regression target."""
     features, digit = digits()
     return features, digit + 1
 
@@ -150,7 +150,7 @@ def codes():
 
 
 def kinds():
-    """Numbers, and codes of seven categories, of which every other one is a class."""
+    """Numbers, and seven category codes, every other one of which is a class."""
     random = np.random.default_rng(0)
     code = random.integers(0, 7, 80)
     return np.stack([random.random(80), code], axis=1).astype(np.float32), code % 2
@@ -173,7 +173,7 @@ def texts():
 
 
 def passengers():
-    """Two columns of numbers, which have holes, and two of strings."""
+    """Two numeric columns with missing values, and two string columns."""
     random = np.random.default_rng(0)
     age, fare = random.integers(1, 80, 40).astype(float), random.integers(5, 90, 40) / 2
     age[::6] = np.nan

@@ -183,8 +183,8 @@ def test_state_is_copied_out_only_when_it_is_read(monkeypatch):
     from tenonnx_onnxruntime import session
 
     copies = []
-    shown = session._shown
-    monkeypatch.setattr(session, "_shown", lambda value: copies.append(1) or shown(value))
+    shown = session._as_array
+    monkeypatch.setattr(session, "_as_array", lambda value: copies.append(1) or shown(value))
     program = compiled()
     for _ in range(5):
         assert program({"step": STEP})["double"].shape == (2,)
