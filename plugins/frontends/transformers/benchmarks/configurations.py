@@ -1,9 +1,10 @@
 """Export all configurations of the tests, or those that are named, and print a table of how near they are to the model.
 
-    python plugins/frontends/transformers/benchmarks/configurations.py [--layout genai] [--json FILE] [NAME ...]
+    python plugins/frontends/transformers/benchmarks/configurations.py [--layout genai] [--wide] [--json FILE] [NAME]
 
 Each is exported in a process of its own, with a time limit, compared on logits and on 64 greedy tokens of each of three
-prompts, and a row is printed as soon as it is known. ``--json`` appends each row to a file, and ``--resume`` skips the
+prompts, and a row is printed as soon as it is known. ``--wide`` doubles the heads, to 16, so that onnxruntime rotates
+them in its fused attention. ``--json`` appends each row to a file, and ``--resume`` skips the
 configurations that are equal there.
 """
 
@@ -24,6 +25,15 @@ from configurations import CONFIGURATIONS, make
 
 import tenonnx as tx
 import tenonnx_transformers
+
+_WIDTHS = ("hidden_size", "head_dim", "query_pre_attn_scalar")
+
+
+def widen(name: str) -> None:
+    """Double the size of the heads of a configuration."""
+    found = CONFIGURATIONS[name]
+    doubled = {key: 2 * found.fields[key] for key in _WIDTHS if key in found.fields}
+    CONFIGURATIONS[name] = found._replace(fields={**found.fields, **doubled})
 
 
 def measure(name: str, layout: str, sender: Any) -> None:
@@ -76,10 +86,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=list(CONFIGURATIONS))
     parser.add_argument("--layout", default="onnxruntime")
+    parser.add_argument("--wide", action="store_true")
     parser.add_argument("--json", type=Path)
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--limit", type=float, default=600.0, help="seconds for each configuration")
     given = parser.parse_args()
+    for name in given.names if given.wide else ():
+        widen(name)
     known = given.json.read_text("utf-8").splitlines() if given.resume and given.json.is_file() else []
     done = {row["name"] for row in map(json.loads, known) if "error" not in row}
     print("| configuration | task | largest difference | greedy tokens | seconds |\n| --- | --- | --- | --- | --- |")

@@ -125,7 +125,7 @@ def _clean(graph: Graph) -> None:
 
 
 def _whole_of(node: Node) -> Any:
-    """What a slice over a whole axis takes, or what is written to a whole axis; None for another operation."""
+    """The operand of a slice over a whole axis, or the value written to one; None for another operation."""
     if node.target not in (aten.slice.Tensor, aten.slice_scatter.default):
         return None
     writes = node.target is aten.slice_scatter.default
