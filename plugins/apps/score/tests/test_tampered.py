@@ -56,6 +56,7 @@ TAMPERED = {
     "summary is a list": _lines(RUN, PART | {"summary": []}),
     "summary of text": _lines(RUN, PART | {"summary": {"y": {"count": "x", "nulls": 0}}}),
     "ends of two kinds": _lines(RUN, PART | {"summary": {"y": {"count": 1, "nulls": 0, "min": 1, "max": "a"}}}),
+    "no reason": _lines(RUN, {name: value for name, value in PART.items() if name != "reason"}),
     "no size": _lines(RUN, {"part": 0}),
     "part is a list": _lines(RUN, []),
 }

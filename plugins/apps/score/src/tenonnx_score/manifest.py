@@ -185,7 +185,7 @@ def _is_run(line: Any) -> bool:
 
 def _is_part(line: Any) -> bool:
     """Whether a line describes a part."""
-    if not isinstance(line, dict) or not isinstance(line.get("reason"), str | None):
+    if not isinstance(line, dict) or "reason" not in line or not isinstance(line["reason"], str | None):
         return False
     numbers = [line.get(name) for name in ("part", "rows", "bad", "size")]
     if any(type(number) is not int or not 0 <= number < 1 << 63 for number in numbers):
