@@ -32,3 +32,10 @@ def test_a_length_to_cut_or_pad_to_is_not_negative():
     graph = Graph()
     with graph.building(), pytest.raises(TypeMismatch, match="a length is negative"):
         ops.center_crop_pad(graph.input("x", "float32", (2,)), [-3])
+
+
+def test_what_pads_is_one_element():
+    data = np.ones((2, 2), np.float32)
+    with pytest.raises(TypeMismatch, match="constant_value is not one element"):
+        ops.pad(data, [0, 1, 0, 1], np.float32([5, 6]))
+    assert ops.pad(data, [0, 1, 0, 1], np.float32([5]))[0, 0] == 5

@@ -174,6 +174,11 @@ def _taken(x: Value, axis: int, before: Any, after: Any, mode: str) -> Value:
 # ----- on dims --------------------------------------------------------------------------------------------------------
 
 
+def _is_one(value: Value) -> bool:
+    """Whether a value may be a scalar, or a vector of one element."""
+    return value.shape is None or (len(value.shape) < 2 and not any(isinstance(n, int) and n != 1 for n in value.shape))
+
+
 def padded_type(
     op: Op, data: Value, pads: Value, constant_value: Value | None, axes: Value | None, mode: str
 ) -> TensorType:
@@ -181,7 +186,7 @@ def padded_type(
     check_mode(op, mode)
     kind, known = data.tensor, integer_vector(op, "pads", pads)
     listed = None if axes is None else integer_vector(op, "axes", axes)
-    if constant_value is not None and (constant_value.dtype is not kind.dtype or (constant_value.rank or 0) > 1):
+    if constant_value is not None and (constant_value.dtype is not kind.dtype or not _is_one(constant_value)):
         raise TypeMismatch(
             f"{op.title}: constant_value is not one element of the dtype of data",
             given=f"{data!r}, {constant_value!r}",
