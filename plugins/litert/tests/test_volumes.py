@@ -6,8 +6,10 @@ from litert_graphs import check, operators
 
 import tenonnx as tx
 import tenonnx_standard as ops
+from tenonnx.errors import NotRepresentable
 from tenonnx.extend import constant
 from tenonnx_litert.format import write
+from tenonnx_litert.lowerings import LOWERINGS
 
 VOLUMES = np.random.default_rng(0).standard_normal((2, 4, 6, 7, 5)).astype(np.float32)
 
@@ -57,3 +59,16 @@ def test_a_file_is_read_as_convolutions(tmp_path):
     write(graph, tmp_path / "m.tflite")
     read = tx.load(tmp_path / "m.tflite")
     assert "Conv" in [node.op_type for node in read.nodes]
+
+
+@pytest.mark.parametrize("rank", [4, 5])
+def test_convolutions_of_images_and_volumes_are_refused_for_the_same_reasons(rank):
+    shape = (1, 2, *(4,) * (rank - 2))
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    x = graph.input("x", "float32", shape)
+    with graph.building():
+        found = LOWERINGS[ops.conv_transpose][0 if rank == 4 else -1]
+        given = dict.fromkeys(("dilations", "strides", "output_padding", "output_shape"))
+        pads = [-1] * 2 * (rank - 2)
+        with pytest.raises(NotRepresentable, match="a padding is negative"):
+            found(x, weights(2, 3, *(3,) * (rank - 2)), None, group=1, pads=pads, auto_pad="NOTSET", **given)

@@ -172,13 +172,15 @@ def test_images_of_any_batch_are_resized_by_factors(factors, how, tmp_path):
     np.testing.assert_allclose(program.module()(torch.from_numpy(x)), expected, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("lengths", [[9, 7], [3, 8], [6, 4]])
-def test_images_of_any_batch_are_resized_to_sizes_behind_that_of_the_batch(lengths, tmp_path):
+@pytest.mark.parametrize(
+    ("lengths", "mode"), [([9, 7], "linear"), ([3, 8], "linear"), ([6, 4], "linear"), ([12, 4], "nearest")]
+)
+def test_images_of_any_batch_are_resized_to_sizes_behind_that_of_the_batch(lengths, mode, tmp_path):
     made = tx.Graph(opsets={"ai.onnx": 19})
     x = made.input("x", "float32", ("n", 2, 6, 4))
     with made.building():
         sizes = ops.concat(ops.shape(x, start=0, end=2), constant(np.asarray(lengths)), axis=0)
-        made.output("y", ops.resize(x, None, None, sizes, mode="linear"))
+        made.output("y", ops.resize(x, None, None, sizes, mode=mode))
     assert tx.convert(made, tmp_path / "m.pt2").verification.equal
     given = np.random.default_rng(0).random((3, 2, 6, 4), np.float32)
     found = torch.export.load(tmp_path / "m.pt2").module()(torch.from_numpy(given))

@@ -81,6 +81,12 @@ def padded(x: Value, widths: list[int] | None, fill: float | None = None) -> Val
     return movement.padv2(x, paddings, constant(np.asarray([fill], np.float32)))  # type: ignore[no-any-return]
 
 
+def bias_of(count: Any) -> Value:
+    """Zeros, since kernels take a bias. Raises ``NotRepresentable`` where the number of kernels is dynamic."""
+    unless(not isinstance(count, int), "the number of kernels is dynamic")
+    return constant(np.zeros(count, np.float32))
+
+
 # ----- convolutions ---------------------------------------------------------------------------------------------------
 
 
@@ -89,15 +95,13 @@ def conv(x: Value, weights: Value, bias: Value | None, *, group: int, **attribut
     as_floats(x, weights, bias)
     if x.ndim == 3:
         return _as_images(ops.conv, x, weights, bias, group=group, **attributes)
-    unless(x.ndim != 4, "CONV_2D needs inputs of rank 4")
+    unless(x.ndim != 4, "CONV_2D takes images")
     attributes["kernel_shape"] = attributes["kernel_shape"] or list(sizes(weights)[2:])
     unless(None in attributes["kernel_shape"], "the size of the kernels is dynamic")
     window = windows(ops.conv.title, attributes.pop("kernel_shape"), **attributes)
     padding, widths = padding_of(window, x)
     count = weights.shape[0]
-    if bias is None:
-        unless(not isinstance(count, int), "the number of kernels is dynamic")
-        bias = constant(np.zeros(count, np.float32))
+    bias = bias_of(count) if bias is None else bias
     channels = sizes(x)[1]
     images = padded(channels_last(x), widths)
     options = {
@@ -141,7 +145,7 @@ def conv_transpose(x: Value, weights: Value, bias: Value | None, *, group: int, 
     whole = [(n - 1) * s + max(k, s) for n, s, k in zip(lengths, strides, kernel, strict=True)]
     count = weights.shape[1]
     kernels = ops.transpose(weights, perm=[1, 2, 3, 0])
-    bias = constant(np.zeros(count, np.float32)) if bias is None else bias
+    bias = bias_of(count) if bias is None else bias
     options = {"stride_h": strides[0], "stride_w": strides[1]}
     cut = [pads[axis + 2] - further[axis] + max(strides[axis] - kernel[axis], 0) for axis in (0, 1)]
     ends = [full - n for full, n in zip(whole, cut, strict=True)]

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 import tenonnx_standard as ops
-from tenonnx.extend import Value, constant, dims
+from tenonnx.extend import Value, dims
 from tenonnx_litert.builtins import volumes
-from tenonnx_litert.lowerings.images import channels_first, channels_last, padded, padding_of
+from tenonnx_litert.lowerings.images import bias_of, channels_first, channels_last, padded, padding_of
 from tenonnx_litert.lowerings.registry import as_floats, lowers, shape_vector, sizes, unless
 from tenonnx_standard.windows import windows
 
@@ -22,13 +20,12 @@ def conv(x: Value, weights: Value, bias: Value | None, *, group: int, **attribut
     unless(None in attributes["kernel_shape"], "the size of the kernels is dynamic")
     window = windows(ops.conv.title, attributes.pop("kernel_shape"), **attributes)
     padding, widths = padding_of(window, x)
-    count = weights.shape[0]
-    unless(not isinstance(count, int), "the number of kernels is dynamic")
+    bias = bias_of(weights.shape[0]) if bias is None else bias
     axes = ("d", "h", "w")
     y = volumes.conv_3d(
         padded(channels_last(x), widths),
         ops.transpose(weights, perm=[2, 3, 4, 1, 0]),
-        constant(np.zeros(count, np.float32)) if bias is None else bias,
+        bias,
         padding=padding,
         **{f"stride_{axis}": n for axis, n in zip(axes, window.strides, strict=True)},
         **{f"dilation_{axis}_factor": n for axis, n in zip(axes, window.dilations, strict=True)},
@@ -47,16 +44,18 @@ def conv_transpose(x: Value, weights: Value, bias: Value | None, *, group: int, 
     unless(attributes["auto_pad"].startswith("SAME"), "the padding depends on the output")
     pads = [0] * 6 if attributes["pads"] is None or attributes["auto_pad"] == "VALID" else attributes["pads"]
     further = attributes["output_padding"] or [0] * 3
+    unless(min(pads) < 0, "a padding is negative")
     batch, _, *lengths = dims(x)
     count = weights.shape[1]
+    bias = bias_of(count) if bias is None else bias
     whole = [(n - 1) * s + max(k, s) for n, s, k in zip(lengths, strides, kernel, strict=True)]  # type: ignore[operator]
     cut = [pads[axis + 3] - further[axis] + max(strides[axis] - kernel[axis], 0) for axis in range(3)]  # type: ignore[operator]
-    unless(min(*pads, *cut) < 0, "the output goes beyond the last window")
+    unless(min(cut) < 0, "the output goes beyond the last window")
     y = volumes.conv_3d_transpose(
         shape_vector([batch, *whole, count]),
         ops.transpose(weights, perm=[2, 3, 4, 1, 0]),
         channels_last(x),
-        constant(np.zeros(count, np.float32)) if bias is None else bias,
+        bias,
         padding="VALID",
         **{f"stride_{axis}": n for axis, n in zip("dhw", strides, strict=True)},
     )

@@ -45,17 +45,27 @@ def resize_rule(x: Any, roi: Any, scales: Any, sizes: Any, **given: Any) -> Any:
         if any(not isinstance(n, int) and not f.is_integer() for n, f in zip(x.shape[2:], factors[2:], strict=True)):
             return NotImplemented
         return _LINEAR[spatial](x, lengths, False, *factors[2:])
-    whole = all(factor.is_integer() for factor in factors)
-    if given["mode"] == "nearest" and whole and (way, given["nearest_mode"]) in _NEAREST:
-        for axis, factor in enumerate(factors):
-            x = x if factor == 1 else torch.repeat_interleave(x, int(factor), dim=axis)
-        return x
+    if given["mode"] == "nearest" and all(factor.is_integer() for factor in factors):
+        return _repeated(x, [int(factor) for factor in factors], given)
     return NotImplemented
 
 
-def _to_sizes(x: Any, sizes: list[Any], given: dict[str, Any]) -> Any:
-    """Linear interpolation to sizes whose batch and channels, symbolic or not, equal those of ``x``."""
-    is_linear = given["mode"] == "linear" and given["coordinate_transformation_mode"] == "half_pixel"
-    if not is_linear or [str(n) for n in sizes[:2]] != [str(n) for n in x.shape[:2]]:
+def _repeated(x: Any, factors: list[int], given: dict[str, Any]) -> Any:
+    """Nearest elements where each axis becomes a multiple of its length."""
+    if (given["coordinate_transformation_mode"], given["nearest_mode"]) not in _NEAREST:
         return NotImplemented
-    return _LINEAR[x.ndim - 2](x, sizes[2:], False)
+    for axis, factor in enumerate(factors):
+        x = x if factor == 1 else torch.repeat_interleave(x, factor, dim=axis)
+    return x
+
+
+def _to_sizes(x: Any, sizes: list[Any], given: dict[str, Any]) -> Any:
+    """Interpolation to sizes whose batch and channels, symbolic or not, equal those of ``x``."""
+    if [str(n) for n in sizes[:2]] != [str(n) for n in x.shape[:2]]:
+        return NotImplemented
+    if given["mode"] == "linear" and given["coordinate_transformation_mode"] == "half_pixel":
+        return _LINEAR[x.ndim - 2](x, sizes[2:], False)
+    pairs = list(zip(sizes[2:], x.shape[2:], strict=True))
+    if given["mode"] != "nearest" or any(not isinstance(n, int) or not isinstance(m, int) or n % m for n, m in pairs):
+        return NotImplemented
+    return _repeated(x, [1, 1, *(n // m for n, m in pairs)], given)
