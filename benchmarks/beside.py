@@ -1,8 +1,11 @@
-"""Comparison of tenonnx with other tools: ``python benchmarks/beside.py`` measures, and writes ``docs/why/beside.md``.
+"""Comparison of tenonnx with other tools: ``python benchmarks/beside.py`` measures, and writes ``docs/why/beside.md``
+with its charts.
 
 Each rival comes from PyPI into a temporary environment of its own, which ``uv`` makes. Models are those of the onnx
-wheel and of ``examples``; estimators are those of scikit-learn. Files of all tools are judged here, in the same way:
-``onnx.checker`` and onnxruntime on the same inputs, against the original. tenonnx's own part needs scikit-learn.
+wheel and of ``examples``; estimators are those of scikit-learn, modules those of torchvision, timm and transformers
+with random weights. Files of all tools are judged in the same way: ``onnx.checker`` and onnxruntime on the same inputs,
+against the original. tenonnx's own part needs scikit-learn and PyTorch; ``--python TOOL=PATH`` names an interpreter
+that has what a tool needs. ``--tasks`` measures some tasks anew, and leaves the rest of the page as it is.
 """
 
 from __future__ import annotations
@@ -33,8 +36,13 @@ import tenonnx as tx
 from tenonnx.tools import feasible_feeds
 
 ROOT = Path(__file__).parents[1]
+sys.path.append(str(ROOT / "tools"))
+
+from charts import bars
+
 WORKER = Path(__file__).with_name("beside_worker.py")
 PAGE = ROOT / "docs" / "why" / "beside.md"
+PICTURES = ROOT / "docs" / "pictures"
 
 #: For each task its rivals, with what is installed for each.
 RIVALS: Mapping[str, Mapping[str, Sequence[str]]] = {
@@ -42,7 +50,23 @@ RIVALS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "simplify": {"onnxsim": ("onnxsim", "onnxruntime"), "onnxslim": ("onnxslim", "onnxruntime")},
     "quantize": {"onnxruntime.quantization": ("onnxruntime", "onnx", "sympy")},
     "estimators": {"skl2onnx": ("skl2onnx", "scikit-learn", "onnxruntime")},
+    "modules": dict.fromkeys(
+        ("torch.onnx.export", "torch.onnx.export(dynamo=False)"),
+        ("torch", "torchvision", "timm", "transformers", "onnxscript", "onnxruntime"),
+    ),
 }
+
+#: For each task the modules of tenonnx-compat that take the place of its rivals.
+SHIMS: Mapping[str, Sequence[str]] = {
+    "convert": ("tenonnx_compat.version_converter",),
+    "simplify": ("tenonnx_compat.onnxsim", "tenonnx_compat.onnxslim"),
+    "quantize": ("tenonnx_compat.quantization",),
+    "estimators": ("tenonnx_compat.skl2onnx",),
+    "modules": ("tenonnx_compat.torch_onnx",),
+}
+
+#: Tasks whose jobs the worker finds and judges itself.
+FOUND_THERE = ("estimators", "modules")
 
 #: Relative errors that count as right: of float models, of quantized models (one step), and of quantizing a model.
 TOLERANCE, STEP, QUANTIZED = 1e-3, 2e-2, 0.5
@@ -204,7 +228,7 @@ def work(python: str, task: str, tool: str, given: Any, rounds: int, seconds: fl
         outcomes += [each for each in told if "begun" not in each and "id" in each]
         if told and "peak" in told[-1]:
             return outcomes, told[-1]["peak"] / 1024
-        if late or task == "estimators" or not told:
+        if late or task in FOUND_THERE or not told:
             print(f"{tool}: {'the time is up' if late else said[-1000:]}", file=sys.stderr)
             return outcomes, math.nan
         outcomes.append({"id": told[-1]["id"], "error": f"the process ended with code {process.returncode}"})
@@ -228,7 +252,7 @@ def measured(
     place = folder / task / tool
     place.mkdir(parents=True)
     results = Results(versions_of(python, tool, task))
-    if task == "estimators":
+    if task in FOUND_THERE:
         outcomes, results.peak = work(python, task, tool, str(place), rounds, seconds)
         for each in outcomes:
             if "error" in each:
@@ -278,7 +302,7 @@ def environment(packages: Sequence[str], folder: Path) -> str:
 
 def versions_of(python: str, tool: str, task: str) -> str:
     """The package of a tool with its version."""
-    if tool == "tenonnx":
+    if tool not in RIVALS[task]:
         return f"tenonnx {version('tenonnx-core')}"
     package = RIVALS[task][tool][0]
     code = f"from importlib.metadata import version; print(version({package!r}))"
@@ -298,6 +322,10 @@ TITLES = {
         "Estimators of scikit-learn",
         "Every estimator that can be fitted with its defaults on the rows of iris, compared on these rows.",
     ),
+    "modules": (
+        "Modules of PyTorch",
+        "Architectures of torchvision, timm and transformers with random weights, compared on random inputs.",
+    ),
 }
 
 
@@ -313,12 +341,15 @@ def section(task: str, results: Mapping[str, Results]) -> list[str]:
         )
     columns = ["tool", "right", "wrong", "refused", "peak memory", "time"]
     columns += {"simplify": ["nodes"], "quantize": ["size", "error"]}.get(task, [])
-    what = "Time" if task in ("convert", "estimators") else "Time and the columns behind it"
-    lines = [f"## {title}", "", f"{about} {what}: the {len(both)} that all tools get right."]
+    what = "Time" if task in ("convert", *FOUND_THERE) else "Time and the columns behind it"
+    when = f"Measured on {datetime.now(UTC).date()}."
+    lines = [f"## {title}", "", f"{about} {what}: the {len(both)} that all tools get right. {when}", ""]
+    lines.append(f"![{title}: right results and time of each tool](../pictures/beside-{task}.svg)")
     lines += ["", f"| {' | '.join(columns)} |", f"| {' | '.join('---' for _ in columns)} |"]
-    ours = results["tenonnx"]
+    ours, drawn = results["tenonnx"], []
     for tool, found in results.items():
         ratio = geometric([found.seconds[name] / max(ours.seconds[name], 1e-6) for name in both])
+        drawn.append((tool, len(found.seconds), f"{len(found.seconds)} of {len(tried)}, time {ratio:.2g}"))
         row = [f"{tool} ({found.versions})" if tool != "tenonnx" else found.versions]
         row += [f"{len(found.seconds)} of {len(tried)}", str(len(found.wrong)), str(len(found.refused))]
         row += ["-" if math.isnan(found.peak) else f"{found.peak:,.0f} MiB", f"{ratio:.2g}"]
@@ -328,6 +359,7 @@ def section(task: str, results: Mapping[str, Results]) -> list[str]:
             row.append(f"{geometric([found.figures[name][1] for name in both]):.2f}")
             row.append(f"{geometric([max(found.figures[name][2], 1e-9) for name in both]):.2g}")
         lines.append(f"| {' | '.join(row)} |")
+    (PICTURES / f"beside-{task}.svg").write_text(bars(f"{title}: right results", drawn, left=270), "utf-8")
     for tool, found in results.items():
         lines += reasons(tool, found)
     return [*lines, ""]
@@ -355,8 +387,8 @@ def page(tables: Sequence[Sequence[str]], count: int, rounds: int) -> str:
     runtimes = f"onnxruntime {onnxruntime.__version__}, onnx {onnx.__version__}"
     text = f"""# Beside other tools
 
-Written by `python benchmarks/beside.py` on {datetime.now(UTC).date()}, with Python {platform.python_version()} on
-{os.cpu_count()} cores of {platform.machine()}. No figure is typed by hand.
+Written by `python benchmarks/beside.py`, with Python {platform.python_version()} on {os.cpu_count()} cores of
+{platform.machine()}. No figure is typed by hand.
 
 The {count} models are those of the onnx wheel (with constant weights) and of `examples`. Every other tool comes from
 PyPI, in an environment of its own. Each is called by its Python interface, from reading a file to writing one.
@@ -364,6 +396,7 @@ PyPI, in an environment of its own. Each is called by its Python interface, from
 - *right*: the written file passes `onnx.checker` if the original does, runs in onnxruntime, and its outputs are those
   of the original within a relative error of {TOLERANCE:g}, or {STEP:g} for quantized models ({runtimes}).
 - *refused*: the tool ends with an error.
+- `tenonnx_compat.NAME`: the module of tenonnx-compat with the interface of this tool.
 - *time*: processor time as a multiple of that of tenonnx, the geometric mean over files; of each, calls after the first
   count ({rounds}, the median).
 - *peak memory*: of the process that does all files, imports included.
@@ -379,19 +412,25 @@ def main() -> None:
     parser.add_argument("--opsets", type=int, nargs="+", default=[9, 13, 17, 21], help="targets of conversion")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=600, help="time for all tools, without their installation")
+    parser.add_argument("--python", action="append", default=[], metavar="TOOL=PATH", help="interpreter of a tool")
     given = parser.parse_args()
     onnxruntime.set_default_logger_severity(4)
     tables = []
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        pythons = {}
+        pythons = {tool: str(Path(path).absolute()) for tool, path in (each.rsplit("=", 1) for each in given.python)}
+        made: dict[Sequence[str], str] = {}
         for task in given.tasks:
             for tool, packages in RIVALS[task].items():
-                pythons[tool] = environment(packages, folder / f"env-{tool}")
+                if tool not in pythons:
+                    made[packages] = made.get(packages) or environment(packages, folder / f"env-{len(made)}")
+                    pythons[tool] = made[packages]
         found = list(models())
-        until, left = time.monotonic() + given.seconds, len(given.tasks) + len(pythons)
+        until = time.monotonic() + given.seconds
+        left = sum(1 + len(SHIMS[task]) + len(RIVALS[task]) for task in given.tasks)
         for task in given.tasks:
-            tools = {"tenonnx": sys.executable, **{tool: pythons[tool] for tool in RIVALS[task]}}
+            own = pythons.get(f"tenonnx:{task}", sys.executable)
+            tools = dict.fromkeys(("tenonnx", *SHIMS[task]), own) | {tool: pythons[tool] for tool in RIVALS[task]}
             results = {}
             for tool, python in tools.items():
                 start = time.monotonic()
@@ -401,7 +440,18 @@ def main() -> None:
                 print(f"{task} {tool}: {time.monotonic() - start:.0f} s", file=sys.stderr)
             tables.append(section(task, results))
             print("\n".join(tables[-1]), flush=True)
-    given.output.write_text(page(tables, len(found), given.rounds), "utf-8")
+    text = page(tables, len(found), given.rounds)
+    if set(given.tasks) != set(RIVALS) and given.output.exists():
+        text = with_sections(given.output.read_text("utf-8"), text)
+    given.output.write_text(text, "utf-8")
+
+
+def with_sections(page: str, new: str) -> str:
+    """A page whose sections are those of ``new`` where it has them; each says when it was measured."""
+    parts = {part.partition("\n")[0]: part.rstrip() + "\n" for part in page.split("\n## ")[1:]}
+    parts |= {part.partition("\n")[0]: part.rstrip() + "\n" for part in new.split("\n## ")[1:]}
+    order = [title for title, _ in TITLES.values() if title in parts]
+    return "\n## ".join([new.split("\n## ")[0].rstrip() + "\n", *(parts[title] for title in order)])
 
 
 if __name__ == "__main__":

@@ -23,6 +23,9 @@ Job = dict[str, Any]
 #: Seconds that one estimator may take to be fitted and exported.
 LONGEST = 4
 
+#: Seconds that all exports of one module may take.
+SLOWEST = 240
+
 
 def convert_tenonnx(job: Job) -> None:
     import tenonnx as tx
@@ -80,12 +83,63 @@ def estimator_skl2onnx(estimator: Any, rows: Any, path: str) -> None:
     Path(path).write_bytes(to_onnx(estimator, rows).SerializeToString())
 
 
+def module_tenonnx(module: Any, inputs: tuple[Any, ...], path: str) -> None:
+    import tenonnx as tx
+
+    tx.export(tx.load(module, *inputs, verify=False), path)
+
+
+def module_torch(module: Any, inputs: tuple[Any, ...], path: str) -> None:
+    import torch
+
+    torch.onnx.export(module, inputs, path, dynamo=True, external_data=False)
+
+
+def module_script(module: Any, inputs: tuple[Any, ...], path: str) -> None:
+    import torch
+
+    torch.onnx.export(module, inputs, path, dynamo=False)
+
+
 TOOLS: dict[str, dict[str, Callable[..., None]]] = {
     "convert": {"tenonnx": convert_tenonnx, "onnx.version_converter": convert_version_converter},
     "simplify": {"tenonnx": simplify_tenonnx, "onnxsim": simplify_onnxsim, "onnxslim": simplify_onnxslim},
     "quantize": {"tenonnx": quantize_tenonnx, "onnxruntime.quantization": quantize_onnxruntime},
     "estimators": {"tenonnx": estimator_tenonnx, "skl2onnx": estimator_skl2onnx},
+    "modules": {
+        "tenonnx": module_tenonnx,
+        "torch.onnx.export": module_torch,
+        "torch.onnx.export(dynamo=False)": module_script,
+    },
 }
+
+#: The module of tenonnx-compat that does the work of a tool, by its name.
+SHIMS = {
+    "tenonnx_compat.version_converter": "onnx.version_converter",
+    "tenonnx_compat.onnxsim": "onnxsim",
+    "tenonnx_compat.onnxslim": "onnxslim",
+    "tenonnx_compat.quantization": "onnxruntime.quantization",
+    "tenonnx_compat.skl2onnx": "skl2onnx",
+    "tenonnx_compat.torch_onnx": "torch.onnx.export",
+}
+
+#: Architectures: the package, and what makes them.
+IMAGES = {
+    "torchvision": (
+        "alexnet densenet121 efficientnet_b0 googlenet mobilenet_v2 mobilenet_v3_small regnet_x_400mf resnet18 "
+        "resnet50 shufflenet_v2_x0_5 squeezenet1_1 vgg11"
+    ),
+    "timm": (
+        "vit_tiny_patch16_224 deit_tiny_patch16_224 convnext_atto mobilevit_xxs mixer_s32_224 ghostnet_050 "
+        "edgenext_xx_small efficientformer_l1 levit_128s poolformer_s12"
+    ),
+}
+
+#: Architectures of transformers, in their configurations with small sizes.
+TEXTS = (
+    "Albert Bert DistilBert Electra GPT2 GPTNeoX Llama MobileBert MPNet OPT Phi Qwen2 Roberta RoFormer SqueezeBert "
+    "XLMRoberta"
+)
 
 
 def timed(work: Callable[[], None], rounds: int) -> float:
@@ -139,6 +193,78 @@ def estimators(folder: str, export: Callable[..., None], rounds: int) -> Iterato
         yield {"id": name, "seconds": seconds, **judged(path, X, wanted)}
 
 
+def modules(folder: str, export: Callable[..., None], rounds: int) -> Iterator[Job]:
+    """The outcome of each architecture with random weights; those of a package that is missing are left out."""
+    import numpy as np
+    import onnxruntime
+    import torch
+
+    for name, make in architectures():
+        torch.manual_seed(0)
+        path = f"{folder}/{name.replace('/', '-')}.onnx"
+        try:
+            module, inputs = make()
+            with torch.no_grad():
+                wanted = first_tensor(module(*inputs))
+        except Exception as error:  # this version of the package does not have it
+            print(name, said(error), file=sys.stderr)
+            continue
+        yield {"id": name, "begun": True}
+        try:
+            with within(SLOWEST):
+                seconds = timed(lambda: export(module, inputs, path), rounds)  # noqa: B023
+        except Exception as error:
+            yield {"id": name, "error": said(error)}
+            continue
+        try:
+            session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+            names = [each.name for each in session.get_inputs()]
+            feeds = {each: array.numpy() for each, array in zip(names, inputs, strict=True)}
+            given = session.run(None, feeds)[0]
+            error = float(np.abs(given - wanted.numpy()).max() / max(float(wanted.abs().max()), 1e-12))
+            yield {"id": name, "seconds": seconds, "right": error < 1e-3, "why": f"outputs differ by {error:.2g}"}
+        except Exception as failure:
+            yield {"id": name, "seconds": seconds, "right": False, "why": said(failure)}
+
+
+def first_tensor(result: Any) -> Any:
+    """The first tensor of what a module gives: a tensor, a tuple, or fields by name."""
+    while not hasattr(result, "detach"):
+        result = next(iter(result.values())) if hasattr(result, "values") else result[0]
+    return result
+
+
+def architectures() -> Iterator[tuple[str, Callable[[], tuple[Any, tuple[Any, ...]]]]]:
+    """The names of architectures, and functions that make a module in evaluation mode and its inputs."""
+    import importlib
+
+    import torch
+
+    def images(package: str, name: str) -> tuple[Any, tuple[Any, ...]]:
+        if package == "timm":
+            made = importlib.import_module("timm").create_model(name, pretrained=False)
+        else:
+            made = importlib.import_module("torchvision.models").get_model(name, weights=None)
+        return made.eval(), (torch.randn(1, 3, 224, 224),)
+
+    def texts(name: str) -> tuple[Any, tuple[Any, ...]]:
+        package = importlib.import_module("transformers")
+        sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
+        sizes |= {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 64, "n_embd": 32, "n_layer": 2, "n_head": 4}
+        sizes |= {"embedding_size": 32, "vocab_size": 64, "ffn_dim": 64, "word_embed_proj_dim": 32}
+        sizes |= {"num_key_value_heads": 2, "pad_token_id": 0, "use_cache": False, "true_hidden_size": 32}
+        kind = getattr(package, f"{name}Config")
+        known = {key: size for key, size in sizes.items() if hasattr(kind(), key)}
+        module = getattr(package, f"{name}Model")(kind(**known)).eval()
+        return module, (torch.randint(1, 64, (2, 7)),)
+
+    for package, names in IMAGES.items():
+        for name in names.split():
+            yield f"{package}/{name}", lambda package=package, name=name: images(package, name)  # type: ignore[misc]
+    for name in TEXTS.split():
+        yield f"transformers/{name}", lambda name=name: texts(name)  # type: ignore[misc]
+
+
 def judged(path: str, rows: Any, wanted: Any) -> Job:
     """Whether the first output of a file, in onnxruntime, is what the estimator gives."""
     import numpy as np
@@ -185,8 +311,13 @@ def main() -> None:
     os.dup2(2, 1)  # what tools print
     warnings.simplefilter("ignore")
     given = json.load(sys.stdin)
-    work = TOOLS[task][tool]
-    outcomes = estimators(given, work, rounds) if task == "estimators" else files(given, work, rounds)
+    if tool in SHIMS:
+        from tenonnx_compat.imports import redirect_imports
+
+        redirect_imports()
+    work = TOOLS[task][SHIMS.get(tool, tool)]
+    each = {"estimators": estimators, "modules": modules}.get(task, files)
+    outcomes = each(given, work, rounds)  # type: ignore[operator]
     for outcome in outcomes:
         print(json.dumps(outcome), file=answers, flush=True)
     status = Path("/proc/self/status").read_text()

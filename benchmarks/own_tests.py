@@ -179,6 +179,8 @@ if os.path.exists("model.pt"):
         packages=("onnxruntime", "scikit-learn", "pandas", "sympy"),
         ours="sklearn",
     ),
+    "onnxruntime": Tool(packages=("onnxruntime",), wheel=True),
+    "onnx": Tool(wheel=True),
     "tf2onnx": Tool(
         tests="tests/test_api.py",
         before="""
@@ -419,9 +421,12 @@ def main() -> None:
             files = [path for path in there if not any(part in path.stem for part in tool.without)]
             files = [path for path in files if any(part in path.name for part in given.files.split(","))]
             version = "-".join(archive.name.removesuffix(".tar.gz").split("-")[:2])
-            parts = {"examples": readme_outcomes(python, readme(archive), name, tool)}
+            text = readme(archive)
+            parts = {"examples": readme_outcomes(python, text, name, tool)} if list(examples(text, name)) else {}
             if files:
                 parts[f"tests, {len(files)} of {len(there)} files"] = tests(python, files, given.seconds)
+            elif not given.files:
+                parts[f"tests: the {'wheel' if tool.wheel else 'source distribution'} ships none"] = Outcomes()
             for what, found in parts.items():
                 columns = [str(found.counts[each]) for each in ("passed", "failed", "refused", "internal", "skipped")]
                 rows.append([version, what, *columns, found.share])

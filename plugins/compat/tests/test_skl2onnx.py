@@ -31,7 +31,7 @@ from tenonnx_compat.skl2onnx.common.data_types import (
     Int64TensorType,
     StringTensorType,
 )
-from tenonnx_compat.skl2onnx.common.exceptions import MissingConverter
+from tenonnx_compat.skl2onnx.common.exceptions import MissingConverter, MissingShapeCalculator
 from tenonnx_compat.skl2onnx.helpers.onnx_helper import (
     enumerate_model_node_outputs,
     load_onnx_model,
@@ -239,8 +239,9 @@ class Unknown(StandardScaler):
 
 
 def test_what_has_no_form_and_what_is_refused():
-    with pytest.raises(MissingConverter, match="Unknown"):
+    with pytest.raises(MissingShapeCalculator, match="Unknown") as caught:
         to_onnx(Unknown().fit(X), X)
+    assert isinstance(caught.value, MissingConverter)
     model = LogisticRegression(max_iter=500).fit(X, Y)
     with pytest.raises(ValueError, match="no initial_types"):
         to_onnx(model)
@@ -249,3 +250,9 @@ def test_what_has_no_form_and_what_is_refused():
             to_onnx(model, X, **options)
     with pytest.raises(NotSupported, match="update_registered_converter"):
         skl2onnx.update_registered_converter(Unknown, "Unknown", None, None)
+
+
+def test_outputs_of_a_gaussian_process_have_their_own_name():
+    model = GaussianProcessRegressor(alpha=0.1, optimizer=None).fit(X[:20], Y[:20])
+    assert [each.name for each in to_onnx(model, X).graph.output] == ["GPmean"]
+    assert to_onnx(StandardScaler().fit(X), X).doc_string == ""

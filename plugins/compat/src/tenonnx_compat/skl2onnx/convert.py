@@ -11,7 +11,7 @@ import tenonnx as tx
 from tenonnx_compat.models import message_of
 from tenonnx_compat.refusal import announce, ignore_options, refuse_options
 from tenonnx_compat.skl2onnx.common.data_types import DataType, StringTensorType, TensorType, type_of_dtype
-from tenonnx_compat.skl2onnx.common.exceptions import MissingConverter
+from tenonnx_compat.skl2onnx.common.exceptions import MissingConverter, MissingShapeCalculator
 from tenonnx_compat.skl2onnx.interface import methods, renamed, with_interface
 from tenonnx_compat.skl2onnx.outputs import OPTIONS, outputs_of
 from tenonnx_compat.skl2onnx.proto import get_latest_tested_opset_version
@@ -109,6 +109,9 @@ def convert_sklearn(
     outputs = outputs_of(model, _options(model, options))
     try:
         graph = tx.load(model, **_reading(model, types), outputs=methods(outputs))
+    except (tx.NotRepresentable, tx.UnsupportedOp) as error:  # skl2onnx looks for the shapes of an estimator first
+        raise error.as_a(MissingShapeCalculator) from error
+    try:
         graph = with_interface(graph, types, outputs, final_types)
         graph.name = name or "model"
         opsets = _opsets(target_opset)
