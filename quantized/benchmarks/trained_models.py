@@ -29,7 +29,7 @@ SAME = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
 
 
 class Builder:
-    """A graph in the making, with weights drawn at random."""
+    """A graph under construction, with random weights."""
 
     def __init__(self) -> None:
         self.graph = tx.Graph(opsets={"ai.onnx": 21})
@@ -110,7 +110,7 @@ def rows_of_digits() -> Task:
 
 @cache
 def noisy_digits() -> Task:
-    """Images with noise, whose labels are the images."""
+    """Noisy images, whose labels are the clean images."""
     found, random = digits(), np.random.default_rng(1)
     made = []
     for each in (found.train, found.held):
@@ -121,7 +121,7 @@ def noisy_digits() -> Task:
 
 @cache
 def placed_digits() -> Task:
-    """Images of 16 by 16 with a digit somewhere, whose labels are its box."""
+    """Images of 16 by 16 pixels with a digit at a random place, whose labels are its bounding box."""
     found, random = digits(), np.random.default_rng(2)
     made = []
     for each in (found.train, found.held):
@@ -144,7 +144,7 @@ def _table(load: Callable[[], Any], classes: bool) -> Task:
 
 @cache
 def text() -> tuple[Task, int]:
-    """Characters of the documentation, and those that follow."""
+    """Characters of the documentation, and the next characters as labels."""
     files = sorted((ROOT / "docs").glob("how-to/*.md")) + sorted((ROOT / "docs").glob("why/*.md"))
     letters = "\n".join(file.read_text("utf-8") for file in files).lower()
     known = sorted(set(letters))
@@ -159,7 +159,7 @@ def text() -> tuple[Task, int]:
 
 @cache
 def masked_text() -> tuple[Task, int]:
-    """Characters of which some are hidden; the labels of the others are ignored."""
+    """Characters, some of them masked; labels of the others are ignored."""
     found, count = text()
     random, made = np.random.default_rng(3), []
     for each in (found.train, found.held):
@@ -171,7 +171,7 @@ def masked_text() -> tuple[Task, int]:
 
 @dataclass
 class Kind:
-    """A model: the function that builds it, its task, and how it is trained."""
+    """A model: the function that builds it, its task, and its training settings."""
 
     build: Callable[[Builder, Any], Any]
     task: Callable[[], Task]
@@ -345,7 +345,7 @@ def bert(m: Builder, x: Any) -> Any:
 
 
 def train(name: str, folder: Path) -> None:
-    """Train a model and write it with its data, unless the folder has it."""
+    """Train a model and save it with its data, unless the folder has it."""
     if (folder / f"{name}.onnx").is_file():
         return
     kind, task, start = MODELS[name], MODELS[name].task(), time.perf_counter()

@@ -1,4 +1,4 @@
-"""Bad input of every op of the family: an error that names the op and the input or attribute, wherever it is known."""
+"""Bad input of every quantized op: errors that name the op and the input or attribute."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPS = {
     if op.__module__.startswith("tenonnx_quantized")
 }
 
-#: Inputs that are called scales and are none of quantized values.
+#: Inputs with scale in their name that are not scales of quantized values.
 NO_SCALES = {
     ("MatMulNBitsMlp", "norm_scale"): "factors of a norm",
     ("MatMulNBitsQkv", "norm_scale"): "factors of a norm",
@@ -32,7 +32,7 @@ NO_SCALES = {
     ("MatMulBlockQuantizedFp4Weight", "weight_scale"): "bytes",
 }
 
-#: Inputs that must be as long as other inputs and attributes tell.
+#: Inputs whose length is determined by other inputs and attributes.
 FITTING = {
     "MatMulNBits": ("B", "scales", "zero_points", "bias"),
     "MatMulNBitsMlp": ("gate_B", "gate_scales", "up_B", "up_scales"),
@@ -46,7 +46,7 @@ FITTING = {
     "DequantizeBFP": ("x",),
 }
 
-#: Attributes with what they must not be.
+#: Attributes with invalid values.
 ATTRIBUTES = {
     "MatMulNBits": {"block_size": (-16, 0, 24), "bits": (0, 9), "K": (0,), "N": (0,)},
     "MatMulNBitsMlp": {"block_size": (-16, 0, 24), "bits": (0, 9)},
@@ -77,7 +77,7 @@ def drawn_calls(op):
 
 @functools.cache
 def with_each_input(op):
-    """For each array that some call takes: its name, such a call, and its place."""
+    """For each array input: its name, a call that has it, and its position."""
     found: dict[str, tuple[Any, int]] = {}
     for drawn in drawn_calls(op):
         for place, contents in enumerate(drawn.inputs):
@@ -95,7 +95,7 @@ def called(op, drawn):
 
 
 def graph_of(op, drawn, fed=None):
-    """A graph of the call with constants, but for the input in the place that is fed."""
+    """A graph of the call with constant inputs, except for the one fed."""
     graph = tx.Graph(opsets={"com.microsoft": 1} | ({"ai.onnx": op.version} if op.domain == "ai.onnx" else {}))
     values = [
         None
@@ -137,7 +137,7 @@ def unusual_numbers(contents):
 
 
 def test_any_scale_is_taken(op):
-    """Of zero, negative, infinite or no number, as no runtime looks at them: in a call on arrays and in graphs."""
+    """Zero, negative, infinite and NaN scales, which no runtime checks: in calls on arrays and in graphs."""
     for which, (drawn, place) in with_each_input(op):
         if is_scale(op, which, drawn.inputs[place]):
             for contents in unusual_numbers(drawn.inputs[place]):
@@ -151,7 +151,7 @@ def test_any_scale_is_taken(op):
 
 
 def test_zero_points(op):
-    """Of another type than the quantized values."""
+    """Zero points of another type than the quantized values."""
     for which, (drawn, place) in with_each_input(op):
         if "zero_point" in which:
             broken = with_input(drawn, place, np.zeros(drawn.inputs[place].shape, np.int32))
@@ -160,7 +160,7 @@ def test_zero_points(op):
 
 
 def test_sizes(op):
-    """Of packed quantized values and parameters, one element more than fits."""
+    """Packed quantized values and parameters with one element too many."""
     named = dict(with_each_input(op))
     for which in FITTING.get(op.name, ()):
         drawn, place = named[which]
@@ -172,7 +172,7 @@ def test_sizes(op):
 
 @pytest.mark.parametrize(("kind", "number"), [("UINT8", 300), ("INT8", -129), ("INT16", 1 << 15), ("UINT16", -1)])
 def test_a_zero_point_out_of_range_in_a_file(kind, number):
-    """Small integers are stored in fields that hold larger ones."""
+    """Fields of a model can hold larger integers than small integer types."""
     proto = onnx.TensorProto(data_type=onnx.TensorProto.DataType.Value(kind), dims=[1], int32_data=[number])
     quantized, y = onnx.helper.make_tensor_value_info("x", proto.data_type, [1]), onnx.ValueInfoProto(name="y")
     proto.name, scale = "zero", onnx.numpy_helper.from_array(np.ones(1, np.float32), "scale")
@@ -185,7 +185,7 @@ def test_a_zero_point_out_of_range_in_a_file(kind, number):
 
 
 def test_attributes(op):
-    """Sizes of blocks that do not divide, bits and formats that there are not."""
+    """Block sizes that do not divide, and unknown bits and formats."""
     for which, numbers in ATTRIBUTES.get(op.name, {}).items():
         if which in op.signature.attributes:
             drawn = next(drawn for drawn in drawn_calls(op) if drawn.attributes[which])

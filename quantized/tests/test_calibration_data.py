@@ -1,4 +1,4 @@
-"""The data of ``tx.quantize``: paths, arrays and loaders, as training takes them."""
+"""Calibration data of ``tx.quantize``: paths, arrays and loaders, as for training."""
 
 import numpy as np
 import pytest

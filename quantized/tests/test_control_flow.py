@@ -1,4 +1,4 @@
-"""Quantization of graphs that hold bodies of If, Loop and Scan."""
+"""Quantization of graphs with bodies of If, Loop and Scan."""
 
 from __future__ import annotations
 

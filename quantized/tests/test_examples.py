@@ -1,4 +1,4 @@
-"""The quantized example models: in every form, compared with onnxruntime and with their floats."""
+"""The quantized example models in every form, compared with onnxruntime and with their float models."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def test_weights_of_four_bits_have_four_bits():
 
 
 def test_the_decoder_predicts_as_before():
-    """Its perplexity on fixed text, which the floats know by heart."""
+    """Compare perplexity on a fixed text, which the float model has memorized."""
     feeds = dict(np.load(FOLDER / "llama.npz"))
     letters, perplexity = feeds["input_ids"], {}
     for name in ("llama", "llama-4bit", "llama-4bit-qdq"):
@@ -90,7 +90,7 @@ def test_the_decoder_predicts_as_before():
 
 @pytest.mark.parametrize("dtype", ["uint4", "int4"])
 def test_a_decoder_of_four_bits_in_qdq_keeps_its_precision(dtype):
-    """onnxruntime joins DequantizeLinear and MatMul, and by default rounds the activations of what it has joined."""
+    """onnxruntime fuses DequantizeLinear and MatMul, and by default rounds the activations of the fused op."""
     graph = tx.load(FOLDER / "llama-4bit-qdq.onnx")
     if dtype == "int4":
         with graph.editing():

@@ -1,4 +1,4 @@
-"""QDQ, QOperator and plain floats, one into another, on models that onnxruntime's quantizer made."""
+"""Conversions between QDQ, QOperator and plain floats, for models of onnxruntime's quantizer."""
 
 from __future__ import annotations
 
@@ -58,10 +58,10 @@ MODES = {
 
 @pytest.fixture(scope="module", params=MODES)
 def quantized(request, tmp_path_factory):
-    """The digits CNN as onnxruntime's quantizer makes it in one of its modes."""
+    """The digits CNN, quantized by onnxruntime in one of its modes."""
     form, per_channel, (activation, weight) = MODES[request.param]
     path = tmp_path_factory.mktemp("quantized") / "model.onnx"
-    source = shutil.copy(CNN / "digits-cnn.onnx", path.parent)  # onnxruntime writes a file beside it, and removes that
+    source = shutil.copy(CNN / "digits-cnn.onnx", path.parent)  # onnxruntime writes a file next to it, and removes that
     logging.disable(logging.WARNING)
     try:
         if form is None:
@@ -89,7 +89,7 @@ def by_onnxruntime(path, feeds):
 
 
 def written(graph, folder, feeds, **config):
-    """Outputs of onnxruntime for a graph that is written to a file."""
+    """Outputs of onnxruntime for a saved graph."""
     tx.export(graph, folder / "written.onnx", **config)
     return by_onnxruntime(folder / "written.onnx", feeds)
 
@@ -170,7 +170,7 @@ def test_dequantized_to_half_floats_in_one_command(name, tmp_path, capsys):
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.onnx")), ids=lambda path: path.stem)
 def test_half_floats_around_quantized_values(path, tmp_path):
-    """Scales and whatever else has to be float32 stay so."""
+    """Scales, and other values that must be float32, stay float32."""
     feeds = dict(np.load(path.with_name(f"{path.stem.split('-')[0]}.npz")))
     graph = tx.load(path)
     (wanted, *_), (found, *_) = (
@@ -191,7 +191,7 @@ WEIGHTS = {
 @pytest.mark.parametrize("mode", WEIGHTS)
 @pytest.mark.parametrize("form", [to_qdq, to_qoperator, there_and_back, back_and_there, to_floats])
 def test_weights_in_blocks_of_its_quantizer(mode, form, tmp_path, record_property):
-    """Forms of weights alone have the same numbers, but for the order of sums."""
+    """Weight-only forms have equal results, except for the order of summation."""
     kind, bits, symmetric = WEIGHTS[mode]
     made = MatMulNBitsQuantizer(str(BERT), bits=bits, block_size=32, is_symmetric=symmetric, quant_format=kind)
     logging.disable(logging.WARNING)
@@ -210,7 +210,7 @@ def test_weights_in_blocks_of_its_quantizer(mode, form, tmp_path, record_propert
     assert expected.get(form, "MatMulNBits") in kinds(form(graph))
 
 
-# ----- ops one by one -------------------------------------------------------------------------------------------------
+# ----- single ops -----------------------------------------------------------------------------------------------------
 
 U8, F32 = np.uint8, np.float32
 
@@ -308,9 +308,9 @@ def test_contents_are_computed_when_they_are_asked_for():
 @pytest.mark.parametrize("form", [to_qdq, to_floats, back_and_there])
 @pytest.mark.parametrize("external", [True, False])
 def test_unpacking_streams(form, external, tmp_path, monkeypatch):
-    """Pieces of a tensor make the file that the whole tensor makes, and a fraction of its memory."""
+    """Conversion in parts writes the same file as at once, in a fraction of the memory."""
     random = np.random.default_rng(0)
-    columns, inner = 1030, 2072  # the last block is short, and pieces end within blocks
+    columns, inner = 1030, 2072  # the last block is short, and parts end within blocks
     packed = random.integers(0, 256, (columns, 65, 16)).astype(U8)
     scales = random.uniform(0.01, 0.1, (columns, 65)).astype(F32)
     zero_points = random.integers(0, 256, (columns, 33)).astype(U8)

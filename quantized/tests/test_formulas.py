@@ -1,4 +1,4 @@
-"""Ops that no runtime here has a kernel for, against formulas in plain numpy, and formats against tables."""
+"""Ops without installed kernels, against numpy formulas; formats against tables."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_mean_of_quantized_values():
     np.testing.assert_array_equal(y, saturated(np.rint((x.astype(np.float32) - 3).mean(1) * 0.5 / 0.25) - 4))
 
 
-# ----- weights in blocks ----------------------------------------------------------------------------------------------
+# ----- blocked weights ------------------------------------------------------------------------------------------------
 
 
 def projection(rows, columns):
@@ -194,7 +194,7 @@ def test_weights_of_eight_and_four_bit_floats():
     np.testing.assert_allclose(y, (wide @ whole.T).astype(np.float16), rtol=1e-3, atol=1e-3)
 
 
-# ----- layouts of cublasLt --------------------------------------------------------------------------------------------
+# ----- cublasLt layouts -----------------------------------------------------------------------------------------------
 
 PLACES = {
     0: lambda r, c, rows, columns: c * rows + r,

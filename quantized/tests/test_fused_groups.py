@@ -50,7 +50,7 @@ def test_several_groups_and_what_is_in_between():
 
     graph = group(body, 2, 17)
     found = tx.fuse(graph, ["com.microsoft::QLinearSigmoid", "com.microsoft::QLinearAdd"])
-    assert len(found.nodes) == len(graph.nodes)  # neither op alone stands between quantized values
+    assert len(found.nodes) == len(graph.nodes)  # neither op has quantized inputs and outputs on its own
     single = group(
         lambda x, y: (
             dequantize_linear(quantize_linear(x + y, np.float32(0.2), np.uint8(1)), np.float32(0.2), np.uint8(1)) * x

@@ -1,4 +1,4 @@
-"""Gradients of every op of the family: straight-through, against finite differences of formulas in numpy."""
+"""Gradients of every quantized op: straight-through, against finite differences of numpy formulas."""
 
 from __future__ import annotations
 
@@ -73,8 +73,8 @@ def layer_norm(x):
 PROJECTION = RANDOM.integers(-9, 10, (4, 12)).astype(I8)
 OF_PROJECTION = F32(0.05)
 ORDERED = {"order_input": 1, "order_output": 1}
-#: Ops between quantized values: a call of activations [2, 3, 4] or of the shape that is told, whose result has the
-#: parameters RESULT, and the same in floats.
+#: Ops on quantized values: a call with activations [2, 3, 4] or of the given shape, whose result has the parameters
+#: RESULT, and the same in floats.
 BETWEEN_QUANTIZED = {
     "QLinearAdd": (lambda x: elementwise.qlinear_add(*coded(x), *coded(x), *RESULT), lambda x: x * 2),
     "QLinearMul": (
@@ -132,7 +132,7 @@ BETWEEN_QUANTIZED = {
     ),
 }
 
-#: Ops that give int8 quantized values of the scale 0.05.
+#: Ops with int8 results of scale 0.05.
 BETWEEN_SIGNED = {
     "QOrderedMatMul": (
         lambda x: ordered.qordered_matmul(
@@ -157,7 +157,7 @@ def scaled_sums(x):
     return ops.cast(matmul_integer(quantized, WEIGHTS, zero_point), to=tx.DType.float32) * (scale * OF_WEIGHTS)
 
 
-#: Ops whose activations have a range that is found as they run.
+#: Ops that quantize activations by their range at run time.
 DYNAMIC = {
     "DynamicQuantizeLinear": (lambda x: dequantize_linear(*dynamic_quantize_linear(x)), lambda x: x),
     "DynamicQuantizeMatMul": (
@@ -168,7 +168,7 @@ DYNAMIC = {
 }
 
 
-#: Ops that give floats, or sums that are scaled.
+#: Ops with float results, or with integer sums that are scaled.
 TO_FLOATS = {
     "QuantizeLinear": (lambda x: dequantize_linear(*coded(x)), lambda x: x),
     "com.microsoft::QuantizeLinear": (
@@ -199,7 +199,7 @@ TO_FLOATS = {
 }
 
 
-#: Other ops that have no gradient, or whose gradient is checked elsewhere.
+#: Ops without gradient, or whose gradient is checked elsewhere.
 REASONS = {
     "DequantizeBFP": "reads a stream of bits",
     "DynamicQuantizeLSTM": "is made of DynamicQuantizeMatMul and MatMulIntegerToFloat",
@@ -220,7 +220,7 @@ HALVES = np.full((6, 2), 0x30, U8)  # 0.5 in float8
 
 PLAIN = np.random.default_rng(5).uniform(-1, 1, (6, 4)).astype(F32)
 
-#: Products of floats with weights that are quantized values of floats.
+#: Products of floats with quantized float weights.
 OF_FLOATS = {
     "GemmFloat8": (lambda x: gemm_float8(x, FLOATS.astype(F32), alpha=0.5), lambda x: x @ FLOATS / 2),
     "MatMulBlockQuantizedFp8Weight": (
@@ -239,7 +239,7 @@ OF_FLOATS = {
 
 
 def slope_of(build, x):
-    """The gradient of what is built with respect to activations, and the cotangent that it is for."""
+    """The gradient of the built graph with respect to activations, and its cotangent."""
     graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})
     y = build(graph.input("x", "float32", x.shape))
     graph.output("y", y)
@@ -249,7 +249,7 @@ def slope_of(build, x):
 
 
 def differences(function, x, cotangent):
-    """The gradient of a function of numpy, element by element, by central differences."""
+    """The gradient of a numpy function, element by element, by central differences."""
     found = np.empty_like(x)
     for place in np.ndindex(x.shape):
         step = np.zeros_like(x)
@@ -259,13 +259,13 @@ def differences(function, x, cotangent):
 
 
 def held(x, scale):
-    """Numbers as those that quantized values of eight bits stand for, and whether these lie in their range."""
+    """Numbers quantized to 8 bits and dequantized, and whether they are in range."""
     units = np.rint(x / F64(scale))
     return np.clip(units, -128, 127) * F64(scale), np.abs(units + 0.5) <= 127.5
 
 
 def check(build, function, shape=(2, 3, 4), *, between=False, rounded=True, tolerance=2e-3):
-    """A gradient is that of the floats, wherever neither activations nor results are cut off."""
+    """The gradient equals that in floats, where neither activations nor results saturate."""
     x = RANDOM.uniform(-2.9, 2.9, shape).astype(F32)
     found, cotangent = slope_of(build, x)
     numbers, inside = held(x, STEP) if rounded else (x.astype(F64), True)
@@ -301,7 +301,7 @@ def test_of_floats(name):
 
 @pytest.mark.parametrize("name", DYNAMIC)
 def test_ranges_that_are_found(name):
-    """The scale depends on the least and the greatest activation, the zero point on none."""
+    """The scale depends on the minimum and maximum activation, the zero point on neither."""
     build, function = DYNAMIC[name]
     x = RANDOM.uniform(-2, 2, (2, 3, 4)).astype(F32)
     found, cotangent = slope_of(build, x)
@@ -317,7 +317,7 @@ def test_ranges_that_are_found(name):
 
 @pytest.mark.parametrize("longformer", [False, True])
 def test_attention_of_quantized_values(longformer):
-    """Every product between is rounded, straight through which the gradient goes: it lies near that of the floats."""
+    """Intermediate products are rounded with straight-through gradients, so the result is close to that in floats."""
     weights = [RANDOM.integers(-60, 60, (4, 4)).astype(I8) for _ in "qkv"]
     fine = F32(0.04)
 
@@ -372,7 +372,7 @@ def test_attention_of_quantized_values(longformer):
 
 
 def test_every_op_has_a_verdict():
-    """By a formula here, by the differences of the kit, or a reason why there is none."""
+    """Checked by a formula here, by the kit's finite differences, or exempt for a stated reason."""
     load(plugin for plugin in plugins("tenonnx.conformance") if plugin.value.startswith("tenonnx_quantized"))
     found = [case for case in collected() if case.op.__module__.startswith("tenonnx_quantized")]
     by_kit = {case.op.name for case in found if case.gradient is not False}

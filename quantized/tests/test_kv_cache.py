@@ -1,4 +1,4 @@
-"""Key and value caches of decoders as inputs and outputs of quantized values."""
+"""Key and value caches of decoders as quantized inputs and outputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def decoder():
-    """One head of attention: keys and values of earlier positions are inputs, those of all are outputs."""
+    """One attention head: past keys and values are inputs, present ones are outputs."""
     random = np.random.default_rng(0)
     graph = tx.Graph(opsets={"ai.onnx": 21})
     x = graph.input("x", "float32", ("batch", "n", 16))
@@ -39,7 +39,7 @@ def feeds(seed, past=5, dtype=np.float32):
 
 
 def steps(graph, dtype, count=4):
-    """Outputs of some steps, each on the caches of the one before, which begin empty."""
+    """Outputs of several steps, with the caches of each passed to the next, starting empty."""
     cache = {name: np.zeros((2, 1, 0, 16), dtype) for name in ("past.key", "past.value")}
     found = []
     for step in range(count):

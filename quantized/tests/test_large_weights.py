@@ -1,4 +1,4 @@
-"""Large matrices are quantized in parts, and large models are not run for a figure that nobody asked for."""
+"""Quantization of large matrices in parts, and of large models without running them needlessly."""
 
 import tracemalloc
 
@@ -21,7 +21,7 @@ ROWS, COLUMNS = 2063, 2100
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """A product with a large matrix, whose rows make no whole number of blocks, in external data."""
+    """A product with a large matrix in external data, whose rows do not fill the last block."""
     weight = np.random.default_rng(3).normal(size=(ROWS, COLUMNS)).astype(np.float32)
     weight[:40, :40] = 0
     graph = tx.Graph(opsets={"ai.onnx": 21})

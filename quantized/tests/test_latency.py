@@ -1,4 +1,4 @@
-"""Budgets of time, by a table of the times of layers."""
+"""Time budgets, by a table of layer times."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenonnx_cli import main
 
 FEEDS = [{"x": np.random.default_rng(k).standard_normal((40, 32)).astype(np.float32)} for k in range(2)]
 
-#: Times of the layers in milliseconds: 8 bits are slower than floats, as on a machine without kernels of 8 bits.
+#: Layer times in milliseconds: 8 bits are slower than floats, as on a machine without 8-bit kernels.
 TIMES = {2: 1.0, 4: 1.0, 8: 5.0, 32: 3.0}
 FIRST, SECOND = "MatMul 40x32 32x48", "MatMul 40x48 48x16"
 
@@ -75,7 +75,7 @@ def test_the_command_prints_and_draws_the_times(table, tmp_path, capsys):
     pytest.importorskip("matplotlib").use("Agg")
     tx.export(perceptron(), tmp_path / "model.onnx")
     np.savez(tmp_path / "x.npz", **FEEDS[0])
-    table.write_text(table.read_text("utf-8").replace("40x", "32x"), "utf-8")  # the size of a batch
+    table.write_text(table.read_text("utf-8").replace("40x", "32x"), "utf-8")  # the batch size
     given = ["--inputs", str(tmp_path / "x.npz"), "--plot", str(tmp_path / "report.svg"), "--op-times", str(table)]
     files = [str(tmp_path / "model.onnx"), "-o", str(tmp_path / "made.onnx")]
     assert main(["quantize", *files, "--mode", "weights", "--budget", "4ms", *given]) == 0

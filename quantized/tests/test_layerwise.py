@@ -1,4 +1,4 @@
-"""Quantization layer by layer, with a checkpoint from which a killed run goes on."""
+"""Layer-by-layer quantization, with a checkpoint to resume a killed run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FEEDS = [{"x": np.random.default_rng(k).standard_normal((6, 32)).astype(np.float
 
 
 def model(layers=3):
-    """Residual blocks with a normalization, each of two layers."""
+    """Residual blocks, each with a normalization and two layers."""
     random = np.random.default_rng(3)
     graph = tx.Graph(opsets={"ai.onnx": 21})
     x = graph.input("x", "float32", ("n", 32))

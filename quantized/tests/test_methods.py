@@ -1,4 +1,4 @@
-"""Methods of post-training quantization: each against the definition of its paper, and against rounding to nearest."""
+"""Methods of post-training quantization, against the definitions in their papers and against rounding to nearest."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tenonnx_quantized.tuning.methods.rescale import Rescaling
 from tenonnx_quantized.tuning.modes import METHODS
 from tenonnx_quantized.tuning.statistics import InputStatistics, Moments, inputs_of, layer_input
 
-#: Methods that look at the inputs of a layer.
+#: Methods that use layer inputs.
 BY_INPUT = ("gptq", "quantease", "ada-round", "auto-round")
 
 
 def correlated(rows, count, seed=0):
-    """Samples of features that depend on each other, a few of them much larger than the others."""
+    """Samples of correlated features, a few of them much larger than the others."""
     random = np.random.default_rng(seed)
     samples = random.standard_normal((count, rows)) @ random.standard_normal((rows, rows)) / np.sqrt(rows)
     samples[:, ::7] *= 8
@@ -61,7 +61,7 @@ def test_the_error_of_a_layer_is_that_of_its_outputs():
 
 
 def test_gptq_follows_its_definition():
-    """Row after row with the inverse of the remaining moment, as Optimal Brain Quantization defines it."""
+    """Row by row with the inverse of the remaining moment, as Optimal Brain Quantization defines it."""
     layer, _ = layer_of(rows=12, columns=5, block_size=12)
     order = np.argsort(-np.diagonal(layer.moment), kind="stable")
     moment, weights = layer.damped(), layer.weights.astype(np.float64)
@@ -139,11 +139,11 @@ def test_moments_beyond_the_memory_are_gathered_in_turns(monkeypatch):
         assert len(found.held) == 1
 
 
-# ----- whole models ---------------------------------------------------------------------------------------------------
+# ----- models ---------------------------------------------------------------------------------------------------------
 
 
 def perceptron():
-    """Two layers behind a layer normalization, with a Relu between them."""
+    """Two layers after a layer normalization, with a Relu in between."""
     random = np.random.default_rng(3)
     graph = tx.Graph(opsets={"ai.onnx": 21})
 
@@ -176,7 +176,7 @@ def test_a_method_lowers_the_error_on_data_that_it_did_not_see(method):
 
 
 class Drawn:
-    """A graph in the making, with weights drawn at random."""
+    """A graph under construction, with random weights."""
 
     def __init__(self, *shape):
         self.random, self.graph = np.random.default_rng(5), tx.Graph(opsets={"ai.onnx": 21})
@@ -207,7 +207,7 @@ def gated(m):
 
 
 def written_out(m):
-    """Scale and shift of a normalization as nodes of their own."""
+    """Scale and shift of a normalization as separate nodes."""
     return (m.x * m.positive(16) + m.weight(16)) @ m.weight(16, 8)
 
 
@@ -218,7 +218,7 @@ def convolutions(m):
     return ops.conv(x, m.weight(6, 4, 1, 1), group=2)
 
 
-#: Models, with the shape of a sample, how many groups of layers can be rescaled, and how many of them follow a layer.
+#: Models, with a sample's shape, the number of groups that can be rescaled, and how many of these follow a layer.
 RESCALED = {
     "attention": (attention, (5, 16), 1, 1),
     "gated": (gated, (5, 16), 2, 1),
@@ -247,7 +247,7 @@ def test_rescaling_changes_nothing_that_the_model_computes(method, name):
     changed = sum(not np.array_equal(v.data.array(), before[v.name]) for v in graph.variables)
     assert changed >= 2 * (behind if method == "equalize" else count)
     np.testing.assert_allclose(graph.run(m.feeds[0], backend="numpy")["y"], wanted, rtol=1e-3, atol=1e-4)
-    for key in layers.values():  # the statistics are those of the rescaled model
+    for key in layers.values():  # the statistics of the rescaled model
         fresh = Moments(graph, [key], "numpy", m.feeds).of(key)
         largest = np.abs(fresh.moment).max()
         np.testing.assert_allclose(moments.of(key).moment, fresh.moment, rtol=1e-3, atol=1e-4 * largest)

@@ -1,4 +1,4 @@
-"""Models of onnxruntime's quantizer in all its modes: every form, and plain floats, of each."""
+"""Models of onnxruntime's quantizer in all its modes, converted to every form and to plain floats."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Data(CalibrationDataReader):
 
 @pytest.fixture(autouse=True)
 def quiet(capfd):
-    """The quantizer tells what it does, on all channels."""
+    """Silence the output and the log of the quantizer."""
     logging.disable(logging.WARNING)
     yield
     logging.disable(logging.NOTSET)
@@ -64,7 +64,7 @@ def quiet(capfd):
 
 @pytest.fixture(scope="module")
 def cnn(tmp_path_factory):
-    """The digits CNN at a version that has all types of quantized values."""
+    """The digits CNN at an opset that supports all quantized types."""
     path = tmp_path_factory.mktemp("cnn") / "cnn.onnx"
     model = onnx.load(EXAMPLES / "digits_cnn" / "digits-cnn.onnx")
     onnx.save(onnx.version_converter.convert_version(model, 21), path)
@@ -78,7 +78,7 @@ def by_onnxruntime(path, feeds):
 
 
 def largest_difference(graph, wanted, folder, feeds):
-    """By the range of what is wanted, in onnxruntime."""
+    """Maximum difference in onnxruntime, relative to the range of the expected outputs."""
     path = folder / "written.onnx"
     tx.export(graph, path, overwrite=True)
     return float(np.abs(by_onnxruntime(path, feeds) - wanted).max() / np.ptp(wanted))
@@ -105,7 +105,7 @@ def test_static(mode, cnn, tmp_path, record_property):
 
 
 def test_float8_in_qlinear_ops_is_no_model(cnn, tmp_path):
-    """The quantizer writes it, and neither onnxruntime nor the specification of QLinearConv takes it."""
+    """The quantizer writes it, but neither onnxruntime nor the specification of QLinearConv allows it."""
     more = {"calibrate_method": CalibrationMethod.Distribution, "quant_format": QOPERATOR}
     types = {"activation_type": FLOAT8, "weight_type": FLOAT8}
     quantization.quantize_static(cnn, tmp_path / "made.onnx", Data({"images": IMAGES[:10]}), **types, **more)
@@ -120,7 +120,7 @@ WEIGHTS = {"RTN": of_blocks.RTNWeightOnlyQuantConfig, "k_quant": of_blocks.KQuan
 
 @pytest.mark.parametrize("algorithm", WEIGHTS)
 def test_weights_alone(algorithm, tmp_path, record_property):
-    """The default algorithm is in ``test_forms``; GPTQ, HQQ and AWQ want PyTorch."""
+    """The default algorithm is in ``test_forms``; GPTQ, HQQ and AWQ need PyTorch."""
     made = of_blocks.MatMulNBitsQuantizer(str(BERT), block_size=16, algo_config=WEIGHTS[algorithm]())
     made.process()
     made.model.save_model_to_file(str(tmp_path / "made.onnx"))

@@ -1,4 +1,4 @@
-"""Quantized values of few bits, and of float types, in versions of ai.onnx that do not know their types."""
+"""Types of few bits and float types, in opsets that lack them."""
 
 import numpy as np
 import onnx
@@ -17,7 +17,7 @@ DOWN = [20, 17, 13, 10, 7]
 
 
 def decoder(k, block_size, symmetric, folder):
-    """Two products and a norm between them, quantized by onnxruntime in QDQ form."""
+    """Two products with a normalization in between, quantized by onnxruntime in QDQ form."""
     from onnxruntime.quantization import QuantFormat, matmul_nbits_quantizer
 
     weights = [RANDOM.standard_normal(shape).astype(F32) for shape in ((k, 64), (64, k))]
@@ -118,7 +118,7 @@ def test_quantized_values_that_come_from_outside_have_no_form_there():
 
 
 def test_quantized_values_that_are_rounded_to_are_never_widened():
-    """A zero point of int4 says where the quantized values end: with one of int8 they would go on."""
+    """An int4 zero point limits the range of quantized values, which an int8 one would not."""
     graph = tx.Graph(opsets={"ai.onnx": 21})
     zero = graph.variable("zero", np.zeros((), tx.DType.int4.numpy))
     graph.output("y", dequantize_linear(quantize_linear(graph.input("x", "float32", ("n",)), F32(0.1), zero), F32(0.1)))

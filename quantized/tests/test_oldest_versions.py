@@ -20,7 +20,7 @@ README = Path(__file__).parents[1] / "README.md"
 RANDOM = np.random.default_rng(0)
 F32, U8, I8 = np.float32, np.uint8, np.int8
 X = RANDOM.normal(size=(4, 32)).astype(F32)
-COLUMNS = 300  # smaller constants are computed on the way
+COLUMNS = 300  # smaller constants are folded
 INT8 = RANDOM.integers(-127, 128, (32, COLUMNS)).astype(I8)
 STEPS = RANDOM.uniform(0.01, 0.02, COLUMNS).astype(F32)
 
@@ -89,7 +89,7 @@ FORMS = {
 
 
 def kept(graph, version, kinds):
-    """The graph at a version, and whether every op of the form is still there, as often."""
+    """The graph at an opset, and whether it still has the same number of each op of the form."""
 
     def count(g):
         return {kind: sum(node.op_type == kind for node in g.nodes) for kind in kinds}
@@ -117,7 +117,7 @@ def test_a_form_at_its_oldest_version(name, tmp_path):
     try:
         older, whole = kept(graph, oldest - 1, kinds)
     except tx.NotRepresentable:
-        return  # its element types are younger, too
+        return  # its element types are newer, too
     assert not whole, f"{name} can be said below {oldest}"
     np.testing.assert_allclose(older.run({"x": X}, backend="numpy")["y"], wanted, rtol=tolerance, atol=tolerance)
 

@@ -1,4 +1,4 @@
-"""Opsets of quantized files by the opset of the model, with equal numbers in onnxruntime."""
+"""Opsets of quantized models by the opset of the original, with equal results in onnxruntime."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tenonnx_standard as ops
 
 FEEDS = {"x": np.random.default_rng(0).standard_normal((8, 2, 6, 6)).astype(np.float32)}
 
-#: Settings, and the first opset that has their types.
+#: Settings, and the first opset that supports their types.
 SETTINGS = {
     "int8": (13, {"mode": "static"}),
     "int8 per tensor": (13, {"mode": "static", "per_channel": False}),
@@ -58,6 +58,6 @@ def test_the_file_is_right_in_onnxruntime(name, opset, tmp_path):
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     found = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"]).run(None, FEEDS)[0]
     wanted = made.run(FEEDS, backend="numpy")["y"]
-    # a sum may round to the next quantized value, which is a step of an activation of 8 bits
+    # a sum may round to the next quantized value, one step of an 8-bit activation
     assert np.abs(found - wanted).max() < 0.02 * np.abs(wanted).max()
     assert report.outputs["y"] < 0.3

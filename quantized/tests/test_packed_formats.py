@@ -1,4 +1,4 @@
-"""Weights in packed formats: their bytes by independent formulas, products of them, and refusals."""
+"""Weights in packed formats: decoding by independent formulas, products, and errors."""
 
 import numpy as np
 import pytest
@@ -67,7 +67,7 @@ FORMULAS = {
 
 
 def packed(number, *outer, blocks=1):
-    """Blocks whose scales are 0.01, or floats of this size."""
+    """Blocks with scales of 0.01, or floats of this magnitude."""
     form = FORMATS[number]
     made = RANDOM.integers(0, 256, (*outer, blocks, form.size), dtype=np.uint8)
     if number in (0, 1, 30):
@@ -84,7 +84,7 @@ def numbers(number, rows):
 
 @pytest.mark.parametrize("number", FORMATS)
 def test_rows_of_each_format(number):
-    """Rows outside of the table are its first row."""
+    """Out-of-range indices read the first row."""
     table = packed(number, 5, blocks=2)
     columns = 2 * FORMATS[number].count
     found = gather_packed(table, np.array([[4, 0], [7, -1]]), K=columns, packed_type=number, output_dtype=1)

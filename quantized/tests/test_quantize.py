@@ -37,21 +37,21 @@ def cnn():
 
 
 def exact():
-    """Options with which products of uint8 by int8 are exact on every processor."""
+    """Session options for exact uint8-int8 products on every CPU."""
     options = onnxruntime.SessionOptions()
     options.add_session_config_entry("session.x64quantprecision", "1")
     return options
 
 
 def right(path):
-    """The part of all digits that a file gets right, in onnxruntime."""
+    """The accuracy of a model on all digits, in onnxruntime."""
     session = onnxruntime.InferenceSession(path, exact(), providers=["CPUExecutionProvider"])
     (scores,) = session.run(None, {"images": IMAGES})
     return float((scores.argmax(1) == LABELS).mean())
 
 
 def scores(path):
-    """Scores of all digits, without the optimizations of onnxruntime that are for integers only."""
+    """Scores of all digits, without onnxruntime's integer optimizations."""
     options = exact()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
@@ -100,7 +100,7 @@ TYPES = {
     "int4": quantization.QuantType.QInt4,
     "float8e4m3fn": quantization.QuantType.QFLOAT8E4M3FN,
 }
-#: The types of activations and of weights.
+#: Types of activations and weights.
 PAIRS = [
     ("uint8", "int8"),
     ("uint8", "uint8"),
@@ -129,7 +129,7 @@ def test_quantized_values_of_other_types_are_as_good_as_those_of_onnxruntime(
     if floats:  # of one scale
         more = {"calibrate_method": quantization.CalibrationMethod.Distribution}
     types = {"activation_type": TYPES[activations], "weight_type": TYPES[weights]}
-    source = shutil.copy(CNN / "digits-cnn.onnx", tmp_path)  # onnxruntime writes a file beside it, and removes that
+    source = shutil.copy(CNN / "digits-cnn.onnx", tmp_path)  # onnxruntime writes a file next to it, and removes that
     quantization.quantize_static(source, tmp_path / "theirs.onnx", Data(), **types, **more)
     logging.disable(logging.NOTSET)
     plain, ours, theirs = map(scores, (CNN / "digits-cnn.onnx", tmp_path / "ours.onnx", tmp_path / "theirs.onnx"))
@@ -165,7 +165,7 @@ def test_the_oldest_version_that_has_the_quantized_values(settings, version):
 @pytest.mark.parametrize("settings", [{"mode": "static"}, {"mode": "dynamic"}])
 @pytest.mark.parametrize("form", ["qdq", "qoperator"])
 def test_a_stack_of_matrices_has_one_scale(settings, form):
-    """Of others onnxruntime makes a QLinearMatMul that it refuses to compute."""
+    """From others onnxruntime creates a QLinearMatMul that it cannot run."""
     random = np.random.default_rng(0)
     graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})
     weights = graph.variable("w", random.normal(size=(2, 3, 7, 3)).astype(np.float32))
@@ -190,7 +190,7 @@ def test_onnxruntime_keeps_relu_before_quantized_values_of_float8():
 
 
 def test_ranges_are_chosen_for_the_quantized_values_at_hand():
-    """Of 65536 quantized values, and of floats, none is missing for small numbers because of a large one."""
+    """With 65536 or float values, an outlier does not cost small numbers their precision."""
     graph = tx.Graph()
     graph.output("y", graph.input("x", "float32", ("n",)) + 0.0)
     batch = {"x": np.append(np.random.default_rng(0).normal(size=20000), 40.0).astype(np.float32)}
@@ -264,11 +264,11 @@ def test_ranges_need_data(cnn):
         quantize(cnn, mode="static")
 
 
-# ----- what is quantized ----------------------------------------------------------------------------------------------
+# ----- selection of nodes ---------------------------------------------------------------------------------------------
 
 
 def transformer(rows=40):
-    """A table, a product, a residual sum that nothing but a normalization reads, and a product behind it."""
+    """A table, a product, a residual sum read only by a normalization, and a second product."""
     draw = np.random.default_rng(0).normal
     graph = tx.Graph(opsets={"ai.onnx": 17})
     names = {n: draw(size=s).astype(np.float32) for n, s in {"table": (rows, 16), "w": (16, 16), "v": (16, 4)}.items()}
@@ -284,7 +284,7 @@ def test_sums_that_floats_are_made_of_stay_floats():
     made, report = quantize(graph, batches)
     assert not any(name.startswith("Add") for name in report.quantized)
     assert {t.name for t in report.tensors if t.kind == "weight"} == {"table", "w", "v"}
-    # what is read by products alone: their own results stay floats, as nothing that reads them has quantized values
+    # results that only products read stay floats, since none of their consumers has quantized outputs
     assert [node.op_type for node in made.nodes].count("QuantizeLinear") == 2
     assert "y" not in {t.name for t in report.tensors}
     _, more = quantize(graph, batches, ops=["Gather", "MatMul", "Add"])
@@ -320,7 +320,7 @@ def test_a_table_that_others_read_stays_floats():
     assert "Neg" in report.kept["table"]
 
 
-# ----- ranges and quantized values ------------------------------------------------------------------------------------
+# ----- calibrated ranges and quantized values -------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("symmetric", [False, True])

@@ -56,7 +56,7 @@ def test_a_bias_beyond_int32_steps_is_kept(name, settings):
 
 
 def test_a_bias_of_a_file_beyond_int32_stays_float():
-    """A QDQ file of others whose bias QLinearConv could not hold."""
+    """A third-party QDQ model whose bias exceeds int32 in QLinearConv."""
     model = model_of(
         "float[1, 1, 2, 2] x",
         """one = Constant <value_float = 1.0> ()  tiny = Constant <value_float = 1e-12> ()
@@ -73,7 +73,7 @@ def test_a_bias_of_a_file_beyond_int32_stays_float():
 
 
 def test_an_output_below_ten_decibels_is_refused(tmp_path, capsys):
-    """Outliers of a weight leave nothing of the others in one scale for all."""
+    """With one scale per tensor, outliers of a weight leave no precision to the other elements."""
     random = np.random.default_rng(0)
     w = random.standard_normal((16, 16)).astype(np.float32)
     w[0] *= 1e4
@@ -91,7 +91,7 @@ def test_an_output_below_ten_decibels_is_refused(tmp_path, capsys):
 
 
 W = np.random.default_rng(1).standard_normal((32, 32)).astype(np.float32)
-#: Weights that a MatMul reads through other nodes.
+#: Weights that reach a MatMul through other nodes.
 SEEN = {
     "Identity": "v = Identity (w) y = MatMul (x, v)",
     "Transpose": "v = Transpose (w) y = MatMul (x, v)",

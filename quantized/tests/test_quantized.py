@@ -1,4 +1,4 @@
-"""Gradients through quantized values, whole models, and the edges of the ranges."""
+"""Gradients through quantization, quantized models, and the limits of ranges."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 
 
 def fake_quantized(shape, scale_shape, **attributes):
-    """The graph of ``dequantize(quantize(x))`` to int8, and its gradients."""
+    """The graph of ``dequantize(quantize(x))`` with int8, and its gradients."""
     graph = tx.Graph("fake")
     x, scale = graph.input("x", "float32", shape), graph.input("scale", "float32", scale_shape)
     quantized = quantize_linear(x, scale, output_dtype=int(tx.DType.int8), **attributes)
@@ -123,7 +123,7 @@ BLOCKS = {"K": 32, "N": 2, "block_size": 16}
 
 
 def scaled(kind, scale, code):
-    """A model of one node of quantized values and a scale that the file holds, with zero point 3."""
+    """A single-node model with a constant scale and zero point 3."""
     tensor = {"uint8": onnx.TensorProto.UINT8, "int8": onnx.TensorProto.INT8, "float": onnx.TensorProto.FLOAT}
     taken, given = ("float", code) if kind == "QuantizeLinear" else (code, "float")
     x, y = (onnx.helper.make_tensor_value_info(n, tensor[t], [8]) for n, t in (("x", taken), ("y", given)))
@@ -140,7 +140,7 @@ def scaled(kind, scale, code):
 @pytest.mark.parametrize("code", ["uint8", "int8"])
 @pytest.mark.parametrize("kind", ["QuantizeLinear", "DequantizeLinear"])
 def test_any_scale_is_taken_as_onnxruntime_takes_it(kind, code, scale):
-    """A mask of negative infinities that was quantized has an infinite scale; NaN is the least code."""
+    """Quantizing a mask of minus infinity results in an infinite scale; NaN becomes the lowest value."""
     model = scaled(kind, scale, code)
     x = np.array([-np.inf, np.inf, np.nan, 0, -0.0, 1.5, -3, 1e30], F32)
     if kind == "DequantizeLinear":
@@ -186,7 +186,7 @@ def test_packed_weights_that_do_not_fit(change, message):
 
 @pytest.mark.parametrize("rows", [1, 8])
 def test_weights_of_four_bits_stay_packed_in_numpy(rows):
-    """A call holds a few columns of them as floats, and the program none."""
+    """A call dequantizes a few columns at a time, and the program keeps none."""
     columns, inner = 2048, 2048
     packed = np.full((columns, inner // 32, 16), 0x9A, U8)  # 10 and 9: 2 and 1 above half the range
     graph = tx.Graph(opsets={"com.microsoft": 1})
@@ -214,7 +214,7 @@ def test_zero_points_have_the_type_of_their_quantized_values():
 
 
 def test_a_frozen_model_of_four_bits_hands_gradients_on():
-    """LoRA needs the gradients of adapters beside frozen weights, and of the layers before them."""
+    """LoRA needs gradients of adapters next to frozen weights, and of earlier layers."""
     random = np.random.default_rng(0)
     packed, scales = random.integers(0, 256, (4, 2, 8)).astype(U8), random.uniform(0.1, 1, (4, 2)).astype(F32)
     graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})

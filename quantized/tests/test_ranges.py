@@ -1,4 +1,4 @@
-"""Ranges of activations and weights: given ones, averages, fewer bits, and the pairs that a QDQ model has of them."""
+"""Ranges of activations and weights: given ranges, averages, fewer bits, and QDQ pairs."""
 
 import numpy as np
 import pytest

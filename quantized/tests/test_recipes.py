@@ -1,4 +1,4 @@
-"""Recipes, settings by pattern, sensitivity and budgets of size."""
+"""Recipes, settings by pattern, sensitivity and size budgets."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FEEDS = [{"x": np.random.default_rng(k).standard_normal((40, 32)).astype(np.floa
 
 
 def perceptron():
-    """Two layers with a Relu between them."""
+    """Two layers with a Relu in between."""
     random = np.random.default_rng(3)
     graph = tx.Graph(opsets={"ai.onnx": 21})
     first, second = (random.standard_normal(shape).astype(np.float32) / 6 for shape in ((32, 48), (48, 16)))
@@ -293,7 +293,7 @@ def test_the_command_refuses_data_with_nan(files, capsys):
 
 
 def test_a_static_quantization_below_ten_decibels_is_refused(tmp_path, capsys):
-    """One outlier of an activation leaves nothing of the others in 8 bits."""
+    """An activation outlier leaves no precision to other elements in 8 bits."""
     random = np.random.default_rng(0)
     graph = tx.Graph(opsets={"ai.onnx": 17})
     w = random.standard_normal((16, 4)).astype(np.float32)

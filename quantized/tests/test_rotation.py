@@ -1,4 +1,4 @@
-"""Rotation of residual streams: the model stays the same function, and outliers of its activations vanish."""
+"""Rotation of residual streams: the function of the model stays the same, outliers of activations vanish."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An op that no installed package provides stops neither half precision nor quantization of weights."""
+"""Half precision and weight quantization of models with an op that no installed package provides."""
 
 from __future__ import annotations
 

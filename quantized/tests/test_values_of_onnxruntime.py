@@ -1,4 +1,4 @@
-"""Every quantized op gives the integers of onnxruntime's kernels, to the last, on drawn calls full of ties."""
+"""Bit-exact comparison of every quantized op with onnxruntime's kernels, on random calls with many ties."""
 
 import platform
 from itertools import chain
@@ -10,14 +10,14 @@ from onnx import helper, numpy_helper
 
 import tenonnx as tx
 
-#: Drawn calls of an op.
+#: Random calls per op.
 CALLS = 60
 
 TYPES = (np.uint8, np.int8)
 
 
 class Draw:
-    """Inputs of calls; half of the scales are powers of two or of few digits, which bring ties."""
+    """Inputs of calls; half of the scales are powers of two or have few digits, which causes ties."""
 
     def __init__(self, seed):
         self.random = np.random.default_rng(seed)
@@ -136,7 +136,7 @@ OPS = {
 
 
 def built(op, inputs, attributes):
-    """The model of one call, whose single numbers and weights are constant, and its feeds."""
+    """The model of a call, with constant scalars and weights, and its feeds."""
     domain, _, op_type = op.rpartition("::")
     domain = "" if domain else "com.microsoft"
     names = [f"i{place}" for place in range(len(inputs))]
@@ -173,7 +173,7 @@ def test_quantized_values_are_those_of_onnxruntime(op):
         found = tx.load(model).run(feeds, backend="numpy")["y"]
         off += np.count_nonzero(found != expected)
         compared += expected.size
-    # kernels for other processors multiply and add in two roundings
+    # kernels of other CPUs round products and sums separately
     allowed = 0 if op != "QLinearAdd" or platform.machine() == "x86_64" else compared / 100
     assert off <= allowed, f"{off} of {compared}"
 

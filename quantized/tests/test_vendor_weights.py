@@ -1,4 +1,4 @@
-"""Plain floats of contributed ops that hold weights in layouts of their own."""
+"""Conversion to plain floats of contributed ops with special weight layouts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def held(graph, **contents):
 
 
 def agree(graph, feeds, op_types, tolerance=1e-5, backend="numpy"):
-    """The float form has the numbers of the quantized one; returns it."""
+    """Check that the float form has the values of the quantized one; returns it."""
     made = to_floats(graph)
     assert [node.op_type for node in made.nodes] == op_types
     assert {node.domain for node in made.nodes} == {"ai.onnx"}

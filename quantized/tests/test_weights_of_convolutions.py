@@ -1,4 +1,4 @@
-"""Mode ``weights`` reaches convolutions, too."""
+"""Mode ``weights`` with convolutions."""
 
 import numpy as np
 import pytest

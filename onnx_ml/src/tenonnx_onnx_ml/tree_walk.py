@@ -33,7 +33,6 @@ ASKED_AHEAD, ONE_BY_ONE = 5000, 75
 
 #: Cost of a lookup per feature, and of the preceding search shared by all trees, relative to a step of ``led``. For
 #: uneven trees, half of the steps are walked on average.
-#: are uneven, half of the steps are to be walked in the mean.
 LOOK_UP, SEARCH = 0.3, 25
 
 #: Lookup tables grow with the square of the number of trees; for this many they take about 40 MB.

@@ -1,4 +1,4 @@
-"""Without tokenizers nothing here is collected: these tests have an environment of their own."""
+"""Skips collection without tokenizers: these tests need a separate environment."""
 
 import importlib.util
 import sys

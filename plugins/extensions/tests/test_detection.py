@@ -1,4 +1,4 @@
-"""From the bytes of a file to boxes with labels, in one file; and detectors that have no decoder."""
+"""Detection pipelines from file bytes to labeled boxes; and detectors without a decoder."""
 
 import io
 import json
@@ -21,7 +21,7 @@ DETR = {"image_processor_type": "DetrImageProcessor", "size": {"shortest_edge": 
 
 
 def detector(classes, queries=6):
-    """A random detector: pixels in means of rows and columns, through one matrix."""
+    """A random detector: means of rows and columns of pixels, multiplied by a matrix."""
     graph = tx.Graph("detector", opsets={"ai.onnx": 17})
     pixels = graph.input("pixel_values", "float32", ("batch", 3, "rows", "columns"))
     with graph.building():

@@ -1,4 +1,4 @@
-"""Letterboxes in front of YOLO, and boxes behind heads of YOLO and SSD, against the same in numpy."""
+"""Letterboxes before YOLO, and boxes from YOLO and SSD heads, compared with numpy."""
 
 import io
 import json
@@ -22,7 +22,7 @@ BACKENDS = ["numpy", "onnxruntime"]
 
 
 def yolo(shape, frame=(32, 48), names=NAMES):
-    """A model whose output does not depend on its images but for their mean."""
+    """A model whose output depends only on the mean of its images."""
     graph = tx.Graph("yolo", opsets={"ai.onnx": 17})
     images = graph.input("images", "float32", ("batch", 3, *frame))
     with graph.building():
@@ -54,7 +54,7 @@ def overlap(one, others):
 
 
 def suppressed(corners, scores, threshold):
-    """Places of the boxes that are kept, best first; ``scores`` are of one class."""
+    """Indices of the boxes that are kept, best first; ``scores`` are of one class."""
     order = [k for k in np.argsort(-scores, kind="stable") if scores[k] > threshold]
     kept = []
     while order:
@@ -69,7 +69,7 @@ def corners_of(boxes):
 
 
 def expected_of(by_box, threshold, size, frame, boxed):
-    """Scores, labels and boxes of one image, as ultralytics finds them."""
+    """Scores, labels and boxes of one image, like in ultralytics."""
     classes = by_box[:, -3:] * (by_box[:, 4:5] if by_box.shape[1] == 8 else 1)
     corners, best = corners_of(by_box[:, :4]), classes.argmax(1)
     found = []
@@ -147,7 +147,7 @@ def test_boxes_of_ssd(with_priors, tmp_path):
 
 
 def bilinear(pixels, height, width):
-    """Resized pixels without antialiasing, as cv2.INTER_LINEAR computes them but for fixed-point numbers."""
+    """Pixels resized without antialiasing, like cv2.INTER_LINEAR except for fixed-point arithmetic."""
     found = pixels.astype(float)
     for axis, size in ((0, height), (1, width)):
         at = np.clip((np.arange(size) + 0.5) * found.shape[axis] / size - 0.5, 0, found.shape[axis] - 1)

@@ -1,4 +1,4 @@
-"""Graphs of image processors: equal to Pillow and numpy, in front of models, and configurations without a graph."""
+"""Image processor graphs: equal to Pillow and numpy, connected to models, and unsupported configurations."""
 
 import json
 
@@ -25,7 +25,7 @@ def resized(pixels, height, width, resample):
 
 
 def cropped(pixels, height, width):
-    """The middle, in a frame of zeros that is large enough."""
+    """The center crop, in a large enough frame of zeros."""
     rows, columns = pixels.shape[:2]
     framed = np.zeros((max(rows, height), max(columns, width), 3), np.uint8)
     top, left = -(-(framed.shape[0] - rows) // 2), -(-(framed.shape[1] - columns) // 2)
@@ -62,7 +62,7 @@ def test_resizing_is_that_of_pillow(resample, backend):
     sizes = [graph.input(name, "int64", ()) for name in ("height", "width")]
     with graph.building():
         graph.output("resized", resize(images, *sizes, resample))
-    few_rows, few_columns = (200, 60, 31, 50), (60, 200, 50, 31)  # the pass of rows first, that of columns first
+    few_rows, few_columns = (200, 60, 31, 50), (60, 200, 50, 31)  # first the row pass, then the column pass
     for rows, columns, height, width in [few_rows, few_columns, (1, 1, 7, 9), *DRAWN.integers(1, 150, (12, 4))]:
         given = image(rows, columns)
         feeds = {"images": given.transpose(2, 0, 1)[None].astype(float), "height": height, "width": width}

@@ -18,7 +18,7 @@ def batch_norm(x, channels, **attributes):
 
 
 def layers(dtype=np.float32):
-    """Each layer with four channels that come out, of eight that come in; one makes the image larger."""
+    """Layers with four output channels and eight input channels each; one enlarges the image."""
     w, b = (lambda *shape: numbers(*shape, dtype=dtype)), numbers(4, dtype=dtype)
     return {
         "Conv": lambda x: ops.conv(x, w(4, 8, 3, 3), pads=[1, 1, 1, 1]),
@@ -88,7 +88,7 @@ def test_a_convolution_takes_in_what_stands_before_it():
     shifted = graph_of(lambda x: conv((x - shift) / scale), (2, 8, 5, 6))
     assert simplified(shifted, (2, 8, 5, 6)) == ["Conv"]
     around = graph_of(lambda x: conv((x - shift) / scale, auto_pad="SAME_UPPER"), (2, 8, 5, 6))
-    assert simplified(around, (2, 8, 5, 6)) == ["Sub", "Conv"]  # zeros around are not shifted
+    assert simplified(around, (2, 8, 5, 6)) == ["Sub", "Conv"]  # padding zeros are not shifted
 
 
 @pytest.mark.parametrize("opset", [9, 13, 19])
@@ -128,9 +128,9 @@ def test_what_is_no_number_for_each_channel_stays():
     for behind in (
         lambda y: y * numbers(3, 4),
         lambda y: y * numbers(2, 1, 1, 1),
-        lambda y: y * numbers(1, 1, 4, 1, 1),  # the result has an axis more
+        lambda y: y * numbers(1, 1, 4, 1, 1),  # the result has one more axis
         lambda y: 1.0 / y,
-        lambda y: y * 1e38,  # beyond float32 in the weights, and not behind them
+        lambda y: y * 1e38,  # overflows float32 in the weights, but not in the result
         lambda y: batch_norm(y, 4, training_mode=1, _outputs=3)[0],
     ):
         graph = graph_of(lambda x, behind=behind: behind(ops.conv(x, 40 * numbers(4, 8, 3, 3))), (2, 8, 5, 6))
@@ -192,10 +192,10 @@ def test_padding_around_an_image_is_that_of_the_pool(opset):
 
 def test_padding_that_a_pool_would_see_otherwise_stays():
     for pooled in (
-        lambda x: ops.max_pool(ops.pad(x, AROUND), **POOL),  # zeros may be the greatest
+        lambda x: ops.max_pool(ops.pad(x, AROUND), **POOL),  # zeros may be the maximum
         lambda x: ops.max_pool(ops.pad(ops.clip(x, -1.0), AROUND), **POOL),
         lambda x: ops.max_pool(ops.pad(ops.relu(x), AROUND, 0.5), **POOL),
-        lambda x: ops.max_pool(ops.pad(ops.relu(x), [0, 0, 3, 0, 0, 0, 3, 0]), **POOL),  # windows of nothing else
+        lambda x: ops.max_pool(ops.pad(ops.relu(x), [0, 0, 3, 0, 0, 0, 3, 0]), **POOL),  # windows with only padding
         lambda x: ops.max_pool(ops.pad(ops.relu(x), AROUND), **POOL, ceil_mode=1),
         lambda x: ops.max_pool(ops.pad(ops.relu(x), AROUND), **POOL, auto_pad="SAME_UPPER"),
         lambda x: ops.max_pool(ops.pad(ops.relu(x), AROUND, mode="edge"), **POOL),

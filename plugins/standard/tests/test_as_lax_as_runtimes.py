@@ -1,4 +1,4 @@
-"""Calls that onnxruntime computes beyond the letter of the specification."""
+"""Calls that onnxruntime accepts beyond the specification."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Ops that onnxruntime has in the default domain before ONNX has them, in files that its own optimizer wrote."""
+"""Ops of onnxruntime in the default domain that ONNX added later, in files of onnxruntime's optimizer."""
 
 import numpy as np
 import onnx
@@ -15,7 +15,7 @@ X = RANDOM.standard_normal((2, 3, 8)).astype("f4")
 
 
 def single(op_type, opset, shapes, *, kinds=None, **attributes):
-    """A model of one node, whose inputs have these shapes."""
+    """A single-node model with inputs of these shapes."""
     kinds = kinds or [onnx.TensorProto.FLOAT] * len(shapes)
     value = onnx.helper.make_tensor_value_info
     given = [value(name, kind, shape) for (name, shape), kind in zip(shapes.items(), kinds, strict=True)]
@@ -38,7 +38,7 @@ def run(model, feeds):
 
 
 def optimized(folder, opset, rms=False):
-    """A normalization in single ops, as exporters wrote it, after the optimizer of onnxruntime."""
+    """A normalization in elementary ops, after onnxruntime's optimizer."""
     lines = ["mean = ReduceMean <axes=[-1]> (x)", "d = Sub (x, mean)"] if not rms else ["d = Identity (x)"]
     text = f"""<ir_version: 7, opset_import: ["" : {opset}]>
     normalized (float[b, 3, 8] x) => (float[b, 3, 8] y)
@@ -102,7 +102,7 @@ def test_a_runtime_that_has_it_is_given_the_node_when_the_graph_goes_down(tmp_pa
 
 
 def test_scale_and_shift_may_be_of_another_type():
-    """As files for graphics cards have them: the optimizer takes the casts around the norm into it."""
+    """As in models for GPUs: the optimizer fuses the casts around the normalization."""
     kinds = [onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT]
     graph = tx.load(single("LayerNormalization", 12, {"x": X.shape, "scale": [8], "shift": [8]}, kinds=kinds))
     scale, shift = np.arange(8, dtype="f4"), np.ones(8, "f4")
@@ -137,7 +137,7 @@ def test_thresholded_relu_before_it_was_specified(opset):
             np.testing.assert_array_equal(each.run({"x": X}, backend=backend)["y"], run(model, {"x": X})[0])
 
 
-#: Schemas without a kernel in any build for CPUs: left from Caffe2, and layers of TensorRT.
+#: Schemas without a kernel in any CPU build: remnants of Caffe2, and TensorRT layers.
 WITHOUT_KERNEL = {
     "DisentangledAttention_TRT",
     "EfficientNMS_TRT",

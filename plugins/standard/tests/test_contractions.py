@@ -1,4 +1,4 @@
-"""Sums of Einstein over equations of every form: as they are run, and as older opsets have them, against numpy."""
+"""Einsum with random equations, directly and at older opsets, against numpy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SIZES = {"i": 2, "j": 3, "k": 4, "l": 5}
 
 
 def drawn(seed):
-    """An equation, each of whose letters is an axis of its own length."""
+    """A random equation, each letter of which has an axis of distinct length."""
     chosen = random.Random(seed)
     terms = ["".join(chosen.sample("ijkl", chosen.randint(1, 3))) for _ in range(chosen.randint(1, 4))]
     letters = sorted(set("".join(terms)))

@@ -1,4 +1,4 @@
-"""Gradients through branches and loops: slopes in float64, and the same numbers from onnxruntime as plain ONNX."""
+"""Gradients through branches and loops: finite differences in float64, and onnxruntime with plain ONNX."""
 
 import io
 from collections import Counter
@@ -39,12 +39,12 @@ def draw(*shape):
 
 
 def total(*values):
-    """A scalar that depends on each element in its own way."""
+    """A scalar that depends on each element differently."""
     return sum(reduce_sum(v * v * v + v, keepdims=0) for v in values)
 
 
 def traced(inputs, function):
-    """The graph of ``function``, which gives a scalar "loss"."""
+    """The graph of ``function``, which returns a scalar "loss"."""
     graph = tx.Graph(opsets={"ai.onnx": 18})
     values = [graph.input(name, kind) for name, kind in inputs.items()]
     with interpreting(Builder(graph)):
@@ -54,7 +54,7 @@ def traced(inputs, function):
 
 
 def slopes(graph, feeds, wrt, of="loss"):
-    """The gradients on numpy, after a comparison with finite differences along a random direction for each."""
+    """The gradients on numpy, compared with finite differences along a random direction for each."""
     derived = tx.grad(graph, of=of, wrt=wrt)
     names = [value.name for value in derived.outputs[-len(wrt) :]]
     found = derived.run(feeds, backend="numpy")
@@ -69,7 +69,7 @@ def slopes(graph, feeds, wrt, of="loss"):
 
 
 def agrees(graph, feeds, wrt):
-    """``slopes``, and onnxruntime gives the same for the gradient as plain ONNX of opset 18."""
+    """``slopes``, compared with onnxruntime on the gradient as plain ONNX of opset 18."""
     derived, found = slopes(graph, feeds, wrt)
     stream = io.BytesIO()
     tx.export(derived, stream, opset_version=18, domains=["ai.onnx"])
@@ -110,7 +110,7 @@ RECURRENT = {"x": floats("length", "n", 3), "w": floats(3, 4), "u": floats(4, 4)
 
 
 def recurrent(x, w, u, state):
-    """A recurrent layer by hand, with captured weights."""
+    """A handwritten recurrent layer with captured weights."""
 
     def body(state, x):
         new = tanh(x @ w + state @ u)
@@ -130,7 +130,7 @@ def test_scan_of_any_length(length):
 
 
 def test_scan_of_no_length():
-    """onnxruntime runs no Scan of length 0."""
+    """onnxruntime cannot run a Scan of length 0."""
     slopes(traced(RECURRENT, recurrent), feeds_of(RECURRENT, length=0, n=2), list(RECURRENT))
 
 
@@ -165,7 +165,7 @@ def test_scan_in_all_directions():
 @pytest.mark.parametrize("axis", [0, 1])
 @pytest.mark.parametrize("backward", [0, 1])
 def test_products_with_captured_matrices(axis, backward):
-    """The gradients of all iterations are one product after the loop, whatever the order of rows."""
+    """The gradients of all iterations are one product after the loop, for any order of rows."""
     inputs = {"x": floats(*[("length", "n"), ("n", "length")][axis], 3), "state": floats("n", 3)}
     inputs |= {"w": floats(3, 3), "u": floats(3, 3), "b": floats(3)}
 
@@ -244,7 +244,7 @@ ITERATED = {"x": floats("n", 3), "w": floats(3, 3)}
 
 
 def iterated(x, w, count, limit=30.0):
-    """A value that is squashed ``count`` times, while it is small."""
+    """A value squashed ``count`` times, while it is small."""
 
     def body(iteration, going_on, state):
         new = tanh(state @ w) * 1.5
@@ -308,7 +308,7 @@ def test_carried_values_that_grow_are_refused(kind):
 
 @pytest.mark.parametrize("opset", [11, 18])
 def test_loops_of_a_file(opset):
-    """A body that captures by name, of inputs without shapes, and a loop whose last state nobody reads."""
+    """A body that captures by name, with inputs without shapes, and a loop whose last state is unused."""
     source = """
         <ir_version: 8, opset_import: ["" : OPSET]>
         file (double[n, 3] x, double[3, 3] w, int64 count) => (double loss) {
@@ -328,7 +328,7 @@ def test_loops_of_a_file(opset):
     agrees(graph, {**feeds_of(ITERATED, n=2), "count": np.asarray(3)}, list(ITERATED))
 
 
-# ----- one in the other -----------------------------------------------------------------------------------------------
+# ----- nested control flow --------------------------------------------------------------------------------------------
 
 
 def test_if_in_scan():
@@ -413,7 +413,7 @@ def test_second_order_of_linear_attention():
 
 
 def test_a_small_variable_is_not_folded_away():
-    """Splitting a bias is done when the graph is built, unless the bias is what the gradient is asked for."""
+    """The split of a bias is folded at build time, unless its gradient is requested."""
     graph = tx.Graph(opsets={"ai.onnx": 18})
     x = graph.input("x", "float64", (2, 1, 3))
     weights = [graph.variable(name, draw(1, *shape)) for name, shape in zip("wrb", [(4, 3), (4, 1), (8,)], strict=True)]

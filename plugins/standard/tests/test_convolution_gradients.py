@@ -18,7 +18,7 @@ CASES = [
 
 
 def gradients(sizes, kernel, attributes, batch):
-    """The op types of the gradient of a convolution of three images, and what it gives on both backends."""
+    """The op types of the gradient of a convolution of three images, and its results on both backends."""
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", (batch, 40, *sizes))
     w = graph.input("w", "float32", (60, 40, *kernel))

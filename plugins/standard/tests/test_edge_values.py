@@ -1,4 +1,4 @@
-"""Empty images, signs of zero and numbers at the end of the range, in the body as in the numpy rule."""
+"""Empty images, signed zeros and numbers near overflow, in bodies and numpy rules."""
 
 import numpy as np
 import pytest

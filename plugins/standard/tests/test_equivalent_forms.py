@@ -1,4 +1,4 @@
-"""Fusion finds an op in equivalent forms of exporters and optimizers, and not in similar ones."""
+"""Fusion of equivalent forms from exporters and optimizers, but not of similar ones."""
 
 import math
 
@@ -159,7 +159,7 @@ def spread_of(x, epsilon=1e-6):
 
 
 def layer_norm_of_keras(x, scale, bias):
-    """As tf.nn.batch_normalization has it."""
+    """The form of tf.nn.batch_normalization."""
     mean = ops.reduce_mean(x, [-1])
     inverse = ops.reciprocal(spread_of(x - mean)) * scale
     return x * inverse + (bias - mean * inverse)
@@ -292,7 +292,7 @@ def fused_from(form, shapes, opset, dtype="float32", ops=None):
 
 
 def drawn(graph, special=(), dtype="float32"):
-    """Inputs with some of all sizes, and each special number in a row of its own."""
+    """Inputs of various magnitudes, with each special number in a separate row."""
     random = np.random.default_rng(0)
     feeds = {}
     for value in graph.inputs:
@@ -332,7 +332,7 @@ def test_an_activation_is_found_at_other_widths(name, dtype):
     same(graph, fused, dtype)
 
 
-# ----- what is nearly it ----------------------------------------------------------------------------------------------
+# ----- similar forms --------------------------------------------------------------------------------------------------
 
 NEARLY = {
     "a half that is none": ("Gelu", 20, lambda x: 0.51 * x * (1.0 + ops.erf(x / ROOT))),
@@ -437,14 +437,14 @@ def test_what_is_read_inside_is_still_there(name, used):
 
 
 def test_a_norm_that_scales_by_nothing_knows_its_lengths():
-    """Ones are written into the file: not for lengths that it does not tell, and not very many."""
+    """Ones are written into the model, except for unknown or very large lengths."""
     for size in ("width", 1 << 17):
         graph, fused = fused_from(NORMS["layer without scale"][0], (("n", "length", size),), 17)
         assert [node.op_type for node in fused.nodes] == [node.op_type for node in graph.nodes]
 
 
 def test_a_value_that_is_given_stays_whole():
-    """Products and sums with numbers may be the input of a pattern as a whole."""
+    """Products and sums with constants may be the input of a pattern."""
     for before in (lambda x: x * 0.25 + 1.5, lambda x: x * 3.0, lambda x: x + x * x):
         for name in ("erf half within", "tanh with folded constants", "hardswish by relu6 divided"):
             form, shapes, opset, expected = SPELLINGS[name]

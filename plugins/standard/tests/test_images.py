@@ -1,4 +1,4 @@
-"""Images that are read, with and without the library for files, and enlarged."""
+"""Image decoding with and without Pillow, and enlarging."""
 
 import io
 import sys

@@ -1,4 +1,4 @@
-"""Sequences of known length become tensors, and gradients go through them."""
+"""Lowering of sequences of known length to tensors, and their gradients."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def edited(x):
     sequence = ops.sequence_construct(x, x * 2.0)
     sequence = ops.sequence_insert(sequence, x * 3.0)
     sequence = ops.sequence_insert(sequence, x * 4.0, 0)
-    sequence = ops.sequence_erase(ops.sequence_erase(sequence), -2)  # 4 and 2 are left
+    sequence = ops.sequence_erase(ops.sequence_erase(sequence), -2)  # 4 and 2 remain
     return ops.concat_from_sequence(sequence, axis=1) * ops.cast(ops.sequence_length(sequence), to=1)
 
 

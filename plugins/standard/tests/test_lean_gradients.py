@@ -13,7 +13,7 @@ RANDOM = np.random.default_rng(0)
 
 
 def gradient_of(build, **arrays):
-    """The gradient of what ``build`` makes of inputs by the first of them, weighted by 1, 2, ..., and its graph."""
+    """The gradient of ``build`` with respect to its first input, weighted by 1, 2, ..., and its graph."""
     graph = tx.Graph()
     values = [graph.input(name, array.dtype.name, array.shape) for name, array in arrays.items()]
     y = build(*values)

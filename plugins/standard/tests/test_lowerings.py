@@ -1,4 +1,4 @@
-"""Lowerings for lists of ops, each compared with its op on numpy by its accuracy class."""
+"""Lowerings for targets with lists of ops, each compared with its op on numpy by accuracy class."""
 
 import re
 from dataclasses import replace
@@ -18,16 +18,16 @@ from tenonnx_testing.cases import call, collected, load
 from tenonnx_testing.kit import covering_calls
 from tenonnx_testing.run import completed, evaluate, is_index, run_graph, trace
 
-#: Calls of each conformance case of an op.
+#: Calls per conformance case of an op.
 DRAWS = 3
 
-#: Values that an exact or rounding lowering treats as its op does.
+#: Values that exact and rounding lowerings treat like the op.
 SPECIAL = (np.nan, np.inf, -np.inf, -0.0, 1e30)
 
 #: Ulps of a rounding lowering whose docstring states none.
 FEW = 4
 
-#: Ops that add up: their sums are compared on whole numbers, as the order of additions differs from CPU to CPU.
+#: Ops with sums, compared on integers, since the order of additions differs between CPUs.
 SUMS = {ops.matmul, ops.gemm, ops.conv, ops.average_pool, ops.global_average_pool, ops.mean, ops.sum_}
 
 DOES_NOT_SERVE = (NotRepresentable, TypeMismatch, UnsupportedOp)
@@ -42,7 +42,7 @@ NUMBER, CONDITION = tx.TensorType(tx.DType.int64, ()), tx.TensorType(tx.DType.bo
 
 
 def growing(step, going_on, state):
-    """One iteration of a loop that ends where a sum grows large."""
+    """An iteration of a loop that ends when a sum is large."""
     return ops.less(ops.reduce_max(state, keepdims=0), 9.0), state * 2.0
 
 
@@ -51,7 +51,7 @@ GROWING = subgraph(
 )
 
 
-#: Calls with the contents that lowerings of an op ask for, and that its cases do not draw.
+#: Additional calls for lowerings whose required contents the cases never have.
 FURTHER = {
     ops.leaky_relu: [call(ROW, alpha=0.25)],
     ops.clip: [call(ROW, np.float32(0)), call(ROW, np.float32(0), np.float32(1))],
@@ -144,7 +144,7 @@ def calls(op):
 
 
 def lowered(op, function, given):
-    """Graph of the lowering of a call, with as few constant inputs as it needs, and the contents to feed it with."""
+    """Graph of the lowering of a call, with as few constant inputs as necessary, and its feeds."""
     count = len(given.inputs)
 
     def apply(builder, values):
@@ -165,7 +165,7 @@ def lowered(op, function, given):
 
 
 def are_same(inputs):
-    """Whether two inputs or more have the same contents, so that one value serves for all."""
+    """Whether two or more inputs have equal contents, so that one value serves for all."""
     arrays = [each for each in inputs if isinstance(each, np.ndarray)]
     kinds = {(each.dtype, each.shape, each.tobytes()) for each in arrays}
     return len(arrays) == len(inputs) > 1 == len(kinds)
@@ -203,7 +203,7 @@ def stated(function, pattern, default):
 
 
 def bound_of(op, accuracy, function, given, wanted):
-    """Largest difference allowed for each element of each output."""
+    """Largest allowed difference for each element of each output."""
     made = np.abs(wanted.astype(np.float64))
     eps = float(ml_dtypes.finfo(wanted.dtype).eps)
     if accuracy == "exact":
@@ -222,7 +222,7 @@ def bound_of(op, accuracy, function, given, wanted):
 
 
 def problem_of(found, wanted, bound):
-    """Description of the first element that differs by more than the bound; None where all agree."""
+    """Description of the first element that differs by more than the bound; None if there is none."""
     if (found.dtype, found.shape) != (wanted.dtype, wanted.shape):
         return f"{found.dtype}{found.shape} instead of {wanted.dtype}{wanted.shape}"
     wrong = found != wanted
@@ -237,7 +237,7 @@ def problem_of(found, wanted, bound):
 
 
 def compare(op, accuracy, function):
-    """Assert that the lowering agrees with the op. Returns the number of comparisons, and reasons of refused calls."""
+    """Assert that the lowering agrees with the op. Returns the number of comparisons, and reasons of refusals."""
     compared, refusals = 0, []
     whole = accuracy == "exact" and op in SUMS
     specials = (SPECIAL[:-1] if whole else SPECIAL) if accuracy in ("exact", "rounding") else ()
@@ -296,7 +296,7 @@ def refusing(X):
     [
         (ops.relu, "exact", doubled),
         (ops.relu, "finite", doubled),
-        (ops.relu, "rounding", relu_by_product),  # which is right for finite numbers alone
+        (ops.relu, "rounding", relu_by_product),  # correct only for finite numbers
         (ops.log, "approximate", log_by_offset),
         (ops.relu, "exact", refusing),
     ],

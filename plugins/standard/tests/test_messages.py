@@ -1,4 +1,4 @@
-"""Messages about calls that no requirement refuses."""
+"""Messages for invalid calls that no requirement covers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One flat namespace: every op under one name, imported when it is used."""
+"""The flat namespace: every op under one name, imported on first use."""
 
 import runpy
 import subprocess

@@ -1,4 +1,4 @@
-"""Ops that are in no specification, held against formulas; no other implementation takes them as ONNX."""
+"""Nonstandard ops compared with formulas, since no other implementation accepts them as ONNX."""
 
 import numpy as np
 import onnx

@@ -1,4 +1,4 @@
-"""Python's operators on values, and the helpers that transforms ask for by name."""
+"""Python operators on values, and helpers that transforms use by name."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_an_integer_value_picks_along_its_axis():
     np.testing.assert_array_equal(found, x[1:, [[0, 2]], 0])
 
 
-#: What Python's operators give for two arrays of small positive numbers.
+#: Results of Python operators on two arrays of small positive numbers.
 BINARY = [
     *(getattr(operator, name) for name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul")),
     *(getattr(operator, name) for name in ("lt", "le", "gt", "ge")),
@@ -72,7 +72,7 @@ BINARY = [
 @pytest.mark.parametrize("apply", BINARY, ids=lambda f: f.__name__)
 @pytest.mark.parametrize("side", ["left", "right"])
 def test_an_array_on_either_side_is_a_constant(apply, side):
-    """On the left numpy made an array of objects of it, one node for each element."""
+    """With an array on the left, numpy would create an array of objects, with one node per element."""
     x, y = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[3.0, 5.0], [2.0, 3.0]])
     a, b = (y, x) if side == "left" else (x, y)
     found, graph = run(lambda v: apply(y, v) if side == "left" else apply(v, y), x)
@@ -201,7 +201,7 @@ def test_the_iterations_of_a_loop_may_be_a_python_int():
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
 def test_the_power_of_a_half_is_no_root(exponents, dtype, backend):
-    """IEEE 754: minus infinity becomes infinity and minus zero zero, of which a root makes NaN and minus zero."""
+    """IEEE 754: minus infinity becomes infinity, and -0.0 becomes 0.0; a square root results in NaN and -0.0."""
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x, y = graph.input("x", dtype, ("n", 4)), graph.variable("y", np.full(exponents, 0.5, dtype))
     graph.output("z", ops.pow_(x, y))

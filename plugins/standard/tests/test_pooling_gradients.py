@@ -1,4 +1,4 @@
-"""The gradient of MaxPool at every opset, in memory proportional to its images."""
+"""The gradient of MaxPool at every opset, with memory proportional to the images."""
 
 import numpy as np
 import pytest
@@ -55,7 +55,7 @@ def test_each_gradient_goes_to_the_place_of_its_maximum(kind, opset, symbolic, b
 @pytest.mark.parametrize("opset", [11, 13, 15, 16, 21])
 @pytest.mark.parametrize("kind", [kind for kind, (sizes, _) in WINDOWS.items() if len(sizes) == 2])
 def test_memory_grows_with_the_images(kind, opset):
-    """A table of what goes where would hold outputs times inputs: here over 100 MB."""
+    """A dense index table would have outputs times inputs elements: here over 100 MB."""
     _, attributes = WINDOWS[kind]
     slope = tx.grad(pooled((72, 72), attributes, opset), of="y", wrt="x", seeds={"y": "g"})
     costs = tx.costs(slope)
@@ -66,7 +66,7 @@ def test_memory_grows_with_the_images(kind, opset):
 
 
 def test_squares_beyond_half_floats_have_a_slope():
-    """300 squared is beyond float16, and powers are of float32 in the body, too."""
+    """300 squared overflows float16, so the body, too, computes powers in float32."""
     graph = tx.Graph(opsets={"ai.onnx": 21})
     x = graph.input("x", "float16", (1, 1, 2))
     graph.output("y", ops.lp_pool(x, kernel_shape=[2], p=3))

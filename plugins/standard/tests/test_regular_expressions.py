@@ -1,4 +1,4 @@
-"""Regular expressions of RE2, by the package and by our own automaton."""
+"""RE2 regular expressions, by the package and by our automaton."""
 
 import sys
 
@@ -109,7 +109,7 @@ def test_the_automaton_agrees_with_the_package(pattern, text):
 
 @pytest.mark.parametrize("pattern", ["(a+)+$", "(a|a)*$", "(a*)*b", "(.*)*x", "a*a*a*a*a*a*b", "((a{1,9}){1,9}){1,5}b"])
 def test_no_pattern_takes_longer_than_its_text_is_long(engine, pattern):
-    """Python's own would need longer than the universe is old."""
+    """Python's ``re`` would take longer than the age of the universe."""
     expression = compiled("op", pattern)
     assert not expression.matches("a" * 2000 + "!")
     list(expression.spans("a" * 100 + "!"))
@@ -118,7 +118,7 @@ def test_no_pattern_takes_longer_than_its_text_is_long(engine, pattern):
 
 
 def calls_in(function):
-    """Number of Python functions that a call takes: a measure of work on any machine."""
+    """Number of Python function calls, as a machine-independent measure of work."""
     calls = 0
 
     def count(frame, event, argument):

@@ -1,4 +1,4 @@
-"""Requirements: violations are refused by name, unknown types and dims are not."""
+"""Requirements: violations are refused by name; unknown types and dims are accepted."""
 
 import numpy as np
 import onnx
@@ -272,7 +272,7 @@ def test_files_are_refused_for_their_attributes_when_they_are_loaded():
     "first", ["length hidden | batch length hidden | 1 length hidden", "1 length hidden | batch length hidden"]
 )
 def test_only_what_all_alternatives_that_fit_agree_on_is_known(first):
-    """A dim of 1 may be broadcast or be the batch, so that it tells nothing of the batch."""
+    """A dim of 1 may be broadcast or be the batch, so it implies nothing about the batch."""
 
     @op("Joined", domain="com.acme")
     def joined(x, y):

@@ -1,4 +1,4 @@
-"""Retargeting of ops that older versions express otherwise."""
+"""Retargeting to older opsets that express ops differently."""
 
 import itertools
 import subprocess
@@ -112,7 +112,7 @@ def test_every_slice_with_computed_bounds_is_that_of_the_specification(step):
     graph.output("y", slice_(graph.input("x", "float32", (2, "n")), start, end, [1], [step]))
     source, moved = session(graph), session(retarget(graph, 9))
     starts = [-LARGEST - 1, -LARGEST, -9, -3, -2, -1, 0, 1, 2, 3, 9, LARGEST]
-    ends = starts if step > 0 else starts[:-1]  # onnxruntime takes the largest for the end on the way back, too
+    ends = starts if step > 0 else starts[:-1]  # onnxruntime takes the largest for the end, also backwards
     for size, s, e in itertools.product((0, 1, 3), starts, ends):
         feeds = {"s": np.array([s]), "e": np.array([e]), "x": np.ones((2, size), np.float32).cumsum(1)}
         wanted = source.run(None, feeds)[0]
@@ -124,7 +124,7 @@ WIDTHS = {"int32": 2**31, "int64": 2**63, "uint32": 2**32, "uint64": 2**64}
 
 
 def edges(dtype):
-    """The numbers at which arithmetic of an integer type changes, and some between them."""
+    """The numbers where integer arithmetic of a type overflows, and some in between."""
     end = WIDTHS[dtype]
     numbers = {
         0,
@@ -147,7 +147,7 @@ def edges(dtype):
 
 
 def on_edges(function, dtype, other, opset):
-    """Every pair of edges, what ``function`` makes of them in the older form, and what it is."""
+    """Every pair of edge values, the result of ``function`` lowered to the opset, and the expected one."""
     pairs = list(itertools.product(edges(dtype), edges(other)))
     arrays = [np.array([a for a, _ in pairs], dtype), np.array([b for _, b in pairs], other)]
     graph = Graph(opsets={"ai.onnx": 26})
@@ -165,7 +165,7 @@ def test_integers_to_a_power_at_the_edges_of_their_type(dtype, other):
         elif abs(x) < 2:
             wanted = x ** (y % 2 + 2) if y else 1
         elif y > 64 or not smallest <= x**y < end:
-            continue  # the type has no such number
+            continue  # not representable in the type
         else:
             wanted = x**y
         assert (x, y, moved) == (x, y, wanted)
@@ -265,7 +265,7 @@ def test_a_negative_axis_needs_the_rank():
 
 
 def test_a_sum_is_not_that_of_a_wider_element_type():
-    """The quantized values of uint8 may be moved, chosen and compared as floats, but a sum of them wraps around."""
+    """Quantized uint8 values may be moved, selected and compared as floats, but their sums wrap around."""
     assert moves_data(concat, {})
     assert all(moves_data(meaning, {}) for meaning in concat.meanings)
     assert moves_data(scatter_elements, {"reduction": "max"})

@@ -14,7 +14,7 @@ TARGET = Target({"ai.onnx": 22}, lambda op, *_: op.name != "Scan")
 
 
 def scanned(axis, reverse, element="float32"):
-    """Sums so far of slices along an axis, in either order, and what is captured, stacked along either axis."""
+    """Running sums of slices along an axis, in either order, and a captured value, stacked along either axis."""
     shape = [4, 4]
     shape[axis] = "n"
     graph = tx.Graph(opsets={"ai.onnx": 22})

@@ -1,4 +1,4 @@
-"""Types of Fourier transforms."""
+"""Type inference of Fourier transforms."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Kernels that choose their way by size, at sizes that no case draws."""
+"""Kernels whose algorithm depends on sizes, at sizes that no case covers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenonnx.extend import Operand
 
 
 def convolved(x, w, pads, stride, group):
-    """The convolution by its definition: for each place of the kernel, a product with what windows read there."""
+    """Convolution by definition: for each kernel offset, a product with the elements read there."""
     rank = x.ndim - 2
     padded = np.pad(x.astype(np.float64), [(0, 0), (0, 0), *[(pads, pads)] * rank])
     outputs = [(n + 2 * pads - k) // stride + 1 for n, k in zip(x.shape[2:], w.shape[2:], strict=True)]
@@ -72,7 +72,7 @@ def test_the_best_of_many_are_those_of_sorting_whole_rows(largest, dtype, distin
 def test_the_best_of_many_beside_not_a_number(largest):
     keys = np.random.default_rng(0).standard_normal((4, 500), np.float32)
     keys[1, 3:] = keys[2, 5] = np.nan
-    missing = np.isnan(keys)  # the greatest of all
+    missing = np.isnan(keys)  # NaN is the maximum
     order = np.lexsort((-keys if largest else keys, missing ^ bool(largest)), axis=1)[:, :7]
     np.testing.assert_array_equal(ops.top_k(keys, [7], largest=largest)[1], order)
 

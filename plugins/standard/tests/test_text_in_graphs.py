@@ -1,4 +1,4 @@
-"""Text in scalars, slices and optional values, fed and static."""
+"""Strings in scalars, slices and optional values, fed and static."""
 
 import numpy as np
 import onnx

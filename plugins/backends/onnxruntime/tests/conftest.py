@@ -8,7 +8,7 @@ import tenonnx as tx
 
 @pytest.fixture
 def single():
-    """Makes a graph of one node; inputs and output are given as (dtype, shape)."""
+    """Build a graph of one node; inputs and output are given as (dtype, shape)."""
 
     def made(name, inputs, output, opset=22, **attributes):
         infos = [helper.make_tensor_value_info(f"x{k}", tx.DType.of(d), s) for k, (d, s) in enumerate(inputs)]

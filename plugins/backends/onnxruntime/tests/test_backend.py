@@ -58,7 +58,7 @@ def test_a_graph_that_the_runtime_takes_is_not_rewritten(monkeypatch):
 
 @pytest.mark.parametrize("state", [None, {"shift": "y"}])
 def test_a_program_that_nobody_holds_leaves_no_session(monkeypatch, state):
-    """Sessions hold memory and threads, which must not wait for the garbage collector."""
+    """Sessions hold memory and threads, which must be released without the garbage collector."""
     sessions = weakref.WeakSet()
     begin = onnxruntime.InferenceSession.__init__
 
@@ -154,12 +154,12 @@ def test_sequences_are_lists_and_an_absent_optional_is_none():
     assert program({"x": np.ones(2, np.float32)})["y"]
 
 
-# ----- what it cannot run ---------------------------------------------------------------------------------------------
+# ----- unsupported graphs ---------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def no_kernel(single):
-    """Atan has a kernel of float32 alone, and nothing is wider than float64."""
+    """Atan has only a float32 kernel, and no type is wider than float64."""
     return single("Atan", [("float64", ["N"])], ("float64", ["N"]))
 
 
@@ -271,7 +271,7 @@ EMPTY = (
 
 @pytest.mark.parametrize("state", [None, {"count": "next"}])
 def test_a_call_that_the_runtime_refuses_goes_to_numpy(state):
-    """The largest of no booleans is False by the specification."""
+    """The maximum of an empty set of booleans is False by the specification."""
     program = graph(EMPTY).compile("onnxruntime", state=state)
     assert program({"x": np.array([True, False])})["y"]
     with pytest.warns(tx.FallbackWarning, match="numpy computes what onnxruntime refuses") as caught:
@@ -282,7 +282,7 @@ def test_a_call_that_the_runtime_refuses_goes_to_numpy(state):
 
 
 class LeavesUnwritten:
-    """A session whose kernels write no output, as those of old runtimes leave the mean of SkipLayerNormalization."""
+    """A session whose kernels leave an output unwritten, like SkipLayerNormalization's mean in old runtimes."""
 
     def __init__(self, session):
         self.session = session
@@ -352,7 +352,7 @@ def linear(width, path=None):
     weight = np.random.default_rng(0).standard_normal((3, width), np.float32)
     made = model(HEAD + "g (float[N, 3] x) => (float[N, M] y) {{ y = MatMul(x, w) }}")
     made.graph.initializer.append(numpy_helper.from_array(weight, "w"))
-    if path is not None:  # this moves the tensors out of the message
+    if path is not None:  # this moves the tensors to external data
         onnx.save(made, path, save_as_external_data=True, location="data.bin", size_threshold=0)
     return made, weight
 
@@ -457,7 +457,7 @@ def test_an_empty_batch_that_would_end_the_process_is_computed_by_numpy():
 
 
 def test_constants_that_end_the_process_where_they_are_folded_are_left_to_the_run():
-    """onnxruntime 1.31 reads freed memory where it puts branches inside each other in their place."""
+    """onnxruntime 1.31 reads freed memory when it inlines nested branches."""
     text = "r4 = Neg(x)"
     for k, limit in reversed(list(enumerate(("one", "one", "s", "s")))):
         other = f"other{k} () => (e{k}) {{ e{k} = Abs(x) }}"
@@ -487,7 +487,7 @@ def test_one_signal_has_one_spectrum():
 
 
 def test_an_input_that_is_an_output_stays_the_callers():
-    """Old runtimes give it where the caller has it, in memory that they let go of."""
+    """Old runtimes return an input without copying, in memory that they release."""
     passed = graph(
         '<ir_version: 8, opset_import: ["" : 18]> g (float[2] x) => (float[2] x, float[2] y) {{ y = Neg(x) }}'
     )

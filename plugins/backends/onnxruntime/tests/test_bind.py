@@ -1,4 +1,4 @@
-"""Calls bound to their arrays."""
+"""Calls bound to arrays."""
 
 import numpy as np
 import onnx

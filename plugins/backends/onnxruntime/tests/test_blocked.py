@@ -1,4 +1,4 @@
-"""Convolutions in blocks of channels: chosen where they fit, and equal to numpy's."""
+"""Blocked convolutions: used where they apply, with numpy's results."""
 
 import numpy as np
 import onnxruntime

@@ -1,11 +1,11 @@
-"""Calls in float64 for which onnxruntime has float32 kernels only."""
+"""Calls in float64 for which onnxruntime has only float32 kernels."""
 
 import math
 
 import numpy as np
 import pytest
 
-#: Calls of float64 that have kernels of float32 alone: input shape, shapes of weights, attributes.
+#: Calls in float64 with only float32 kernels: input shape, shapes of weights, attributes.
 FLOAT64 = {
     "Erf": ([["L"]], {}),
     "Gelu": ([["L"]], {}),

@@ -98,14 +98,14 @@ def test_float16_needs_a_kernel_of_float32_only():
 
 
 def test_a_kernel_without_a_last_version_serves_no_newer_schema():
-    """Add has a kernel from version 14 on, and no schema since; Identity has one for each schema."""
+    """Add has a kernel from version 14 on, and no later schema; Identity has one for each schema."""
     assert kernel("Add", "float32", "float32", version=14)
     assert kernel("Add", "float32", "float32", version=newest("ai.onnx"))
     assert not kernel("Add", "float32", "float32", version=6)
 
 
 def test_ops_that_kernels_left_behind_are_run_where_they_have_some():
-    """RandomNormal has a kernel up to opset 21, in the versions of the runtime that we know."""
+    """RandomNormal has a kernel only up to opset 21, in all known versions of the runtime."""
     for version in left_behind():
         assert version < newest("ai.onnx")
     if 21 in left_behind():
@@ -135,7 +135,7 @@ def test_types_beyond_tensors_are_spelled_as_the_runtime_spells_them():
 
 @pytest.mark.skipif(newest("ai.onnx") < 25, reason="what an old runtime has no kernel of is expanded for it")
 def test_what_fusion_puts_unasked_has_a_kernel():
-    """Ops that are named in ``fuse(also=...)`` need not."""
+    """Ops named in ``fuse(also=...)`` need no kernel."""
     held = tx.default_registry().ops("com.microsoft")
     put = [op for op in held if op.pure and op.specified and not op.primitive and not find_trait(op, "on_request")]
     assert len(put) > 50
@@ -143,7 +143,7 @@ def test_what_fusion_puts_unasked_has_a_kernel():
 
 
 def test_what_a_kernel_is_wrong_about_is_asked_of_it():
-    """onnxruntime 1.32 takes the second axis for the channels; before it, mixtures of half floats are 0."""
+    """onnxruntime 1.32 treats the second axis as channels; below it, MoE in float16 returns 0."""
     registry, x = tx.default_registry(), np.random.default_rng(0).normal(size=(1, 2, 2, 3)).astype(np.float32)
     graph = tx.Graph(opsets={"ai.onnx": 21, "com.ms.internal.nhwc": 28})
     with graph.building():

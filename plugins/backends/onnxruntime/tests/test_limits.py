@@ -1,4 +1,4 @@
-"""The limits of time and memory within which a file is verified on onnxruntime."""
+"""Time and memory limits of verification on onnxruntime."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenonnx_onnxruntime import plain
 
 
 def ending_with(error: Exception, opset: int, monkeypatch: Any) -> tx.Graph:
-    """A graph of an opset, while the process of onnxruntime answers every call with an error."""
+    """A graph of an opset, while the worker process answers every call with an error."""
 
     def ended(*given: Any, **named: Any) -> Any:
         raise error

@@ -1,4 +1,4 @@
-"""Opaque ops: no package defines them, and the runtime has kernels."""
+"""Opaque ops: not defined by any package, but with kernels in the runtime."""
 
 import os
 from unittest import mock
@@ -23,7 +23,7 @@ MODEL = """
 
 @pytest.fixture
 def graph(monkeypatch):
-    """A model of which com.microsoft is left out."""
+    """A model with ops of com.microsoft, whose package is disabled."""
     monkeypatch.setenv("TENONNX_PLUGINS", "-tenonnx-contrib-ms")
     return tx.load(onnx.parser.parse_model(MODEL), registry=tx.Registry.installed())
 
@@ -47,7 +47,7 @@ CUSTOM = """
 
 @pytest.fixture
 def custom(monkeypatch):
-    """A model of an op of the library, of which neither the package nor the library is found."""
+    """A model with an op of the library, with neither package nor library available."""
     monkeypatch.setenv("TENONNX_PLUGINS", "-tenonnx-extensions")
     monkeypatch.setattr(extensions, "library", lambda: None)
     return tx.load(onnx.parser.parse_model(CUSTOM), registry=tx.Registry.installed())
@@ -84,7 +84,7 @@ def test_what_only_a_library_knows_is_not_lowered(custom):
 
 def test_other_nodes_are_rewritten_around_them(graph):
     model = onnx.parser.parse_model(MODEL.replace("float[n, 4] x", "double[n, 4] x").replace("Relu", "Celu"))
-    cast = onnx.helper.make_node("Cast", ["c"], ["r"], to=onnx.TensorProto.FLOAT)  # Celu has a kernel of float32 alone
+    cast = onnx.helper.make_node("Cast", ["c"], ["r"], to=onnx.TensorProto.FLOAT)  # Celu has only a float32 kernel
     model.graph.node[0].output[0] = "c"
     model.graph.node.insert(1, cast)
     found = tx.load(model, registry=graph.registry).run({"x": np.abs(X).astype(np.float64)}, backend="onnxruntime")

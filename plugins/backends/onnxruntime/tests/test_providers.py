@@ -23,7 +23,7 @@ def layer(dtype="float32"):
 
 @pytest.fixture
 def bindings(monkeypatch):
-    """The arguments of all bindings of outputs."""
+    """The arguments of all output bindings."""
     found = []
     made = onnxruntime.IOBinding.bind_output
 
@@ -114,7 +114,7 @@ def test_providers_that_there_are_not_are_refused(options, said):
 
 
 def test_a_provider_that_finds_no_device_is_told(monkeypatch):
-    """The runtime takes the processor in its place without a word."""
+    """The runtime silently falls back to the CPU."""
     known = ["CUDAExecutionProvider", CPU]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: known)
     opened = onnxruntime.InferenceSession
@@ -128,7 +128,7 @@ def test_a_provider_that_finds_no_device_is_told(monkeypatch):
 
 
 def test_a_place_says_where_tensors_are_made(monkeypatch):
-    """Requests to the runtime for a device that is not here."""
+    """Allocations on a device that this machine lacks."""
     asked = []
 
     class Tensors:

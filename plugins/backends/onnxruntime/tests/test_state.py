@@ -50,7 +50,7 @@ def test_state_starts_from_the_variable_and_is_replaced(backend):
 
 
 def test_state_of_a_known_shape_has_buffers_that_stay(monkeypatch):
-    """State of a known shape keeps its buffers: binding new ones in each step takes longer than a short step."""
+    """State of static shape keeps its buffers: rebinding in each step takes longer than a short step."""
     made, buffer = [], session._buffer
     monkeypatch.setattr(session, "_buffer", lambda *asked: made.append(buffer(*asked)) or made[-1])
     compiled()

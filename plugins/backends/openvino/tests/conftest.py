@@ -1,4 +1,4 @@
-"""Without OpenVINO nothing here is collected: these tests have an environment of their own, see README.md."""
+"""Skips collection without OpenVINO: these tests need a separate environment, see README.md."""
 
 import importlib.util
 

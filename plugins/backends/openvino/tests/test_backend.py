@@ -1,4 +1,4 @@
-"""Graphs on OpenVINO, beyond the numbers of single ops."""
+"""Graphs on OpenVINO, beyond the results of single ops."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -96,7 +96,7 @@ def test_bytes_are_shifted_without_rounding(direction):
 EXAMPLES = Path(__file__).parents[4] / "examples"
 
 
-#: Models and the inputs that lie beside them.
+#: Models and their sample inputs.
 MODELS = {
     "bert/bert": "bert/samples",
     "decoder/decoder": "decoder/samples",
@@ -109,14 +109,13 @@ MODELS = {
 }
 
 
-#: By how much outputs may differ: two steps of their quantized values, where OpenVINO's kernels of int8 round
-#: otherwise.
+#: Allowed difference of outputs: two quantization steps, where OpenVINO's int8 kernels round differently.
 STEPS = {"quantized/resnet-qdq": 0.019}
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_the_examples_give_what_numpy_gives(name):
-    """Ops of com.microsoft included, which are lowered before it is asked what OpenVINO computes otherwise."""
+    """Includes ops of com.microsoft, which are lowered before the list of deviating ops is applied."""
     graph = tx.load(EXAMPLES / f"{name}.onnx")
     with np.load(EXAMPLES / f"{MODELS[name]}.npz") as held:
         feeds = {value.name: held[value.name] for value in graph.inputs}
@@ -197,7 +196,7 @@ def test_a_run_ends_at_its_deadline():
 
 
 def network():
-    """An image through a convolution, pooling and a dense layer."""
+    """An image through a convolution, a pooling and a dense layer."""
     random = np.random.default_rng(0)
     graph = tx.Graph(opsets={"ai.onnx": 18})
     image = graph.input("x", "float32", ("n", 1, 6, 6))
@@ -209,7 +208,7 @@ def network():
 
 
 def test_training_in_halves_is_refused_by_name():
-    """OpenVINO leaves out casts to float16 and back on CPUs: the losses would be those of float32."""
+    """OpenVINO removes casts to float16 and back on CPUs: losses would be those of float32."""
     graph = tx.Graph(opsets={"ai.onnx": 17})
     w = graph.variable("w", np.ones((3, 2), np.float32))
     graph.output("y", ops.matmul(graph.input("x", "float32", ("batch", 3)), w))

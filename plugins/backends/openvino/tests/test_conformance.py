@@ -1,4 +1,4 @@
-"""Calls of every case of ai.onnx."""
+"""Conformance cases of ai.onnx."""
 
 from tenonnx_testing import backend_conformance
 

@@ -1,4 +1,4 @@
-"""Quantized files in OpenVINO, at the opsets of their models."""
+"""Quantized models in OpenVINO, at the opsets of their models."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import tenonnx_standard as ops
 
 FEEDS = {"x": np.random.default_rng(0).standard_normal((8, 2, 8, 8)).astype(np.float32)}
 
-#: Settings, and the first opset that has their types.
+#: Settings, and the first opset that supports their types.
 SETTINGS = {
     "recipe": (13, {"recipe": "openvino"}),
     "int8 per tensor": (13, {"mode": "static", "per_channel": False}),

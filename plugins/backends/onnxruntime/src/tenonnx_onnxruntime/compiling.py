@@ -71,7 +71,6 @@ _LEVELS = {
 
 #: From this nesting depth on, disable constant folding: when the runtime inlines the branches of two nested Ifs that
 #: contain two more, it crashes by a use after free.
-#: nested Ifs in their place and these hold two more, it reads freed memory, which ends the process.
 _DEEP = 4
 
 #: By default, onnxruntime rounds activations to 8 bits when it fuses blocked weights with their product.
@@ -83,8 +82,6 @@ _EXACT_PRODUCTS = ("session.x64quantprecision", "1")
 #: By default, onnxruntime fuses float8 QDQ nodes to QLinear ops, which reject float8. Above level basic it also removes
 #: Relu before them, as if they had no negative numbers. In gradients, it moves QuantizeLinear to where its types do not
 #: fit.
-#: ops refuse, and above level basic leaves out Relu before them, as if they had no negative numbers. Among gradients it
-#: moves QuantizeLinear to where its types do not fit.
 _NO_QLINEAR = ("session.disable_quant_qdq", "1")
 #: Number of nodes outside of loops that may each double the length of a string.
 _GROWING = 8

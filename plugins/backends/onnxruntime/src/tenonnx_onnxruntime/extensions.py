@@ -23,8 +23,6 @@ VERSION = 1
 #: Ops of library version 0.15 that deviate from their definition: FarmHash differs from TensorFlow's, and so does
 #: MurmurHash for lengths that are multiples of 8 bytes; some Greek letters are lowered incorrectly; BpeDecoder reads
 #: out of bounds for several rows.
-#: TensorFlow, nor its MurmurHash of texts of a multiple of 8 bytes, it lowers some letters of Greek to wrong ones, and
-#: its BpeDecoder reads memory beyond the ids where these have several rows.
 _WRONG = frozenset({"BpeDecoder", "StringLower", "StringToHashBucket", "StringToHashBucketFast"})
 
 
@@ -52,7 +50,6 @@ def is_of_library(op: object) -> bool:
 
 #: Ops of the library that use RE2. A copy of RE2 loaded earlier by another package, such as TensorFlow, may replace the
 #: library's own copy, which then finds no matches.
-#: take the place of its own, and then finds nothing.
 _BY_RE2 = frozenset({"StringRegexReplace", "StringRegexSplitWithOffsets"})
 
 

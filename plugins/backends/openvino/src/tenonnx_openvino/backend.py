@@ -17,7 +17,6 @@ runtime = "openvino"
 
 #: By default, OpenVINO computes in bfloat16, and rounds activations to 8 bits for weights of few bits, on CPUs that
 #: support it.
-#: processor can.
 PROPERTIES = {
     "INFERENCE_PRECISION_HINT": "f32",
     "PERFORMANCE_HINT": "LATENCY",

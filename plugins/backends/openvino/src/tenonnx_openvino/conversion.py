@@ -20,12 +20,10 @@ if TYPE_CHECKING:
 
 #: The ops supported by the front end, and the ``ai.onnx`` version of this list. All graphs are converted to it, so that
 #: one version of each op is in use, which the tests compare.
-#: goes there, so that one meaning of each op is in use, the one that the tests compare.
 TARGET, OPSET = "openvino-2024", 22
 
 #: Element types of inputs and outputs in OpenVINO. Its CPU plugin has 32-bit integers, so wider feeds are checked, and
 #: float32 instead of float64; inside of a graph that is accurate enough, as for the learning rate of an optimizer.
-#: checked, and float32 in place of float64: within a graph that serves, for the rates of an optimizer say.
 TYPES = {
     DType.bool: openvino.Type.boolean,
     DType.int8: openvino.Type.i8,

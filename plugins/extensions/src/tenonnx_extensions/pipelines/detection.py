@@ -15,7 +15,6 @@ OF_SOFTMAX = ("detr", "table-transformer", "yolos")
 
 #: Models with independent classes: pairs of a box and a class compete; mapped to the number of pairs kept, or None for
 #: the number of boxes.
-#: None for that of the boxes.
 OF_SIGMOID = {
     "conditional_detr": 100,
     "d_fine": None,
