@@ -1,4 +1,4 @@
-"""Whole pipelines in one file, from the bytes of an image or text to labels, equal to those of transformers."""
+"""Whole pipelines in one file, from the bytes of an image, text or audio to labels, equal to those of transformers."""
 
 import io
 import warnings
@@ -129,3 +129,29 @@ def test_text_classification(tmp_path):
     for row, each in enumerate(expected):
         assert found["labels"][row].tolist() == [pair["label"] for pair in each]
         np.testing.assert_allclose(found["scores"][row], [pair["score"] for pair in each], rtol=1e-3)
+
+
+def test_audio_classification(tmp_path):
+    convolutions = {"conv_dim": [8, 8], "conv_stride": [5, 4], "conv_kernel": [10, 8], "num_feat_extract_layers": 2}
+    positions = {"num_conv_pos_embeddings": 4, "num_conv_pos_embedding_groups": 2, "classifier_proj_size": 8}
+    config = transformers.Wav2Vec2Config(id2label=NAMES, **convolutions, **positions, **_SIZES)
+    model = seeded(transformers.Wav2Vec2ForSequenceClassification, config)
+    extractor = transformers.Wav2Vec2FeatureExtractor()
+    wave = np.random.default_rng(0).standard_normal(1600).astype(np.float32) / 8 + np.float32(0.5)
+    pipeline = transformers.pipeline("audio-classification", model=model, feature_extractor=extractor)
+    expected = pipeline(wave, top_k=5)
+    found = whole_of(model, extractor, tmp_path, "--decode", "classification").run({"audio": wave[None]})
+    assert found["labels"][0].tolist() == [each["label"] for each in expected]
+    np.testing.assert_allclose(found["scores"][0], [each["score"] for each in expected], rtol=1e-3)
+
+
+@pytest.mark.parametrize("settings", [{}, {"feature_size": 128, "chunk_length": 5}, {"hop_length": 100, "n_fft": 320}])
+@pytest.mark.parametrize("count", [100, 20_000, 90_001])
+def test_features_of_whisper(settings, count, tmp_path):
+    extractor = transformers.WhisperFeatureExtractor(**{"chunk_length": 3} | settings)
+    extractor.save_pretrained(tmp_path)
+    wave = np.random.default_rng(count).standard_normal((2, count)).astype(np.float32) * np.linspace(0, 1, count)
+    wave = wave.astype(np.float32)
+    expected = extractor(list(wave), sampling_rate=16000, return_tensors="np")["input_features"]
+    found = tx.feature_extractor(tmp_path).run({"audio": wave})["input_features"]
+    np.testing.assert_allclose(found, expected, atol=1e-4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from tenonnx_cli.command import Command
 from tenonnx_cli.options import load_model, models_argument
 from tenonnx_cli.parts import output_option, pairs, pairs_among, write, write_options
 
-#: Configuration files of an image processor, and of a timm model.
+#: Configuration files of an image processor or a feature extractor, and of a timm model.
 PROCESSOR, OF_TIMM = "preprocessor_config.json", "config.json"
 
 #: Keyword for YOLO's preprocessing, which pads images with gray borders.
@@ -36,6 +37,17 @@ def is_image_processor(path: str) -> bool:
         or given.name in (PROCESSOR, OF_TIMM)
         or ((given / PROCESSOR).is_file() and not is_tokenizer(path))
     )
+
+
+def is_feature_extractor(path: str) -> bool:
+    """Whether a path is that of a feature extractor of speech: its file, or a folder with it."""
+    given = Path(path)
+    file = given if given.name == PROCESSOR else given / PROCESSOR
+    try:
+        found = json.loads(file.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return False
+    return isinstance(found, dict) and "sampling_rate" in found
 
 
 @click.command(
@@ -67,9 +79,9 @@ def is_image_processor(path: str) -> bool:
 @click.option(
     "--decode",
     type=click.Choice(["classification", "detection", "segmentation"]),
-    help="Behind an image processor and a model, and for classification behind a tokenizer and one, too: scores and "
-    "labels of the five most probable classes, by id2label of the config.json beside FIRST; boxes with scores and "
-    "labels; or a map with the class of each pixel.",
+    help="Behind an image processor and a model, and for classification behind a tokenizer or a feature extractor and "
+    "one, too: scores and labels of the five most probable classes, by id2label of the config.json beside FIRST; boxes "
+    "with scores and labels; or a map with the class of each pixel.",
 )
 @click.option(
     "--threshold",
@@ -85,7 +97,8 @@ def is_image_processor(path: str) -> bool:
 @click.option(
     "--encoded",
     is_flag=True,
-    help="Before an image processor: take the bytes of one JPEG or PNG file, by DecodeImage of onnxruntime-extensions.",
+    help="Before an image processor or a feature extractor: take the bytes of one JPEG, PNG, WAV, FLAC or MP3 file, "
+    "by ops of onnxruntime-extensions.",
 )
 @click.option(
     "--plain",
@@ -110,7 +123,8 @@ def command(
 
     FIRST may be a tokenizer (tokenizer.json, vocab.txt, a .model of SentencePiece, or a folder with one of these): then
     the whole takes text. It may be an image processor (preprocessor_config.json, a folder with it, or a config.json of
-    timm): then the whole takes images of any size. With the word letterbox it does so for models of YOLO.
+    timm): then the whole takes images of any size. With the word letterbox it does so for models of YOLO. It may be a
+    feature extractor of speech (preprocessor_config.json, or a folder with it): then the whole takes audio.
 
     Other inputs and outputs remain those of the result. Its opset is the newer of the two.
     """
@@ -118,11 +132,14 @@ def command(
 
     after = load_model(second)
     fitted = None if mapping else after
-    processor, tokenizer = is_image_processor(first), is_tokenizer(first)
-    if decode is not None and not processor and not (tokenizer and decode == "classification"):
+    speech = is_feature_extractor(first)
+    processor, tokenizer = not speech and is_image_processor(first), not speech and is_tokenizer(first)
+    if decode is not None and not processor and not ((tokenizer or speech) and decode == "classification"):
         raise click.UsageError("--decode was given without an image processor as the first model")
-    if encoded and not processor:
-        raise click.UsageError("--encoded was given without an image processor as the first model")
+    if encoded and not processor and not speech:
+        raise click.UsageError(
+            "--encoded was given without an image processor or a feature extractor as the first model"
+        )
     if threshold is not None and decode != "detection":
         raise click.UsageError("--threshold was given without --decode detection")
     if colors and decode != "segmentation":
@@ -133,6 +150,8 @@ def command(
         before = extension("image_processor")(
             first, model=fitted, image_size=decode in ("detection", "segmentation"), encoded=encoded
         )
+    elif speech:
+        before = extension("feature_extractor")(first, model=fitted, encoded=encoded)
     elif tokenizer:
         before = extension("tokenizer")(first, model=fitted, length=length)
     else:
