@@ -13,7 +13,7 @@ import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx.errors import InvalidCall, NotRepresentable
 from tenonnx_cli import main
-from tenonnx_targets.files import runtimes
+from tenonnx_targets.files import load_target, runtimes
 
 ROOT = Path(__file__).parents[1]
 
@@ -351,3 +351,11 @@ def test_a_measured_target_is_consistent(target):
     for (domain, op), entries in target.ops.items():
         for entry in entries:
             assert entry.dtypes is None or not {(f"{domain}::{op}", dtype.name) for dtype in entry.dtypes} & failed
+
+
+@pytest.mark.parametrize(("suffix", "text"), [(".toml", "a = " + "[" * 50_000), (".json", "[" * 200_000)])
+def test_lists_that_are_nested_too_deep_are_refused(tmp_path, suffix, text):
+    path = tmp_path / f"deep{suffix}"
+    path.write_text(text)
+    with pytest.raises(InvalidCall, match="invalid target file"):
+        load_target(str(path))

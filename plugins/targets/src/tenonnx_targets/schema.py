@@ -95,7 +95,7 @@ def _parsed(text: str, json: bool) -> dict[str, Any]:
 
     try:
         found = json_module.loads(text) if json else tomllib.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         wrong = WrongTarget(str(error))
         number = re.search(r"line (\d+)", str(error))
         wrong.line = int(number[1]) if number else len(text.splitlines())

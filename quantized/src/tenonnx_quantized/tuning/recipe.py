@@ -63,7 +63,7 @@ def read_recipe(recipe: str | os.PathLike[str]) -> dict[str, Any]:
 def _read(text: str, name: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         raise InvalidCall(f'the recipe "{name}" is not valid TOML', given=str(error)) from error
 
 

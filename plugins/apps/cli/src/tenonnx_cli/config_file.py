@@ -84,7 +84,7 @@ def _table(path: str) -> Mapping[str, Any]:
 
     try:
         table: dict[str, Any] = tomllib.loads(Path(path).read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
         what = f'cannot read "{printable(path)}"'
         raise InvalidCall(what, given=printable(str(why)), do=printable(did_you_mean_file(path))) from error
