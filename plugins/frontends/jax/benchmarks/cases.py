@@ -1,7 +1,7 @@
-"""All cases at all opsets, compared with jax2onnx: shares that are right, and times.
+"""All cases at all opsets, compared with jax2onnx: shares of right results, and times.
 
-``python plugins/frontends/jax/benchmarks/cases.py [--only TEXT] [--peer]`` writes ``cases.json`` unless a text
-is given.
+``python plugins/frontends/jax/benchmarks/cases.py [--only TEXT] [--peer]`` writes ``cases.json`` unless ``--only`` is
+given.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ import tenonnx as tx
 
 
 def ours(case: Any) -> dict[str, Any]:
-    """Failures by opset, or the error, and the seconds to read and export."""
+    """Failures by opset, or the error, and the time to read and export in seconds."""
     try:
         judged = Judged(case)
         wrong = {opset: said for opset in OPSETS if (said := judged.at(opset))}
@@ -44,7 +44,7 @@ def ours(case: Any) -> dict[str, Any]:
 
 
 def peer(case: Any) -> dict[str, Any]:
-    """The same of jax2onnx, at its own opset."""
+    """The same for jax2onnx, at its default opset."""
     from jax2onnx import to_onnx
 
     try:

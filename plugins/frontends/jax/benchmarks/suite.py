@@ -1,7 +1,7 @@
 """The node tests of the onnx package on the backend ``jax``.
 
-``python suite.py [PATTERN]`` counts the cases, but those of ImageDecoder, that JAX compiled as a whole, those of which
-something ran outside of what is compiled, and those that fail. All packages of this repository must be installed.
+``python suite.py [PATTERN]`` counts the cases, except those of ImageDecoder: compiled as one function, run partly
+outside of it, and failed. All packages of this repository must be installed.
 """
 
 import fnmatch
@@ -23,7 +23,7 @@ from tenonnx_jax import programs
 
 
 def run(case):
-    """``compiled`` or ``at once``. Raises what is wrong."""
+    """``compiled`` or ``at once``. Raises an error for wrong results."""
     model, stored = onnx_suites.load(case)
     graph = tx.load(model)
     made = []

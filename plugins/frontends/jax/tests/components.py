@@ -11,7 +11,7 @@ from cases import Case, load_all
 PAGE = Path(__file__).parents[4] / "docs" / "how-to" / "jax.md"
 START, END = "<!-- components -->\n", "<!-- end of components -->\n"
 
-#: What a row is called, and which cases belong there by their name.
+#: Rows of the table, with prefixes of names of their cases.
 ROWS = {
     "Flax nnx": r"nnx\.",
     "Flax linen": r"linen\.",
@@ -22,7 +22,7 @@ ROWS = {
 
 
 def table(cases: dict[str, Case]) -> str:
-    """Each name once: cases of any batch and of a fixed one are told by the first part of their name."""
+    """The table: each component once, whose cases with dynamic and static batch share the first part of their name."""
     lines = ["| | components with tests, each at opsets 13, 17 and 21 |", "| --- | --- |"]
     left = dict.fromkeys(name.removesuffix(" of any batch") for name in cases)
     for title, pattern in ROWS.items():
@@ -35,7 +35,7 @@ def table(cases: dict[str, Case]) -> str:
 
 
 def page() -> str:
-    """The page with the table as it should be."""
+    """The page with an updated table."""
     text = PAGE.read_text("utf-8")
     before, rest = text.split(START)
     return f"{before}{START}{table(load_all())}{END}{rest.split(END)[1]}"

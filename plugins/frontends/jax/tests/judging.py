@@ -1,4 +1,4 @@
-"""Check of a case: exported for an opset, run in onnxruntime, compared with JAX at several sizes of its dims."""
+"""Verification of a case: exported at an opset, run in onnxruntime, compared with JAX at several sizes of dims."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OPSETS = (13, 17, 21)
 
 
 class Judged:
-    """A case as a graph; its functions say what is wrong."""
+    """A case read as a graph; its methods describe failures."""
 
     def __init__(self, case: Case) -> None:
         self.case = case
@@ -35,13 +35,13 @@ class Judged:
                 arrays = self.examples.resized(sizes)
                 try:
                     self.expected.append((sizes, arrays, outputs_of(self.source, self.examples, arrays)))
-                except Exception:  # a size that JAX itself does not take
+                except Exception:  # JAX rejects this size
                     assert sizes
         self.tolerance = coarse_inside(self.graph)
         self.terms = accumulation(self.graph)
 
     def at(self, opset: int) -> str:
-        """Failure at an opset, or nothing."""
+        """Description of the failure at an opset, empty if there is none."""
         stream = io.BytesIO()
         tx.export(self.graph, stream, opset_version=opset)
         return self.in_file(stream.getvalue())
@@ -51,14 +51,14 @@ class Judged:
         options.log_severity_level = 4
         try:
             session = onnxruntime.InferenceSession(contents, options, providers=["CPUExecutionProvider"])
-        except NoKernel:  # such as of bfloat16, which it has few kernels of
+        except NoKernel:  # such as for bfloat16, with few kernels
             return self._elsewhere(contents)
         for sizes, arrays, expected in self.expected:
             with jax.enable_x64(self.case.x64):
                 feeds = {v.name: array_of(a) for v, a in zip(session.get_inputs(), arrays, strict=True)}
             try:
                 found = self._run(session, feeds)
-            except RuntimeError as error:  # what it computes, and cannot hand over
+            except RuntimeError as error:  # onnxruntime computes it, but cannot return it
                 if "No corresponding Numpy type" not in str(error):
                     raise
                 return self._elsewhere(contents)

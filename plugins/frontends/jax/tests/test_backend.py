@@ -1,4 +1,4 @@
-"""Graphs on JAX: programs, with state, and as pure functions."""
+"""The JAX backend: programs, programs with state, and pure functions."""
 
 import jax
 import jax.numpy as jnp
@@ -215,7 +215,7 @@ g (float[2] step, float[2] count) => (float[2] next, float[2] double) <float[2] 
 def test_state_lives_in_the_program():
     program = graph_of(COUNTER).compile("jax", state={"count": "next"}, strict=True)
     first = program({"step": np.float32([1, 2])})
-    second = program({"step": np.float32([1, 2])})  # what the first gave is read after its buffer was given away
+    second = program({"step": np.float32([1, 2])})  # reads the first result after its buffer was donated
     assert first["next"].tolist() == [11, 22]
     assert second["double"].tolist() == [24, 48]
     assert program.state["count"].tolist() == [12, 24]
@@ -348,7 +348,7 @@ def test_products_of_integers_are_compiled_too(body, shape, kind):
 
 
 def test_a_quotient_is_rounded_once():
-    """XLA multiplies by the reciprocal of a constant, or of a number that it repeats."""
+    """XLA would multiply by the reciprocal of a constant or repeated divisor."""
     graph = tx.Graph()
     x, y = graph.input("x", "float32", ("n",)), graph.input("y", "float32", ())
     graph.output("by a constant", x / np.float32(0.0371))

@@ -1,4 +1,4 @@
-"""All cases, as files for old and new opsets in onnxruntime, compared with JAX."""
+"""All cases, exported at old and new opsets and run in onnxruntime, compared with JAX."""
 
 import pytest
 from cases import load_all

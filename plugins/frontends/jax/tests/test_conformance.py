@@ -1,4 +1,4 @@
-"""The suite of every front end of a framework, on drawn calls."""
+"""The conformance suite of framework front ends, on randomly drawn calls."""
 
 import jax
 import jax.numpy as jnp

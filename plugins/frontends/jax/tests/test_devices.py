@@ -1,4 +1,4 @@
-"""Several devices: a process of its own has eight, forced on the processor."""
+"""Several devices: a subprocess with eight CPU devices."""
 
 import json
 import os
@@ -52,7 +52,7 @@ for name, options in LAYOUTS.items():
 print(json.dumps(found))
 """
 
-#: As each of two processes with four devices, which see the same data and give their parts.
+#: Program of two processes with four devices each, which pass the same data and contribute their parts.
 TOGETHER = """
 jax.distributed.initialize(f"localhost:{sys.argv[2]}", num_processes=2, process_id=int(sys.argv[3]))
 assert (len(jax.devices()), len(jax.local_devices())) == (8, 4)
@@ -67,7 +67,7 @@ for name, options in LAYOUTS.items():
 print(json.dumps(found))
 """
 
-#: Killed in its second epoch, and resumed from what it had written last.
+#: Program that is killed in its second epoch, and resumed from its last checkpoint.
 KILLED = """
 checkpoint, ends = sys.argv[2], sys.argv[3] == "killed"
 graph = tx.load(checkpoint) if os.path.exists(checkpoint) else network()
@@ -87,7 +87,7 @@ history = tt.fit(graph, data, epochs=3 - before, **how)
 print(json.dumps({"weights": {v.name: v.data.array().tolist() for v in graph.variables}, "steps": len(history.losses)}))
 """
 
-#: As each of two processes, of which both are killed in the second epoch.
+#: Program of two processes that are both killed in the second epoch.
 IN_PARTS = """
 from tenonnx_training.fitting import _Run
 jax.distributed.initialize(f"localhost:{sys.argv[2]}", num_processes=2, process_id=int(sys.argv[3]))
@@ -199,7 +199,7 @@ def test_a_process_that_is_killed_in_an_epoch_resumes_bit_for_bit(tmp_path):
     assert killed.returncode == -9
     settings = tx.load(checkpoint).training_state.settings
     epoch, samples = settings["epoch"], settings["samples"]
-    assert (epoch, samples) in ((1, 0), (1, 16))  # the newest may not have been written whole
+    assert (epoch, samples) in ((1, 0), (1, 16))  # the latest checkpoint may be incomplete
     rest = ended(started(KILLED, checkpoint, "rest"))
     assert rest["weights"] == whole["weights"]
     assert (whole["steps"], rest["steps"]) == (15, 15 - 5 * epoch - samples // 16)
@@ -282,11 +282,11 @@ def test_what_a_step_exchanges_follows_from_its_layouts():
     weights = 4 * 8 * 4, 8 * 3 * 4
     gradients = {("reduced", ("data",), size) for size in weights}
     assert told({}) == set()
-    loss = {("reduced", ("data",), 4), ("reduced", ("data",), 1)}  # with it, whether all labels are in range
+    loss = {("reduced", ("data",), 4), ("reduced", ("data",), 1)}  # including whether all labels are in range
     assert told(batch) == {*gradients, *loss}
     assert told({**batch, "w0__*": (None, "data")}) == told(batch) | {("gathered", ("data",), weights[0])}
     halves = {("reduced", ("data",), size // 2) for size in weights}
-    rows = 8 // 4 * 3 * 4  # of the scores of each device, sums over its half of what is hidden
+    rows = 8 // 4 * 3 * 4  # partial sums of the scores of each device over its half of the hidden units
     everything = {**batch, "w0*": (None, "model"), "w1*": ("model",)}
     assert told(everything) == {*halves, ("reduced", ("model",), rows), *loss}
 

@@ -1,4 +1,4 @@
-"""The page on JAX and the README: their programs run."""
+"""The JAX page of the documentation and the README: their programs run."""
 
 import re
 from pathlib import Path

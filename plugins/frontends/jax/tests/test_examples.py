@@ -1,4 +1,4 @@
-"""The models of the examples on JAX, and their training compared with numpy's."""
+"""The example models on JAX, and their training compared with numpy."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import tenonnx_training as tt
 
 EXAMPLES = Path(__file__).parents[4] / "examples"
 
-#: Whisper is right, too, and takes a minute to compile.
+#: Without Whisper, which is right, but takes a minute to compile.
 MODELS = {
     "bert/bert": "bert/samples",
     "decoder/decoder": "decoder/samples",
@@ -49,5 +49,7 @@ def test_state_is_that_of_numpy_after_100_steps():
         step.write_back()
         trained[backend] = {value.name: np.asarray(value) for value in graph.variables}
     for variable, array in trained["numpy"].items():
-        bound = 1e-6 * np.abs(array).max(initial=0)  # eight units in the last place of the largest; 1e-7 were seen
+        bound = 1e-6 * np.abs(array).max(
+            initial=0
+        )  # eight units in the last place of the largest element; 1e-7 was observed
         np.testing.assert_allclose(trained["jax"][variable], array, rtol=0, atol=bound, err_msg=variable)

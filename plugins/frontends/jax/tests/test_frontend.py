@@ -1,4 +1,4 @@
-"""Reading functions and modules: names, dims, parameters, verification, refusals."""
+"""Reading functions and modules: names, dims, parameters, verification, errors."""
 
 import equinox as eqx
 import flax.linen as nn
@@ -169,7 +169,7 @@ def test_random_bits_are_those_of_jax():
     ).equal
 
 
-# ----- modules that change --------------------------------------------------------------------------------------------
+# ----- modules with state ---------------------------------------------------------------------------------------------
 
 
 def test_statistics_of_a_batch_become_outputs_and_inputs_with_a_default():
@@ -228,7 +228,7 @@ def test_keys_of_linen_are_inputs():
 def test_inputs_and_outputs_may_lie_otherwise():
     module, image = nnx.Conv(3, 6, (3, 3), rngs=nnx.Rngs(0)), floats(2, 8, 8, 3)
     first = (0, 3, 1, 2)
-    graph = tx.simplify(tx.load(module, image, dynamic_batch=True))  # which keeps weights by their names
+    graph = tx.simplify(tx.load(module, image, dynamic_batch=True))  # weights keep their names
     graph = tx.simplify(tx.channels_first(tx.transpose_interface(graph, {"inputs": first}, {"output": first})))
     assert {value.name for value in graph.variables} == {"kernel", "bias"}
     assert types(graph) == ["float32[batch, 3, 8, 8]", "float32[batch, 6, 8, 8]"]
@@ -403,7 +403,7 @@ WIDENED = {
 
 
 def in_session(path, x):
-    """Outputs of a file in a default session of onnxruntime; ``x`` may be bfloat16, which arrays of it are not."""
+    """Outputs of a file in a default session of onnxruntime; ``x`` may be bfloat16, which numpy feeds do not support."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])

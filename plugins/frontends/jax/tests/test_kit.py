@@ -1,4 +1,4 @@
-"""The conformance kit asks the rules ``jax``: those of packages, and ours."""
+"""The conformance kit with rules ``jax`` of packages, and ours."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_what_jax_has_no_form_for_is_not_compared():
         check_case(weighted(refusing), "jax")
 
 
-#: What JAX cannot derive.
+#: Gradients that JAX does not support.
 KNOWN = {"ScatterND@18": "JAX derives products only where no index comes twice"}
 
 

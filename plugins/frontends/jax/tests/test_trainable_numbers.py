@@ -1,4 +1,4 @@
-"""Parameters that hold zeros, ones or single numbers, as modules begin with, are trained as JAX's gradients do."""
+"""Parameters with zeros, ones or scalars, as after initialization, are trained as with JAX's gradients."""
 
 import flax.linen as nn
 import jax

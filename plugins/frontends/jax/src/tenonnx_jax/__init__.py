@@ -1,4 +1,4 @@
-"""JAX: functions and modules as graphs, graphs as functions (``function``), and rules for primitives of others."""
+"""JAX: functions and modules as graphs, graphs as functions (``function``), and rules for custom primitives."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -22,7 +22,7 @@ _PLACES = {
 
 
 def __getattr__(name: str) -> Any:
-    """Public names, imported on first use: JAX takes long to import, and a backend is inspected before that."""
+    """Import public names on first use: JAX takes long to import, and backends are inspected before that."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

@@ -1,4 +1,4 @@
-"""The backend: graphs as programs of JAX, on a device or over a mesh of several."""
+"""The backend: graphs as programs of JAX, on a device or a mesh of devices."""
 
 from __future__ import annotations
 
@@ -28,17 +28,17 @@ def compile(
     sharding: Mapping[str, Sequence[Any]] | None = None,
     strict: bool = False,
 ) -> Program:
-    """Make ``graph`` ready to run on JAX.
+    """Compile ``graph`` for JAX.
 
-    ``device`` is a platform of JAX and a number there, ``"cpu"`` or ``"gpu:1"``, or a ``jax.Device``; JAX's default
-    if None. Over several devices, ``mesh`` has axes with sizes, ``{"data": 4, "model": 2}``, and ``sharding`` tells
-    by patterns of names how inputs, variables and state are cut, ``{"x": ("data",), "*.weight": (None, "model")}``;
-    what none fits is on every device, and so is a feed that cannot be split evenly. Without a ``sharding`` the axis
-    "data" cuts the first axis of every input, and "model" the longest axis of every weight that can be cut evenly.
-    ``devices`` is how many there are in the mesh, by default one of the axis "data"; where there are processors alone
-    and JAX has not begun yet, it makes so many devices of them. A graph that JAX cannot run goes to numpy with a
-    ``FallbackWarning``, and so does a call that it refuses. When ``strict`` these raise ``UnsupportedOp`` and
-    ``InvalidCall``. Raises ``InvalidCall`` for wrong options.
+    ``device`` is a JAX platform with an optional index, ``"cpu"`` or ``"gpu:1"``, or a ``jax.Device``; None is JAX's
+    default. For several devices, ``mesh`` maps axes to sizes, ``{"data": 4, "model": 2}``, and ``sharding`` maps
+    patterns of names to the mesh axes by which inputs, variables and state are split, ``{"x": ("data",), "*.weight":
+    (None, "model")}``. Arrays without a matching pattern are replicated, and so are feeds that cannot be split evenly.
+    Without ``sharding`` the axis "data" splits the first axis of every input, and "model" the longest evenly divisible
+    axis of every weight. ``devices`` is the number of devices of the mesh, by default all on the axis "data"; on a
+    machine with CPUs only, that many CPU devices are created if JAX is not initialized yet. A graph or a call that JAX
+    cannot run falls back to numpy with a ``FallbackWarning``. When ``strict``, ``UnsupportedOp`` and ``InvalidCall``
+    are raised instead. Raises ``InvalidCall`` for invalid options.
     """
     from tenonnx_jax import programs
 

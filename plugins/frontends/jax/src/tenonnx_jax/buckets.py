@@ -1,8 +1,8 @@
-"""Sizes that vary: rows that may stand behind those of a call, so that one compiled program serves many sizes.
+"""Padding of dynamic sizes to buckets, so that one compiled program serves many sizes.
 
-A dim is *stretchable* where the rows that a call asks for come out the same whatever stands behind them. It is read off
-what JAX traces at two sizes: every operation has to keep rows apart, or to read only those before, and no number may
-depend on the size.
+A dim is *stretchable* if rows of the results do not depend on padding rows after them. This is derived from traces at
+two sizes: every operation has to keep rows separate, or to read only earlier ones, and no number may depend on the
+size.
 """
 
 from __future__ import annotations
@@ -13,30 +13,30 @@ from typing import Any
 import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
-#: Axes of an array whose size is another in the second trace.
+#: Axes of an array whose size differs between the two traces.
 Varying = frozenset[int]
 
 
 def bucket(size: int) -> int:
-    """The next power of two, or three quarters of one: at most a third more rows are computed than are asked for."""
+    """The next power of two, or three quarters of it: at most a third of the rows is padding."""
     power = 1 << max(size - 1, 0).bit_length()
     return power * 3 // 4 if power >= 4 and size <= power * 3 // 4 else power
 
 
 def padded(array: np.ndarray[Any, Any], shape: Sequence[int]) -> np.ndarray[Any, Any]:
-    """An array with its last rows repeated, which every operation takes as it takes those."""
+    """An array padded by repeating its last rows, which are valid inputs of every operation."""
     if array.shape == tuple(shape):
         return array
     return np.pad(array, [(0, wanted - have) for have, wanted in zip(array.shape, shape, strict=True)], mode="edge")
 
 
 def is_stretchable(one: ClosedJaxpr, other: ClosedJaxpr) -> bool:
-    """Whether rows come out the same, in two traces of one function at a size and a larger one."""
+    """Whether rows do not depend on padding, by two traces of one function at a size and a larger one."""
     return _same_constants(one.consts, other.consts) and _is_apart(one.jaxpr, other.jaxpr)
 
 
 def _same_constants(one: Sequence[Any], other: Sequence[Any]) -> bool:
-    """Whether the larger constants begin as the smaller ones."""
+    """Whether the smaller constants are prefixes of the larger ones."""
     return len(one) == len(other) and all(
         _begins(np.asarray(a), np.asarray(b)) for a, b in zip(one, other, strict=True)
     )
@@ -104,7 +104,7 @@ _CALLS = frozenset(
     {"pjit", "jit", "closed_call", "core_call", "custom_jvp_call", "custom_vjp_call", "remat", "checkpoint"}
 )
 
-#: Operations that compute each element from those at its place.
+#: Elementwise operations.
 _ELEMENTWISE = frozenset(
     {
         "abs",
@@ -191,7 +191,7 @@ def _product(one: Any, other: Any, inputs: Sequence[Varying]) -> bool:
 
 
 def _convolution(one: Any, other: Any, inputs: Sequence[Varying]) -> bool:
-    """Images alone stay apart."""
+    """Only the batch axis of images is separate."""
     numbers, params = one.params["dimension_numbers"], one.params
     return not inputs[1] and inputs[0] <= {numbers.lhs_spec[0]} and params["batch_group_count"] == 1
 
@@ -209,7 +209,7 @@ def _along(one: Any, other: Any, inputs: Sequence[Varying]) -> bool:
 
 
 def _sliced(one: Any, other: Any, inputs: Sequence[Varying]) -> bool:
-    """From a place that is always the same on, to the end."""
+    """Slices with a constant start up to the end."""
     starts = [each.params["start_indices"] for each in (one, other)]
     strides = one.params["strides"] or (1,) * len(starts[0])
     ends = [(each.params["limit_indices"], each.invars[0].aval.shape) for each in (one, other)]
@@ -231,13 +231,13 @@ def _windows(one: Any, other: Any, inputs: Sequence[Varying]) -> bool:
 
 
 def _taken(one: Any, other: Any, inputs: Sequence[Varying]) -> bool:
-    """Rows of a table that is always the same, or for each row something of it."""
+    """Rows of a constant table, or one part of each row."""
     own = one.params["dimension_numbers"].operand_batching_dims
     return inputs[0] <= {*own} and one.params["slice_sizes"] == other.params["slice_sizes"]
 
 
 def _reshaped(one: Any, other: Any, inputs: Sequence[Varying]) -> bool:
-    """Check that the axis that varies is the outermost of a reshaped group, so that the order of rows is kept."""
+    """Whether the varying axis is the outermost of a reshaped group, so that the order of rows is kept."""
     before, after = one.invars[0].aval.shape, one.outvars[0].aval.shape
     results = _varying(one.outvars[0], other.outvars[0])
     if len(results) != len(inputs[0]):

@@ -1,4 +1,4 @@
-"""Dims of JAX as dims of a graph, and as values that are computed where the graph runs."""
+"""Dims of JAX as dims of a graph, and as values computed at run time."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ import tenonnx_standard as ops
 from tenonnx.extend import Dim, Expr, InvalidCall, TensorType, Value, constant, did_you_mean, listing
 from tenonnx.extend import symbolic as symbols
 
-#: A size: an int where it is known, a value of int64 without axes where it is not.
+#: A size: an int if it is static, an int64 scalar value if it is dynamic.
 Size = int | Value
 
 
 def walked(dim: Any, symbol: Callable[[str], Any], operations: Mapping[str, Callable[..., Any]]) -> Any:
-    """Rebuild ``dim`` from other symbols and operations: ``add``, ``mul``, and those that JAX names."""
+    """Rebuild ``dim`` from other symbols and operations: ``add``, ``mul``, and JAX's named operations."""
     if isinstance(dim, int | np.integer):
         return int(dim)
     terms = []
@@ -47,13 +47,13 @@ _AS_DIMS: Mapping[str, Callable[..., Any]] = {
 
 
 def as_dim(dim: Any) -> Dim:
-    """A dim of JAX as one of a graph."""
+    """Convert a dim of JAX to one of a graph."""
     found: Dim = walked(dim, symbols.symbol, _AS_DIMS)
     return found
 
 
 def as_type(aval: Any) -> TensorType:
-    """The type of a value whose abstract value this is."""
+    """Type of a value, from its abstract value."""
     from tenonnx_jax.types import dtype_of
 
     return TensorType(dtype_of(aval), tuple(map(as_dim, aval.shape)))
@@ -63,7 +63,7 @@ def _floor_div(a: Size, b: Size) -> Size:
     if isinstance(a, int) and isinstance(b, int):
         return a // b
     a, b = _value(a), _value(b)
-    return ops.div(ops.sub(a, ops.mod(a, b)), b)  # the rest has the sign of the divisor
+    return ops.div(ops.sub(a, ops.mod(a, b)), b)  # the remainder has the sign of the divisor
 
 
 def _mod(a: Size, b: Size) -> Size:
@@ -97,14 +97,14 @@ def _value(size: Size) -> Value:
 
 
 class Sizes:
-    """The sizes that a graph under construction knows, each computed once."""
+    """Known sizes of a graph under construction, each computed once."""
 
     def __init__(self, symbols: Mapping[str, Value], outer: Sizes | None = None) -> None:
         self._symbols = symbols
         self._held: dict[str, Size] = dict(outer._held) if outer is not None else {}
 
     def nested(self) -> Sizes:
-        """The same within a subgraph; what is computed there is unknown outside."""
+        """The sizes for a subgraph; what is computed there is unknown outside."""
         return Sizes(self._symbols, self)
 
     def size(self, dim: Any) -> Size:
@@ -122,11 +122,11 @@ class Sizes:
         return self._symbols[name]
 
     def value(self, dim: Any) -> Value:
-        """A dim as a value without axes."""
+        """A dim as a scalar value."""
         return _value(self.size(dim))
 
     def vector(self, shape: Any) -> Any:
-        """A shape as what ops take: a list of ints, or a value."""
+        """A shape as an argument of ops: a list of ints, or a value."""
         return self.sizes([self.size(dim) for dim in shape])
 
     @staticmethod

@@ -17,7 +17,7 @@ from tenonnx_jax.sources import Source, path_name
 
 @dataclass(frozen=True)
 class Examples:
-    """The arguments of one call, the arrays among them by name, and of each the names of the axes that vary."""
+    """The arguments of one call, with its arrays by name, and the names of their dynamic axes."""
 
     structure: Any
     leaves: Sequence[Any]
@@ -36,7 +36,7 @@ class Examples:
         dynamic_batch: bool = False,
         names: Sequence[str] | None = None,
     ) -> Examples:
-        """Raises ``InvalidCall`` where the function does not take them, and for dims of none."""
+        """The examples of a call. Raises ``InvalidCall`` where the function rejects them, and for unknown dims."""
         given, named = tuple(arguments), dict(keywords or {})
         try:
             bound = source.signature.bind(*given, **named)
@@ -71,11 +71,11 @@ class Examples:
 
     @property
     def sizes(self) -> dict[str, int]:
-        """The size of each dim that has a name. Raises ``InvalidCall`` where one name has two."""
+        """Size of each named dim. Raises ``InvalidCall`` for inconsistent sizes."""
         return sizes_of(self.dims, {name: array.shape for name, array in self.arrays.items()})
 
     def arguments(self, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of a call with other arrays."""
+        """The arguments of a call, with other arrays."""
         filled = list(self.leaves)
         for place, array in zip(self.places, arrays, strict=True):
             filled[place] = array
@@ -83,14 +83,14 @@ class Examples:
         return given, named
 
     def resized(self, sizes: Mapping[str, int]) -> list[Any]:
-        """The arrays, those dims of these names at other sizes, made of the same elements."""
+        """The arrays with other sizes of these dims, filled by repeating or cutting the elements."""
         return [
             _resized(array, {axis: sizes[dim] for axis, dim in self.dims.get(name, {}).items() if dim in sizes})
             for name, array in self.arrays.items()
         ]
 
     def types(self) -> list[jax.ShapeDtypeStruct]:
-        """Shapes with a symbol of JAX for each dim that varies."""
+        """Shapes with a JAX symbol for each dynamic dim."""
         names = list(self.sizes)
         held = dict(zip(names, jax.export.symbolic_shape(",".join(names)), strict=True)) if names else {}
         found = []
@@ -124,7 +124,7 @@ def _resized(array: Any, sizes: Mapping[int, int]) -> Any:
 
 
 def _labels(source: Source, bound: Any, given: tuple[Any, ...], named: Mapping[str, Any]) -> dict[Any, str]:
-    """The parameter that each argument is given for."""
+    """The parameter of each argument."""
     found: dict[Any, str] = {(1, name): name for name in named}
     parameters = [
         p for p in source.signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)

@@ -1,7 +1,7 @@
 """Communication between devices, estimated from the sharding of a traced function.
 
-The layouts of arrays are followed from operation to operation, as compilers do: an operation that adds up along an axis
-that is cut gives sums of parts (*reduced*), and an array that has to lie otherwise is brought together (*gathered*).
+Layouts of arrays are propagated from operation to operation, as in compilers. A sum along a split axis results in
+partial sums, which are *reduced*; an array that is needed in another layout is *gathered*.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 from jax.extend.core import Literal
 
-#: For each axis of an array, the axes of the mesh that cut it.
+#: For each axis of an array, the axes of the mesh that split it.
 Cut = tuple[tuple[str, ...], ...]
 
 REDUCED, GATHERED = "reduced", "gathered"
@@ -21,7 +21,7 @@ REDUCED, GATHERED = "reduced", "gathered"
 
 @dataclass(frozen=True)
 class Exchange:
-    """Devices bring an array together: ``kind`` says how, over which ``axes`` of the mesh, and the bytes on each."""
+    """A collective: its ``kind``, the mesh ``axes`` that take part, and the bytes on each device."""
 
     what: str
     kind: str
@@ -30,7 +30,7 @@ class Exchange:
 
 
 class Follower:
-    """Follows layouts through what JAX traced; ``found`` are the exchanges, in order."""
+    """Propagates layouts through a traced function; ``found`` are the collectives, in order."""
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         self._sizes = dict(sizes)
@@ -39,10 +39,10 @@ class Follower:
         self._fixed: set[Any] = set()
 
     def __call__(self, jaxpr: Any, cuts: Sequence[Cut], fixed: Sequence[bool] | None = None) -> list[Cut]:
-        """The layouts of the outputs of a ``Jaxpr`` whose inputs lie as ``cuts`` say.
+        """The layouts of the outputs of a ``Jaxpr`` with input layouts ``cuts``.
 
-        Those that are ``fixed``, by default all, and what is computed from them element by element draw what meets
-        them to their layout: gradients to that of moments.
+        Inputs that are ``fixed``, by default all, and elementwise functions of them determine the layout of other
+        operands: gradients take that of moments.
         """
         held: dict[Any, Cut] = dict(zip(jaxpr.invars, cuts, strict=True))
         self._fixed |= {v for v, is_fixed in zip(jaxpr.invars, fixed or [True] * len(cuts), strict=True) if is_fixed}
@@ -54,7 +54,7 @@ class Follower:
         return [whole(v.aval) if _is_literal(v) else held.get(v, whole(v.aval)) for v in jaxpr.outvars]
 
     def laid(self, aval: Any, cut: Cut, wanted: Cut) -> None:
-        """An array that is cut so has to lie as ``wanted``: what is whole there and cut here is gathered."""
+        """Convert an array to the layout ``wanted``: mesh axes that no longer split it are gathered."""
         missing = [axis for have, want in zip(cut, wanted, strict=True) for axis in have if axis not in want]
         if missing:
             self._note(GATHERED, missing, aval, wanted)
@@ -74,7 +74,7 @@ class Follower:
         return found if isinstance(found, list) else [found for _ in equation.outvars]
 
     def merged(self, avals: Sequence[Any], cuts: Sequence[Cut]) -> Cut:
-        """The layout of what is computed element by element from arrays of one shape; those of another are gathered."""
+        """The layout of an elementwise result of arrays of one shape; operands in another layout are gathered."""
         result: list[tuple[str, ...]] = [()] * max(map(len, cuts), default=0)
         for aval, cut in sorted(zip(avals, cuts, strict=True), key=lambda each: -math.prod(each[0].shape)):
             taken = {axis for each in result for axis in each}
@@ -86,7 +86,7 @@ class Follower:
         return tuple(result)
 
     def summed(self, aval: Any, cut: Cut, axes: Sequence[str]) -> Cut:
-        """The layout of sums of parts over ``axes`` of the mesh."""
+        """The layout of a sum over ``axes`` of the mesh, which reduces partial sums."""
         taken = {axis for each in cut for axis in each}
         over = [axis for axis in dict.fromkeys(axes) if axis not in taken]
         if over:
@@ -101,7 +101,7 @@ class Follower:
 
 
 def whole(aval: Any) -> Cut:
-    """The layout of an array that every device has."""
+    """The layout of a replicated array."""
     return ((),) * len(getattr(aval, "shape", ()))
 
 
@@ -110,12 +110,12 @@ def _is_literal(variable: Any) -> bool:
 
 
 def _variables(equation: Any) -> list[Any]:
-    """The arguments of an operation, with None for what is written out."""
+    """The arguments of an operation, with None for literals."""
     return [None if _is_literal(v) else v for v in equation.invars]
 
 
 def _inner(equation: Any) -> Any:
-    """Function that a call in a traced function runs once; None for loops and branches, and for other equations."""
+    """The jaxpr that a call executes once; None for loops, branches and other equations."""
     if equation.primitive.name in ("while", "scan", "cond"):
         return None
     names = ("jaxpr", "call_jaxpr", "fun_jaxpr")
@@ -166,7 +166,7 @@ def _expand(follower: Follower, equation: Any, given: list[Cut]) -> Cut:
 
 
 def _reshape(follower: Follower, equation: Any, given: list[Cut]) -> Cut:
-    """The first axis of a group of axes that become others keeps its cut where it can be cut as evenly then."""
+    """The first axis of a reshaped group keeps its split if the new axis is divisible by it."""
     (cut, before, after) = given[0], equation.invars[0].aval.shape, equation.outvars[0].aval.shape
     result, kept = list(whole(equation.outvars[0].aval)), list(whole(equation.invars[0].aval))
     for old, new in _groups(before, after):
@@ -180,7 +180,7 @@ def _reshape(follower: Follower, equation: Any, given: list[Cut]) -> Cut:
 
 
 def _groups(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int], list[int]]]:
-    """The axes of one shape and those of the other that hold the same elements, in order; axes of 1 stand apart."""
+    """Groups of axes of both shapes with the same elements, in order; axes of size 1 are left out."""
     old = [axis for axis, size in enumerate(before) if size != 1]
     new = [axis for axis, size in enumerate(after) if size != 1]
     found: list[tuple[list[int], list[int]]] = []
@@ -217,7 +217,7 @@ def _product(follower: Follower, equation: Any, given: list[Cut]) -> Cut:
 
 
 def _convolution(follower: Follower, equation: Any, given: list[Cut]) -> Cut:
-    """Images are cut by their batch, kernels by their results, and both by channels where these are of one group."""
+    """Images are split by batch, kernels by output channels, and both by input channels in an ungrouped convolution."""
     numbers, params = equation.params["dimension_numbers"], equation.params
     names = [[""] * len(v.aval.shape) for v in equation.invars]
     grouped = params["feature_group_count"] * params["batch_group_count"] != 1
@@ -229,11 +229,11 @@ def _convolution(follower: Follower, equation: Any, given: list[Cut]) -> Cut:
 
 
 def _contracted(follower: Follower, equation: Any, given: list[Cut], names: list[list[str]], order: list[str]) -> Cut:
-    """The layout of a sum of products, whose axes have names: those beginning with ``s`` are summed."""
+    """The layout of a tensor contraction with named axes, where names that begin with ``s`` are summed."""
     by_name: dict[str, tuple[str, ...]] = {}
     avals = [v.aval for v in equation.invars]
     places = [(side, place) for side in (0, 1) for place in range(len(names[side]))]
-    # What is summed gives way to what is kept, and then the smaller array to the larger.
+    # Summed axes give way to kept ones, and the smaller array to the larger.
     places.sort(key=lambda each: (names[each[0]][each[1]].startswith("s"), -math.prod(avals[each[0]].shape)))
     for side, place in places:
         (cut, name), taken = (given[side], names[side][place]), {axis for axes in by_name.values() for axis in axes}
@@ -248,7 +248,7 @@ def _contracted(follower: Follower, equation: Any, given: list[Cut], names: list
 
 
 def _kept_where_whole(follower: Follower, equation: Any, given: list[Cut]) -> Cut:
-    """Axes whose size stays are cut as before, others are brought together (slices, paddings, scans)."""
+    """Axes of unchanged size keep their split, others are gathered (slices, paddings, scans)."""
     before, after = equation.invars[0].aval.shape, equation.outvars[0].aval.shape
     along = equation.params.get("axis", equation.params.get("dimension"))
     kept = tuple(cut if before[axis] == after[axis] and axis != along else () for axis, cut in enumerate(given[0]))
@@ -265,7 +265,7 @@ def _concatenated(follower: Follower, equation: Any, given: list[Cut]) -> Cut:
 
 
 def _taken(follower: Follower, equation: Any, given: list[Cut]) -> Cut:
-    """Rows of a table by numbers: whoever has a row gives it, and numbers that are cut give cut results."""
+    """Rows of a table by index: each device contributes its rows, and split indices give split results."""
     numbers, table, out = equation.params["dimension_numbers"], given[0], equation.outvars[0].aval
     result, shape = list(whole(out)), equation.invars[0].aval.shape
     sizes = equation.params["slice_sizes"]
@@ -279,7 +279,7 @@ def _taken(follower: Follower, equation: Any, given: list[Cut]) -> Cut:
 
 
 def _added_at(follower: Follower, equation: Any, given: list[Cut]) -> Cut:
-    """Rows added to a table: those of one device give the sum of its part."""
+    """Rows added to a table: each device computes a partial sum."""
     kept = given[0]
     return follower.summed(equation.outvars[0].aval, kept, [axis for axes in given[1] for axis in axes])
 

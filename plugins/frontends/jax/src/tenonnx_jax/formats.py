@@ -1,4 +1,4 @@
-"""StableHLO: a graph as JAX exports it, serialized or as text."""
+"""StableHLO: a graph exported by JAX, serialized or as text."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
     from tenonnx.extend import Graph
 
-#: Bytes of weights that the message of a file can hold.
+#: Maximum number of bytes of weights in a serialized module.
 _LARGEST = 2**31 - 1
 
 
 class StableHlo:
-    """``jax.export`` of a graph as a function of a dict of arrays, which gives a dict; weights are inline."""
+    """``jax.export`` of a graph as a function from a dict of arrays to a dict of arrays; weights are inline."""
 
     title = "StableHLO"
     runtime = "jax"
 
     def write(self, graph: Graph, path: Path) -> Sequence[str]:
-        """Write what ``jax.export.deserialize`` reads. Raises ``UnsupportedOp`` and ``NotRepresentable``."""
+        """Write a file for ``jax.export.deserialize``. Raises ``UnsupportedOp`` and ``NotRepresentable``."""
         found, limits = exported(graph)
         path.write_bytes(self.contents(found))
         return limits
@@ -48,7 +48,7 @@ class Mlir(StableHlo):
         return module.mlir_module().encode()
 
     def open(self, path: Path, graph: Graph) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-        """The module of the text, called as the export of the graph is."""
+        """Load the text as a module that is called like the export of the graph."""
         return _run(replace(exported(graph)[0], mlir_module_serialized=_serialized(path.read_text("utf-8"))))
 
 
@@ -56,9 +56,10 @@ STABLEHLO, MLIR = StableHlo(), Mlir()
 
 
 def exported(graph: Graph) -> tuple[jax.export.Exported, list[str]]:
-    """A graph as JAX exports it, with 64 bits where the graph has them, and with symbolic dims; their relations, too.
+    """Export a graph by JAX, with 64-bit types if it has some and with symbolic dims; returns it and the relations of
+    dims.
 
-    A relation is added for each that JAX has to know to give the model its shapes.
+    Relations are added until JAX can infer the shapes of the model.
     """
     import jax
 
@@ -97,7 +98,7 @@ def exported(graph: Graph) -> tuple[jax.export.Exported, list[str]]:
 
 
 def _check(graph: Graph) -> None:
-    """Raise ``NotRepresentable`` for inputs and outputs that are no arrays, and for too many bytes."""
+    """Raise ``NotRepresentable`` for inputs and outputs that are not arrays, and for too many bytes."""
     from tenonnx_jax.functions import is_array
 
     wrong = [f"{v.name}: {v.type}" for v in (*graph.inputs, *graph.outputs) if not is_array(v)]
@@ -110,7 +111,7 @@ def _check(graph: Graph) -> None:
 
 
 def _shape(kind: TensorType, name: str, scope: Any) -> tuple[Any, ...]:
-    """A shape with the symbols of JAX. Raises ``NotRepresentable`` for an unknown rank, and for other expressions."""
+    """A shape with JAX's symbols. Raises ``NotRepresentable`` for an unknown rank, and for other expressions."""
     import jax
 
     if kind.shape is None:
@@ -123,7 +124,7 @@ def _shape(kind: TensorType, name: str, scope: Any) -> tuple[Any, ...]:
 
 
 def _serialized(text: str) -> bytes:
-    """The portable artifact of a module of text."""
+    """The portable artifact of a module in text form."""
     from jax.interpreters import mlir
     from jaxlib.mlir.dialects import stablehlo
 
@@ -133,7 +134,7 @@ def _serialized(text: str) -> bytes:
 
 
 def _run(module: jax.export.Exported) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """Calls of an exported function, with 64 bits."""
+    """A function that calls an exported module, with 64-bit types enabled."""
     import jax
     import numpy as np
 

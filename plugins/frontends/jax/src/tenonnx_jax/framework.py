@@ -1,4 +1,4 @@
-"""JAX for the conformance kit: its name, and graphs that it computes and derives."""
+"""Adapter of JAX for the conformance kit: its name, and running and differentiating graphs."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ import numpy as np
 
 from tenonnx.extend import Graph, NotRepresentable
 
-#: From cotangents of the outputs, None for those that have none, to gradients.
+#: A function from cotangents of the outputs, None for those without, to gradients.
 Pullback = Callable[[Sequence[Any]], list[Any]]
 
 runtime = "jax"
 
-#: What a graph becomes, in words.
+#: Description of a converted graph.
 form = "a function of JAX"
 
 
 def run(graph: Graph, feeds: Mapping[str, Any], wrt: Sequence[str]) -> tuple[list[Any], Pullback]:
-    """The outputs of a graph for feeds, compiled unless contents decide a shape, and the gradients of ``wrt``."""
+    """The outputs of a graph for feeds, compiled unless a shape is data-dependent, and the pullback to ``wrt``."""
     import jax
 
     from tenonnx_jax.functions import function

@@ -1,4 +1,4 @@
-"""The front end: ``tx.load(function, *examples)`` returns the graph of a JAX function."""
+"""The front end: ``tx.load(function, *examples)`` reads a JAX function as a graph."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from tenonnx_jax.tidying import tidied
 from tenonnx_jax.types import Held, Parts, dtype_of, is_complex, is_key, parts_of
 from tenonnx_jax.verification import verify_against
 
-#: The opset that graphs are built at; ``tx.export`` moves them to any other.
+#: Opset version of the graphs; ``tx.export`` converts them to any other.
 OPSET = 21
 
 
@@ -59,17 +59,17 @@ def read(
     atol: float | None = None,
     rtol: float | None = None,
 ) -> Graph:
-    """Read ``source`` as a graph for ``examples`` and ``keywords``, the arguments of one call.
+    """Read ``source`` as a graph, by example arguments and ``keywords`` of one call.
 
-    ``source`` is a function, a module of Flax (nnx, or linen bound to its ``variables``) or Equinox; ``method`` names
-    another than its call. Arrays that a module holds are initializers with their path in the tree. Those that a call
-    changes, statistics of a batch or counts of keys, are inputs with a default, too, and what it leaves there outputs
-    ``<path>_next``; of linen, those of the collections that are ``mutable``. ``dims`` (or
-    ``dynamic_axes``) names the axes that vary, ``{"x": {0: "batch"}}``, and may be JSON or a file of it;
-    ``dynamic_batch`` names the first of every input "batch". Complex numbers are float pairs along a last axis, keys
-    their words. Raises ``NotRepresentable`` naming every primitive without a rule and lines of the user's code,
-    ``InvalidCall`` for examples, dims and names that do not fit, ``VerificationFailed`` where the graph does not
-    compute what JAX does at the sizes given, at others and at 1, unless ``verify`` is False.
+    ``source`` is a function, or a module of Flax (nnx, or linen bound to its ``variables``) or Equinox; ``method``
+    selects a method other than ``__call__``. Arrays in a module are initializers, named by their path in the tree.
+    Arrays that a call changes, such as batch statistics or key counters, are inputs with defaults, and their new
+    contents are outputs ``<path>_next``; in linen, these are the collections in ``mutable``. ``dims`` (or
+    ``dynamic_axes``) names the dynamic axes, ``{"x": {0: "batch"}}``, and may be JSON or a JSON file; ``dynamic_batch``
+    names the first axis of every input "batch". Complex numbers are float pairs along a last axis, and keys are their
+    words. Raises ``NotRepresentable`` naming unsupported primitives and lines of the user's code, ``InvalidCall`` for
+    invalid examples, dims and names, and ``VerificationFailed`` where the outputs of the graph differ from JAX's, at
+    the sizes given, at others or at 1, unless ``verify`` is False.
     """
     allowed = Allowed.of(verify, atol, rtol)
     held = source_of(source, variables, method, mutable)
@@ -93,14 +93,14 @@ def verifier(
     input_names: Sequence[str] | None = None,
     **_: Any,
 ) -> Callable[..., Verification]:
-    """Verifier of a graph against ``source``, called with the options of ``read``; it takes ``atol`` and ``rtol``."""
+    """A function that verifies a graph against ``source``; takes the options of ``read``, and ``atol`` and ``rtol``."""
     held = source_of(source, variables, method, mutable)
     given = Examples.of(held, examples, keywords, dims, dynamic_axes, dynamic_batch, input_names)
     return lambda graph, atol=None, rtol=None: verify_against(held, given, graph, Allowed(atol, rtol))
 
 
 def graph_of(source: Source, examples: Examples, registry: Registry | None, names: Sequence[str] | None) -> Graph:
-    """The graph of a call, not verified yet."""
+    """The unverified graph of a call."""
     types = examples.types()
     closed, (structure, changed) = traced(source, examples, types)
     check_primitives(closed)
@@ -127,7 +127,7 @@ def graph_of(source: Source, examples: Examples, registry: Registry | None, name
 
 
 def traced(source: Source, examples: Examples, types: Sequence[Any]) -> tuple[Any, Any]:
-    """The jaxpr of a call of parameters and arguments, and the tree of what it returns."""
+    """The jaxpr of a call with parameters and arguments, and the pytree of its result."""
 
     def function(held: Any, arrays: Any) -> Any:
         arguments, keywords = examples.arguments(arrays)
@@ -184,7 +184,7 @@ def _last_axis(kind: Any) -> tuple[int, ...]:
 
 
 def _apart(value: Value, kind: Any) -> Any:
-    """An input as the interpreter has it: parts where these lie along the last axis."""
+    """An input in the interpreter's form: as parts, if its last axis has them."""
     if not _last_axis(kind):
         return value
     return Parts(ops.gather(value, constant(np.asarray(k, np.int64)), axis=value.ndim - 1) for k in range(2))
@@ -206,7 +206,7 @@ def _variable(graph: Graph, name: str, array: Any) -> Held:
 
 
 def _constant(graph: Graph, array: Any) -> Held:
-    """Constant that a function captures: arrays of floats that may be trained are variables."""
+    """A constant that a function captures; float arrays, which may be trained, become variables."""
     held = parts_of(array)
     if isinstance(held, Parts) or held.ndim == 0 or held.dtype.kind in "iub" or held.size < 2:
         return held

@@ -1,4 +1,4 @@
-"""Graphs as pure functions of JAX, of a tree of parameters and of inputs."""
+"""Graphs as pure JAX functions of a pytree of parameters and of inputs."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from tenonnx_jax.plan import NATIVE, Plan, lowered
 
 
 def function(graph: Graph) -> Function:
-    """``graph`` as a pure function, see ``Function``. Later changes of the graph do not reach it."""
+    """``graph`` as a pure function, see ``Function``. Later changes of the graph have no effect."""
     return Function(graph)
 
 
 class Function:
     """A graph as a function: ``f(parameters, {"x": x})``, or ``f(parameters, x)``, returns its outputs by name.
 
-    ``parameters`` of it are those that the graph learned, by the names of its variables; what is called may be any tree
-    of that form, so that ``jax.grad`` and optimizers of JAX take it. Ops with a rule ``jax`` run as JAX, others by
-    their body. It is traced by ``jit``, ``grad``, ``vmap``, ``scan`` and ``shard_map``; what decides a shape by its
-    contents, is drawn at random or has no form in JAX (text) raises ``NotRepresentable`` naming the node while it is
-    traced, and runs where nothing is. Arrays of 64 bits are what JAX makes of them: ``jax_enable_x64`` has to be on
-    where numbers of the graph need it. Gradients are those of JAX, 0 through the rounding of QuantizeLinear, where
-    ``tx.grad`` goes straight through. Raises ``UnsupportedOp`` for ops that no package provides.
+    ``parameters`` has the trainable variables of the graph by name; calls accept any pytree of that structure, so that
+    ``jax.grad`` and JAX optimizers work. Ops with a rule ``jax`` run in JAX, others by their body. The function can be
+    traced by ``jit``, ``grad``, ``vmap``, ``scan`` and ``shard_map``. Data-dependent shapes, random ops and strings
+    raise ``NotRepresentable`` naming the node during tracing, and run without tracing. 64-bit types are subject to
+    ``jax_enable_x64``, which must be on where the graph requires them. Gradients are JAX's: the rounding in
+    QuantizeLinear has gradient 0, where ``tx.grad`` passes it straight through. Raises ``UnsupportedOp`` for ops that
+    no package provides.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -48,9 +48,9 @@ class Function:
         self.parameters: dict[str, Any] = {name: jnp.asarray(held[name]) for name in self._names}
 
     def __call__(self, parameters: Mapping[str, Any], *inputs: Any) -> dict[str, Any]:
-        """The outputs by name; ``inputs`` is a mapping from their names, or all of them in the order of the graph.
+        """The outputs by name; ``inputs`` is a mapping by name, or all inputs in the order of the graph.
 
-        Raises ``InvalidFeed`` for what the inputs of the graph do not take, and for too many or too few.
+        Raises ``InvalidFeed`` for feeds that do not match the inputs, and for too many or too few.
         """
         if self._wide and not jax.config.jax_enable_x64:
             raise InvalidCall(
@@ -77,7 +77,7 @@ class Function:
 
 
 def planned(graph: Graph, free: Sequence[str]) -> Plan:
-    """The plan of a graph; it takes the variables ``free`` behind the inputs, and nothing of them is folded."""
+    """The plan of a graph that takes the variables ``free`` as further inputs, so that they are not folded."""
     held = copy_graph(graph)
     listed = {value.name for value in held.all_inputs}
     held.all_inputs += [v for v in held.variables if v.name in free and v.name not in listed]

@@ -1,4 +1,4 @@
-"""Division of integers by zero and on overflow, as XLA defines it."""
+"""Integer division by zero and on overflow, as XLA defines it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tenonnx.extend import Value, constant, static
 
 
 def quotient(x: Value, y: Value) -> Value:
-    """``x / y``, cut towards zero: -1 by zero, and the smallest number again where it is divided by -1."""
+    """``x / y``, truncated towards zero: -1 for division by zero, and the lowest integer divided by -1 is unchanged."""
     known, by_zero = static(y), _number(-1, x)
     if np.dtype(x.dtype.numpy).kind == "u" or (known is not None and (known != -1).all()):
         return guarded(ops.div, x, y, by_zero)
@@ -21,7 +21,7 @@ def quotient(x: Value, y: Value) -> Value:
 
 
 def guarded(op: Any, x: Value, y: Value, by_zero: Value) -> Value:
-    """A quotient or rest of integers, with what XLA gives where the divisor is zero."""
+    """A quotient or remainder of integers, with ``by_zero`` where the divisor is zero."""
     known = static(y)
     if known is not None and (known != 0).all():
         return op(x, y)

@@ -1,4 +1,4 @@
-"""The interpreter: a jaxpr, equation by equation, as calls of ops."""
+"""Interpreter of jaxprs: each equation becomes calls of ops."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from tenonnx_jax.dims import Sizes, is_static
 from tenonnx_jax.rules import MOVING, OF_PARTS, RULES
 from tenonnx_jax.types import Held, Parts, dtype_of, is_complex, is_key, parts_of
 
-#: Up to how many elements of a result JAX itself computes where all inputs are known, and those that are no more
-#: than a repetition of fewer.
+#: Maximum number of elements of a result for constant folding by JAX, and for results that only repeat elements.
 _KNOWN, _REPEATED = 1 << 22, 1 << 10
 
-#: Primitives whose results are far larger than what they are made of.
+#: Primitives whose results are much larger than their operands.
 _REPEATING = frozenset({"broadcast_in_dim", "iota", "tile"})
 
-#: Primitives that run Python while a function runs.
+#: Primitives that call Python at run time.
 _CALLBACKS = frozenset({"pure_callback", "io_callback", "debug_callback", "outside_call", "python_callback"})
 
-#: What stands for a call of another jaxpr, by the parameter that holds it.
+#: Primitives that call another jaxpr, by the parameter with that jaxpr.
 _INLINED = {
     "jit": "jaxpr",
     "pjit": "jaxpr",
@@ -44,7 +43,7 @@ _INLINED = {
 
 
 class Equation:
-    """An equation of a jaxpr, as its rule sees it: what it takes and gives, and what sizes are known."""
+    """An equation of a jaxpr for its rule: operands, results, and known sizes."""
 
     def __init__(self, equation: Any, interpreter: Interpreter, origins: Mapping[Any, Any]) -> None:
         self.invars, self._origins = equation.invars, origins
@@ -58,7 +57,7 @@ class Equation:
 
     @property
     def shape(self) -> tuple[Any, ...]:
-        """The shape of the first result, in dims of JAX."""
+        """The shape of the first result, in JAX dims."""
         return tuple(self.out.shape)  # type: ignore[union-attr]
 
     @property
@@ -67,31 +66,31 @@ class Equation:
         return dtype_of(self.out)
 
     def origin(self, var: Any) -> Any:
-        """The equation that an input comes from, or None."""
+        """The equation that produces an input, or None."""
         return None if isinstance(var, core.Literal) else self._origins.get(var)
 
     def trace(self, function: Callable[..., Any], *values: Any) -> list[Any]:
-        """Trace a function of JAX on values of the equation's inputs."""
+        """Trace a JAX function with the equation's inputs, and evaluate it on values."""
         given = [jax.ShapeDtypeStruct(aval.shape, aval.dtype) for aval in self.ins]
         return self.run(jax.make_jaxpr(function)(*given), values)
 
     def run(self, closed: Any, values: Sequence[Any]) -> list[Any]:
-        """The results of a jaxpr in the place of the equation."""
+        """Evaluate a jaxpr in place of the equation."""
         return self.interpreter.run(closed, [self.interpreter.known(value) for value in values])
 
     def within(self) -> Interpreter:
-        """The interpreter of a subgraph."""
+        """The interpreter for a subgraph."""
         return Interpreter(self.sizes.nested(), self.interpreter.variables)
 
 
 class Interpreter:
-    """Runs jaxprs over values of the graph under construction."""
+    """Evaluates jaxprs on values of the graph under construction."""
 
     def __init__(self, sizes: Sizes, variables: frozenset[Value]) -> None:
         self.sizes, self.variables = sizes, variables
 
     def known(self, held: Held) -> Held:
-        """Contents in the place of a constant, with which JAX can compute; variables may be trained, and stay."""
+        """The contents of a constant, with which JAX can compute; variables, which may be trained, stay values."""
         if isinstance(held, Parts):
             return held.each(self.known)
         if isinstance(held, Value) and held.is_constant and held not in self.variables:
@@ -99,7 +98,7 @@ class Interpreter:
         return held
 
     def run(self, closed: Any, values: Sequence[Any]) -> list[Held]:
-        """The results of a closed jaxpr for its inputs."""
+        """Evaluate a closed jaxpr."""
         return self.evaluate(
             getattr(closed, "jaxpr", closed), [parts_of(c) for c in getattr(closed, "consts", ())], values
         )
@@ -159,7 +158,7 @@ class Interpreter:
         return [Parts(column) for column in zip(*results, strict=True)]
 
     def _computed(self, equation: Any, values: list[Held]) -> list[Held] | None:
-        """The results as JAX computes them, where all that goes in is known."""
+        """The results computed by JAX, if all inputs are known."""
         if not all(isinstance(value, np.ndarray) for value in values) or equation.primitive.name in _CALLBACKS:
             return None
         outs = [var.aval for var in equation.outvars]
@@ -176,12 +175,12 @@ class Interpreter:
                 if hasattr(equation.primitive, "get_bind_params"):
                     functions, params = equation.primitive.get_bind_params(equation.params)
                 found = equation.primitive.bind(*functions, *arrays, **params)
-        except Exception:  # such as a size inside of it that is not known
+        except Exception:  # for instance where a size is unknown
             return None
         return [parts_of(x) for x in (found if equation.primitive.multiple_results else [found])]
 
 
-#: Rules that handle parts themselves, as they look at what they carry.
+#: Rules that handle parts themselves.
 _STRUCTURAL = frozenset({"scan", "while", "cond", "random_wrap", "random_unwrap", "custom_linear_solve"})
 
 
@@ -234,7 +233,7 @@ def _equations(jaxpr: Any) -> Any:
                     yield from _equations(inner)
 
 
-#: Rules that run the jaxprs which are their parameters.
+#: Rules that evaluate jaxprs in their parameters.
 _NESTING = frozenset({"scan", "while", "cond"})
 
 __all__ = ["Equation", "Interpreter", "InvalidCall", "as_value", "check_primitives"]

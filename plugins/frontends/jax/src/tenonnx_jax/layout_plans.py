@@ -1,4 +1,4 @@
-"""The memory and communication of each device of a mesh, before compilation."""
+"""Memory and communication of each device of a mesh, estimated before compilation."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tenonnx_optimize.simplification import simplify
 
 @dataclass(frozen=True)
 class Placed:
-    """One array of a graph: its layout and how many bytes of it each device holds."""
+    """An array of a graph: its layout and its bytes on each device."""
 
     name: str
     shape: tuple[int, ...]
@@ -31,15 +31,15 @@ class Placed:
     bytes: int
 
 
-#: What to do where nothing could be followed.
+#: Advice where propagation failed.
 _SIZES = "give the sizes of inputs that belong together: shapes={...} / --input-shapes"
 
 
 @dataclass(frozen=True)
 class LayoutPlan:
-    """Arrays of each device (variables, state, and inputs of known size), and the exchanges in a call.
+    """Arrays on each device (variables, state, and inputs of known size), and the collectives in a call.
 
-    Exchanges are an estimate for inputs of ``sizes``; a compiler may order them otherwise.
+    Collectives are estimated for inputs of ``sizes``; a compiler may use others.
     """
 
     devices: int
@@ -55,12 +55,12 @@ class LayoutPlan:
 
     @property
     def gathered(self) -> int:
-        """The bytes that a device has after it was given the parts of others, in one call."""
+        """Bytes on each device from all-gathers of other devices' parts, in one call."""
         return sum(each.bytes for each in self.exchanges if each.kind == GATHERED)
 
     @property
     def reduced(self) -> int:
-        """The bytes on each device that are added up over devices in one call."""
+        """Bytes on each device that are reduced over devices, in one call."""
         return sum(each.bytes for each in self.exchanges if each.kind == REDUCED)
 
     def to_dict(self) -> dict[str, Any]:
@@ -101,12 +101,12 @@ def layout_plan(
     state: Mapping[str, str] | None = None,
     shapes: Mapping[str, tuple[int | None, ...]] | None = None,
 ) -> LayoutPlan:
-    """Layout of the arrays of ``graph`` on a mesh, which needs no devices, and their exchanges in a call.
+    """Layout of the arrays of ``graph`` on a mesh, which may be hypothetical, and the collectives in a call.
 
-    ``mesh``, ``sharding`` and ``devices`` are as the backend takes them. ``state`` maps inputs to the outputs that
-    replace them, by default what the metadata of an exported step says; ``shapes`` are those of inputs, in which
-    open sizes equal the number of devices. Raises ``InvalidCall`` where a variable cannot be split evenly,
-    and for patterns that fit nothing.
+    ``mesh``, ``sharding`` and ``devices`` are as in the backend. ``state`` maps inputs to the outputs that replace
+    them, by default according to the metadata of an exported step. ``shapes`` are those of inputs, where open sizes
+    default to the number of devices. Raises ``InvalidCall`` where a variable cannot be split evenly, and for patterns
+    without a match.
     """
     if mesh is None or isinstance(mesh, Mapping):
         sizes = sizes_of(mesh, devices)
@@ -135,7 +135,7 @@ def layout_plan(
 
 
 def _state_of(graph: Graph) -> dict[str, str]:
-    """The state that an exported step says that it has."""
+    """State of an exported step, from its metadata."""
     try:
         found = json.loads(graph.metadata.get("tenonnx.state", "{}"))
     except ValueError:
@@ -144,7 +144,7 @@ def _state_of(graph: Graph) -> dict[str, str]:
 
 
 def _sized(kind: Any, given: tuple[int | None, ...] | None, number: int) -> tuple[int, ...] | None:
-    """The shape of an input in which every dim is a number; None for anything but an array of a known rank."""
+    """The static shape of an input; None for anything but an array of known rank."""
     if not isinstance(kind, TensorType) or kind.shape is None or kind.dtype not in NATIVE:
         return None
     wanted = given or (None,) * len(kind.shape)
@@ -157,12 +157,12 @@ def _sized(kind: Any, given: tuple[int | None, ...] | None, number: int) -> tupl
 def _exchanged(
     graph: Graph, layouts: Layouts, fed: Mapping[str, tuple[int, ...]], state: Mapping[str, str]
 ) -> tuple[tuple[Exchange, ...], str]:
-    """Exchanges in a call, or the reason why they are not known."""
+    """Collectives in a call, or the reason why they are unknown."""
     fed_or_kept = {v.name for v in graph.all_inputs}
     held = [v for v in graph.variables if v.data is not None and is_array(v)]
     free = [v.name for v in held if v.name in fed_or_kept or math.prod(v.shape) > SMALL]  # type: ignore[arg-type]
     try:
-        small = simplify(fix_shapes(opened(graph, free), dict(fed)))  # shapes are numbers then
+        small = simplify(fix_shapes(opened(graph, free), dict(fed)))  # with static shapes
         with jax.enable_x64(True):
             plan = planned(small, [name for name in free if name in {v.name for v in small.variables}])
             given = [

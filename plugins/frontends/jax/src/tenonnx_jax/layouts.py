@@ -1,4 +1,4 @@
-"""Layouts of parameters: they lie as the graph reads them."""
+"""Storing parameters in the layout in which the graph reads them."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 
 from tenonnx.extend import ArrayConstant, Graph, TensorType, static
 
-#: What a parameter may lie behind.
+#: Ops that are folded into a parameter.
 _MOVES = ("Transpose", "Reshape")
 
 
 def lay_out(graph: Graph, held: Collection[str]) -> None:
-    """Let parameters that one transposition or reshape alone reads lie as it gives them, such as kernels."""
+    """Fold a transposition or reshape that is the only reader of a parameter, such as a kernel, into the parameter."""
     uses = graph.uses()
     for value in list(graph.variables):
         readers = uses.get(value, [])

@@ -11,13 +11,13 @@ import jaxlib
 import tenonnx
 from tenonnx_frontends import UserLines
 
-#: Parts of paths that mark files of libraries.
+#: Parts of paths of library files.
 _LIBRARIES = ("/flax/", "/equinox/", "/haiku/", "/optax/", "/jaxtyping/", "/functools.py", "/contextlib.py")
 
 USER = UserLines((jax.__file__, jaxlib.__file__, tenonnx.__file__, __file__, traceback.__file__), _LIBRARIES)
 
 
 def of_equation(equation: Any) -> str:
-    """Line of the user's code that made an equation; empty where it is not known."""
+    """The user's line that produced an equation; empty if unknown."""
     held = getattr(equation.source_info, "traceback", None)
     return USER.first((f.file_name, f.line_num, f.function_name) for f in (held.frames if held is not None else ()))

@@ -1,4 +1,4 @@
-"""The execution plan of a graph: a rule and slots for each node."""
+"""Execution plan of a graph: a rule and slots for each node."""
 
 from __future__ import annotations
 
@@ -40,32 +40,32 @@ from tenonnx_jax.kernels import (
     with_symbols,
 )
 
-#: The element types that JAX computes with. What is of others (text, integers of few bits) is computed by numpy.
+#: Element types that JAX supports. Numpy computes the others (strings, integers of few bits).
 NATIVE = frozenset(
     d for d in DType if d is DType.bool or (d.is_integer and d.bits >= 8) or (d.is_float and d.bits >= 16)
 )
 
-#: Known contents of up to so many elements stay known, so that shapes may be computed from them.
+#: Maximum number of elements of contents that stay known, because shapes may be computed from them.
 SMALL = 64
 
-#: Whether what runs is computed at once, and not to be compiled.
+#: Whether the plan runs eagerly, without compilation.
 EAGER: ContextVar[bool] = ContextVar("EAGER", default=False)
 
-#: Whether what JAX traces is told the node that it comes from.
+#: Whether traced operations are annotated with their node.
 NAMED: ContextVar[bool] = ContextVar("NAMED", default=False)
 
-#: What fails inside of JAX for arguments that a rule does not take.
+#: Errors that JAX raises for arguments that a rule does not support.
 _FAILURES = (RuntimeError, ValueError, IndexError, TypeError, ZeroDivisionError, NotImplementedError)
 
-#: What rules raise for symbolic dims that they cannot compute with.
+#: Errors of rules for symbolic dims that they do not support.
 _INCONCLUSIVE = (Inconclusive, TypeError, ValueError, AttributeError)
 
 
 def lowered(graph: Graph) -> Graph:
-    """The graph in ops that the plan runs: of JAX where there is a rule, else the body, else those of numpy."""
+    """The graph in ops that a plan runs: with a JAX rule, else by their body, else with a numpy rule."""
     try:
         return decompose(graph, keep=_is_kept)
-    except (TypeMismatch, NotRepresentable):  # a body may have to know more than the file tells
+    except (TypeMismatch, NotRepresentable):  # a body may need types that the file lacks
         return decompose(graph, keep=lambda call: _is_kept(call) or find_rule(call.op, "numpy") is not None)
 
 
@@ -91,18 +91,18 @@ def _takes(rule: Any, inputs: Any, attributes: Mapping[str, Any], outputs: int |
     given = {**attributes, "_outputs": outputs} if op.signature.counts_outputs else attributes
     try:
         return bool(takes(*inputs, **given))
-    except TenonnxError:  # of what no type is known
+    except TenonnxError:  # of unknown types
         return False
 
 
 class Function:
-    """A subgraph as rules take it: from contents to a tuple of them; ``captured`` is what it uses from outside."""
+    """A subgraph as an argument of rules: a function from contents to a tuple; ``captured`` are outer contents."""
 
     def __init__(self, graph: Graph, run: Callable[..., Sequence[Any]], captured: Sequence[Any]) -> None:
         self.graph, self._run, self.captured = graph, run, captured
 
     def __call__(self, *contents: Any) -> tuple[Any, ...]:
-        token = IN_RANGE.set(None)  # what is traced within cannot be looked at outside
+        token = IN_RANGE.set(None)  # traced values of the subgraph must not leak
         try:
             return tuple(self._run([*contents, *self.captured]))
         finally:
@@ -110,7 +110,7 @@ class Function:
 
 
 class Step:
-    """One node: the rules of JAX and of numpy for it, the slots that it reads and writes."""
+    """A node with its JAX and numpy rules, and the slots of its inputs and outputs."""
 
     def __init__(self, node: Node, plan: Plan) -> None:
         op = known_op(node)
@@ -143,7 +143,7 @@ class Step:
             error.what = f"{self.node.title}: {error.what}"
             raise
         except _FAILURES as error:
-            _tell_equal(str(error), arguments)
+            _require_equal(str(error), arguments)
             given = ", ".join(str(list(np.shape(each))) for each in arguments if not isinstance(each, list))
             reason = str(error).splitlines()[0] if str(error) else type(error).__name__
             raise RunFailure(f"{self.node.title} cannot be computed by JAX: {reason}", given=given) from error
@@ -164,11 +164,11 @@ class Step:
         found = NotImplemented if self.jax is None else self._by_jax(arguments, attributes)
         if found is NotImplemented:
             found = self._by_numpy(arguments, attributes)
-            return [self._brought(each, dtype) for each, dtype in zip(_as_tuple(found), self.dtypes, strict=False)]
+            return [self._from_numpy(each, dtype) for each, dtype in zip(_as_tuple(found), self.dtypes, strict=False)]
         return _as_tuple(found)
 
     def _by_jax(self, arguments: list[Any], attributes: Any) -> Any:
-        """Apply the rule of JAX, which takes symbolic dims as a shape, or else as an array."""
+        """Apply the JAX rule to symbolic dims as a shape, or else as an array."""
         assert self.jax is not None
         if any(map(with_symbols, arguments)):
             with suppress(*_INCONCLUSIVE):
@@ -177,7 +177,7 @@ class Step:
         return self.jax(*arguments, **attributes)
 
     def _as_declared(self, found: Any) -> Any:
-        """Results in the element types of the node: symbolic dims have none."""
+        """Results in the element types of the node; symbolic dims have none."""
         return tuple(
             each.astype(dtype.numpy) if dtype is not None and isinstance(each, jax.Array) else each
             for each, dtype in zip(_as_tuple(found), self.dtypes, strict=False)
@@ -196,22 +196,22 @@ class Step:
         with np.errstate(all="ignore"):
             return self.numpy(*arrays, **attributes)
 
-    def _brought(self, contents: Any, dtype: Any) -> Any:
-        """Result of numpy as an array of JAX; small contents stay known."""
+    def _from_numpy(self, contents: Any, dtype: Any) -> Any:
+        """A numpy result as a JAX array; small contents stay known."""
         if dtype in NATIVE and isinstance(contents, np.ndarray) and contents.size > SMALL:
             return jax.numpy.asarray(contents)
         return contents
 
 
 def _array(contents: Any) -> Any:
-    """A number of numpy or a symbolic dim as an array; symbolic dims may cancel out to a number of Python."""
+    """A numpy scalar or a symbolic dim as an array; symbolic dims may cancel to a Python number."""
     if is_symbolic(contents):
         return np.array(contents, object)
     return np.asarray(contents) if isinstance(contents, np.generic | int) else contents
 
 
-def _tell_equal(problem: str, arguments: Sequence[Any]) -> None:
-    """Raise ``Unproven`` for symbolic dims that have to be equal for arguments to be broadcast or multiplied."""
+def _require_equal(problem: str, arguments: Sequence[Any]) -> None:
+    """Raise ``Unproven`` for symbolic dims that must be equal for broadcasting or a matrix product."""
     for first, second in itertools.combinations([np.shape(each) for each in arguments if hasattr(each, "shape")], 2):
         pairs = list(zip(reversed(first), reversed(second), strict=False)) if "broadcast" in problem else []
         if "contracting" in problem and first and second:
@@ -227,10 +227,10 @@ def _as_tuple(found: Any) -> tuple[Any, ...]:
 
 
 class Plan:
-    """Runs a graph whose ops all have a rule. The last slot is the absent input.
+    """Runs a graph whose ops all have a rule. The last slot is for absent inputs.
 
-    Contents are arrays of JAX; those of numpy are known while JAX traces. ``given`` are values that a call brings
-    beside the inputs and captures.
+    Contents are JAX arrays; numpy arrays are known during tracing. ``given`` are further inputs, in addition to the
+    inputs and captures of the graph.
     """
 
     def __init__(self, graph: Graph, given: Sequence[Value] = ()) -> None:
@@ -259,7 +259,7 @@ class Plan:
         return [slots[slot] for slot in self._outputs]
 
     def slot(self, value: Value | None) -> int:
-        """Slot of the contents of a value while the plan runs."""
+        """Slot of a value."""
         return self._slots.of(value)
 
     def _initial(self, value: Value, slot: int) -> Any:
@@ -267,5 +267,5 @@ class Plan:
         return None if known is None else known.array()
 
     def steps(self) -> list[Step]:
-        """All steps, those of subgraphs too."""
+        """All steps, including those of subgraphs."""
         return [each for s in self._steps for each in (s, *(i for p in s.plans.values() for i in p.steps()))]

@@ -1,4 +1,4 @@
-"""Programs of JAX: compiled by the shapes of their feeds, with variables and state on the device."""
+"""Programs of the JAX backend: compiled by the shapes of feeds, with variables and state on the device."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from tenonnx_jax.kernels import IN_RANGE, DataDependent
 from tenonnx_jax.plan import EAGER, SMALL
 from tenonnx_jax.sharding import Layouts, Sharding, batch_axes, fetched, made_mesh
 
-#: So many kinds of feeds are compiled when they come first; later ones when they come so often, until then numpy
-#: computes them: a size that no call repeats is not worth what compiling takes.
+#: The first KINDS shapes of feeds are compiled at once, later ones at their OFTEN-th call; until then numpy computes
+#: them, since compiling for a single call is not worth it.
 KINDS, OFTEN = 4, 3
 
-#: How often JAX compiled in this process.
+#: Number of compilations in this process.
 counts = Counter({"compiled": 0})
 
 
 def program(graph: Graph, state: Mapping[str, str] | None, where: Any) -> Program:
-    """A program on a device of JAX (None for its default) or over ``Layouts``. Raises ``UnsupportedOp``."""
+    """A program on a JAX device (None for the default) or over ``Layouts``. Raises ``UnsupportedOp``."""
     if state:
         return StatefulProgram("jax", graph, state, lambda form: _Turns(form, state, where), _held, fetched)
     return DefaultsProgram(graph, lambda form: JaxProgram(form, where))
@@ -53,7 +53,7 @@ def place(
     mesh: Any,
     sharding: Sharding | None,
 ) -> Any:
-    """The device or the layouts that options ask for. Raises ``InvalidCall`` for what there is not."""
+    """The device or the layouts of these options. Raises ``InvalidCall`` for unknown ones."""
     if mesh is None and devices is None:
         if sharding is not None:
             raise InvalidCall("a sharding was given without a mesh", do='mesh={"data": 2}')
@@ -87,13 +87,13 @@ def _put(where: Any, name: str, array: Any) -> Any:
 
 
 def _held(array: Any) -> Any:
-    """Copy of an array of the caller."""
+    """Copy of the caller's array."""
     with jax.enable_x64(True):
         return jnp.array(array)
 
 
 class _Compiled:
-    """A plan as a function that JAX compiles for each kind of feeds, with the variables beside them."""
+    """A plan as a function that JAX compiles for each shape of feeds, with variables as arguments."""
 
     def __init__(self, graph: Graph, where: Any, state: Mapping[str, str] | None = None) -> None:
         arrays = {v.name: v.data for v in graph.variables if v.data is not None and is_array(v) and _size(v) > SMALL}
@@ -110,7 +110,7 @@ class _Compiled:
         self._where = where
 
     def _traced(self, state: Mapping[str, Any], given: Mapping[str, Any], held: Sequence[Any]) -> tuple[Any, Any]:
-        """The outputs, and whether all indices are in range; None where there is none."""
+        """The outputs, and whether all indices are in range; None if there are none."""
         self.compiled += 1
         counts["compiled"] += 1
         noted: list[Any] = []
@@ -127,7 +127,7 @@ class _Compiled:
         return placed, jnp.stack(noted).all() if noted else None
 
     def _placed(self, output: str, array: Any) -> Any:
-        """State for the next call, laid out as in this one."""
+        """State for the next call, in the same layout as in this one."""
         if not isinstance(self._where, Layouts) or output not in self._left:
             return array
         return jax.lax.with_sharding_constraint(array, self._where.of(self._left[output], array.shape))
@@ -150,12 +150,12 @@ class _Compiled:
 
     def _called(self, state: Mapping[str, Any], given: Mapping[str, Any]) -> list[Any]:
         kind = self.kind(given)
-        if isinstance(self._where, Layouts):  # whatever is still being copied must not wait for threads of the call
+        if isinstance(self._where, Layouts):  # pending copies must not wait for threads of the call
             jax.block_until_ready((state, given))
         if kind in self._kinds:
             found, in_range = self._jit(state, given, self._held)
         else:
-            with warnings.catch_warnings():  # a buffer that no output has the shape of cannot be donated
+            with warnings.catch_warnings():  # JAX warns of donated buffers that match no output
                 warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
                 found, in_range = self._jit(state, given, self._held)
             self._kinds.add(kind)
@@ -167,7 +167,7 @@ class _Compiled:
         return list(found)
 
     def trace(self, kind: Any) -> Any:
-        """Traced function for feeds of these shapes; None where tracing is not possible."""
+        """The traced function for feeds of these shapes; None if tracing fails."""
         if kind not in self._traces:
             shapes = dict(kind)
             arrays = [(shapes[v.name], v.dtype.numpy) for v in self.plan.graph.inputs]
@@ -201,15 +201,15 @@ def _on_device(contents: Any) -> Any:
 
 
 def _to_caller(contents: Any) -> Any:
-    """Arrays of the caller's own."""
+    """Contents with arrays copied to the caller."""
     return jax.tree_util.tree_map(lambda a: fetched(a) if isinstance(a, jax.Array) else a, contents)
 
 
 class JaxProgram(Bindable):
-    """A graph without state. Several threads may call it. ``compiled`` says how often JAX compiled.
+    """A program for a graph without state. Thread-safe. ``compiled`` is the number of compilations.
 
-    Feeds of another size than the first are made those of a bucket by rows that are left out of what is given, where
-    these rows change no others (``buckets.py``).
+    Feeds of a new size are padded to the size of a bucket, and the results cut, where padding does not change other
+    rows (``buckets.py``).
     """
 
     backend = "jax"
@@ -233,7 +233,7 @@ class JaxProgram(Bindable):
 
     @property
     def eager(self) -> bool:
-        """Whether nodes run one by one, as something depends on data that has to be known."""
+        """Whether nodes run one by one, because of data-dependent shapes."""
         return self._run.eager
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
@@ -256,8 +256,8 @@ class JaxProgram(Bindable):
         return {name: _to_caller(each) for name, each in zip(self._outputs, found, strict=True)}
 
     def _bucket(self, kind: Any) -> Any:
-        """The shapes of a bucket in which feeds of these may be computed; the same where there is none."""
-        for some in self._symbols(), self._symbols()[:1]:  # all that vary, or else the first alone, which is the batch
+        """The shapes of a bucket for feeds of these shapes; unchanged if there is none."""
+        for some in self._symbols(), self._symbols()[:1]:  # all dynamic dims, or else only the first, the batch
             if not some:
                 continue
             wider = tuple(
@@ -272,14 +272,14 @@ class JaxProgram(Bindable):
         return kind
 
     def _symbols(self) -> list[str]:
-        """The dims of inputs that may have any size."""
+        """Names of dynamic dims of inputs."""
         dims = [dim for _, shape in self._dims for dim in shape]
         names = dict.fromkeys(str(dim) for dim in dims if dim is not None and not isinstance(dim, int))
         return [name for name in names if name.isidentifier()] if len(self._dims) == len(self._inputs) else []
 
 
 class _Turns:
-    """Calls of a graph with state, whose buffers the next state may lie in."""
+    """A program for a graph with state, whose buffers are donated to the next state."""
 
     def __init__(self, graph: Graph, state: Mapping[str, str], where: Any) -> None:
         self._state = dict(state)
@@ -292,7 +292,7 @@ class _Turns:
         given = self._check(feeds)
         last = self._last() if self._last is not None else None
         if last is not None:
-            last.take()  # before its buffers are written again
+            last.take()  # before its buffers are overwritten
         state = {name: array for name, array in held.items() if name in self._state and name not in given}
         found = dict(zip(self._outputs, self._run(state, given), strict=True))
         kept = {output: found.pop(output) for output in set(self._state.values())}

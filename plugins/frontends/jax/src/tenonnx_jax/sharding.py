@@ -15,22 +15,22 @@ from jax.sharding import PartitionSpec as P
 
 from tenonnx.extend import Graph, InvalidCall, TensorType, did_you_mean, listing
 
-#: For patterns of names, the axis of the mesh by which each axis of an array is cut, or None.
+#: By pattern of names, the mesh axis that splits each axis of an array, or None.
 Sharding = Mapping[str, Sequence[Any]]
 
-#: The axes of a mesh that mean something where no sharding is given: what cuts batches, and what cuts weights.
+#: Mesh axes with a default meaning: one splits batches, the other splits weights.
 DATA, MODEL = "data", "model"
 
 
 class Layouts:
     """Layouts of arrays on a mesh by name: the first matching pattern counts; others are replicated.
 
-    Without patterns the axis "data" cuts the axis of the ``batch`` of what is fed, by name, and "model" the longest
-    axis of each weight and state that can be cut evenly, the last of equals.
+    Without patterns, the mesh axis "data" splits the ``batch`` axis of feeds, by name, and "model" the longest evenly
+    divisible axis of each weight and state, the last of equal ones.
     """
 
     def __init__(self, mesh: Mesh | AbstractMesh, sharding: Sharding | None, batch: Mapping[str, int | None]) -> None:
-        """Raises ``InvalidCall`` for anything but a sharding, unknown axes, and where nothing would be cut by any."""
+        """Raises ``InvalidCall`` for an invalid sharding, unknown axes, and where nothing would be split."""
         self.mesh, self._batch = mesh, batch
         self.everywhere = NamedSharding(self.mesh, P())
         self._is_given = sharding is not None
@@ -51,7 +51,7 @@ class Layouts:
                 raise InvalidCall("an axis of the mesh splits several axes of an array", given=str(tuple(spec)))
 
     def check(self, names: Iterable[str]) -> None:
-        """Raise ``InvalidCall`` for a pattern that fits none of the names."""
+        """Raise ``InvalidCall`` for a pattern that matches none of the names."""
         known = list(dict.fromkeys(names))
         for pattern in self._specs:
             if not fnmatch.filter(known, pattern):
@@ -63,9 +63,10 @@ class Layouts:
                 )
 
     def of(self, name: str, shape: Sequence[int], exact: bool = False) -> NamedSharding:
-        """The layout of an array. What cannot be split evenly is everywhere, or raises ``InvalidCall`` if ``exact``.
+        """The layout of an array. Arrays that cannot be split evenly are replicated, or raise ``InvalidCall`` if
+        ``exact``.
 
-        So does a sharding of more axes than the array has, where the pattern is its name.
+        A sharding with more axes than the array raises it too, if the pattern is the array's name.
         """
         if not self._is_given:
             return NamedSharding(self.mesh, self._usual(name, shape))
@@ -80,7 +81,7 @@ class Layouts:
         return self.everywhere
 
     def _usual(self, name: str, shape: Sequence[int]) -> P:
-        """The layout where no sharding is given."""
+        """The default layout, without a sharding."""
         is_fed = name in self._batch
         axis, axes = (DATA, [self._batch[name]]) if is_fed else (MODEL, [*range(len(shape))] if len(shape) > 1 else [])
         if axis not in self.mesh.axis_names:
@@ -92,11 +93,13 @@ class Layouts:
         return P(*[axis if k == longest else None for k in range(longest + 1)])
 
     def parts(self, axes: Any) -> int:
-        """Into how many parts these axes of the mesh cut."""
+        """Number of parts into which these mesh axes split."""
         return math.prod(self.mesh.shape[name] for name in axes_of(axes))
 
     def put(self, name: str, array: Any) -> Any:
-        """An array as it lies on the mesh. Each of several processes has the whole array, and puts its parts."""
+        """Place an array on the mesh. In a multi-process setup, each process has the complete array and places its
+        parts.
+        """
         layout = self.of(name, np.shape(array))
         if isinstance(array, jax.Array) and array.sharding == layout:
             return array
@@ -125,14 +128,14 @@ def _spec(pattern: str, spec: Any) -> P:
 
 
 def axes_of(each: Any) -> tuple[Any, ...]:
-    """The axes of the mesh that cut one axis of an array."""
+    """The mesh axes that split one axis of an array."""
     return each if isinstance(each, tuple) else () if each is None else (each,)
 
 
 def batch_axes(graph: Graph, state: Mapping[str, str]) -> dict[str, int | None]:
-    """The inputs that every call brings, and the axis of each along which its samples are, None where it has none.
+    """Inputs that every call feeds, with the batch axis of each, None if there is none.
 
-    The first dim of an input that is a symbol names it, wherever it stands in others; without one it is the first axis.
+    The batch dim is the first symbolic dim at the start of an input, wherever it occurs in others; else the first axis.
     """
     shapes = {v.name: v.type.shape or () for v in graph.inputs if isinstance(v.type, TensorType)}
     shapes = {name: shape for name, shape in shapes.items() if name not in state}
@@ -142,11 +145,11 @@ def batch_axes(graph: Graph, state: Mapping[str, str]) -> dict[str, int | None]:
 
 
 def made_mesh(mesh: Any, devices: int | None) -> Mesh:
-    """The mesh of these axes, or of so many devices.
+    """A mesh with these axes, or of this many devices.
 
-    Raises ``InvalidCall`` for anything but a mesh, and for more devices than there are.
+    Raises ``InvalidCall`` for an invalid mesh, and for more devices than there are.
     """
-    # on processors, a call that begins before another has ended takes threads for which its sums wait for ever
+    # on CPUs, overlapping calls deadlock: the next call occupies threads for which reductions wait
     jax.config.update("jax_cpu_enable_async_dispatch", False)
     if isinstance(mesh, Mesh):
         return mesh
@@ -161,7 +164,7 @@ def made_mesh(mesh: Any, devices: int | None) -> Mesh:
 
 
 def sizes_of(mesh: Mapping[str, int] | None, devices: int | None) -> dict[str, int]:
-    """The axes of a mesh and their sizes. Raises ``InvalidCall`` for anything but a count, and for another product."""
+    """The axes of a mesh and their sizes. Raises ``InvalidCall`` for an invalid or inconsistent number of devices."""
     if mesh is not None and not isinstance(mesh, Mapping):
         raise InvalidCall("a mesh does not map axes to sizes", given=repr(mesh), do='mesh={"data": 4, "model": 2}')
     sizes = dict(mesh) if mesh is not None else {DATA: devices or 0}
@@ -176,18 +179,18 @@ def sizes_of(mesh: Mapping[str, int] | None, devices: int | None) -> dict[str, i
 
 
 def _divide_processors(devices: int) -> None:
-    """Let JAX make so many devices of the processor, unless it has begun, or is told how many by its environment."""
+    """Create this many CPU devices, unless JAX is initialized, or the environment sets their number."""
     if "xla_force_host_platform_device_count" in os.environ.get("XLA_FLAGS", "") or jax.distributed.is_initialized():
         return
     try:
         if jax.config.jax_num_cpu_devices < devices:
             jax.config.update("jax_num_cpu_devices", devices)
-    except RuntimeError:  # its devices are known already, and may be enough
+    except RuntimeError:  # the existing devices may suffice
         return
 
 
 def fetched(array: Any) -> Any:
-    """The whole of an array, for the caller alone. Where parts are with other processes, all have to ask for it."""
+    """A complete copy of an array for the caller. In a multi-process setup all processes have to call this."""
     if isinstance(array, jax.Array) and not (array.is_fully_addressable or array.is_fully_replicated):
         mesh = array.sharding.mesh
         array = jax.jit(lambda held: held, out_shardings=NamedSharding(mesh, P()))(array)

@@ -18,8 +18,8 @@ from tenonnx.extend import InvalidCall
 class Source:
     """A function of its parameters and its arguments.
 
-    ``parameters`` has the arrays by the path that leads to them, ``buffers`` names those that no gradient is to change.
-    A call returns what the function does, and by name the arrays that it leaves in the place of parameters.
+    ``parameters`` has the arrays by their path, ``buffers`` the names of those that are not trained. A call returns the
+    result of the function, and by name the new contents of parameters.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Source:
 def source_of(
     given: Any, variables: Any = None, method: str | None = None, mutable: Sequence[str] | str = ()
 ) -> Source:
-    """Raises ``InvalidCall`` for anything not callable, and a linen module without its variables."""
+    """Wrap a source. Raises ``InvalidCall`` for objects that are not callable, and linen modules without variables."""
     if isinstance(given, Source):
         return given
     exported = isinstance(given, jax.export.Exported)
@@ -71,7 +71,7 @@ def source_of(
 
 
 def _function(function: Any) -> Source:
-    """A function, which has no parameters: arrays of its closure are constants."""
+    """A function without parameters; arrays in its closure are constants."""
     name = getattr(function, "__name__", type(function).__name__)
     return Source(
         name, _signature(function), {}, lambda held, arguments, keywords: (function(*arguments, **keywords), {})
@@ -165,7 +165,7 @@ def _linen(module: Any, variables: Any, method: str | None, mutable: Sequence[st
 
 
 def _named(leaves: Sequence[tuple[Any, Any]], without: str = "") -> dict[str, Any]:
-    """Arrays by their paths, ``without`` what these begin with where they differ without that, too."""
+    """Arrays by path, with the prefix ``without`` removed if paths stay distinct."""
     names = [path_name(path) for path, _ in leaves]
     shorter = [name.removeprefix(without) for name in names]
     names = shorter if len(set(shorter)) == len(shorter) else names
@@ -175,9 +175,9 @@ def _named(leaves: Sequence[tuple[Any, Any]], without: str = "") -> dict[str, An
 
 
 def path_name(path: Any) -> str:
-    """The name of what lies at a path of a tree, ``layers.0.kernel``."""
+    """The name of a path in a tree, such as ``layers.0.kernel``."""
     keys = list(path)
-    if len(keys) > 1 and getattr(keys[-1], "name", None) == "value":  # what a variable of nnx holds
+    if len(keys) > 1 and getattr(keys[-1], "name", None) == "value":  # the content of an nnx variable
         keys.pop()
     parts = [str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in keys]
     return ".".join(parts) or "constant"

@@ -1,4 +1,4 @@
-"""Simplification of traced graphs that leaves the parameters as they are."""
+"""Simplification of traced graphs without changing the parameters."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from tenonnx_optimize import channels_first, fuse, simplify
 
 
 def tidied(graph: Graph, held: Collection[str]) -> Graph:
-    """``graph`` simplified without a look at the contents of the variables ``held``, which keep their names."""
+    """Simplify ``graph`` without using the contents of the variables ``held``, which keep their names."""
     graph = prune(graph)
     lay_out(graph, held)
     listed = {value.name for value in graph.all_inputs}
     graph.all_inputs += [v for v in graph.variables if v.name in held and v.name not in listed]
-    found = fuse(simplify(channels_first(graph)))  # counts on no input that has a default
+    found = fuse(simplify(channels_first(graph)))  # inputs with defaults are not folded
     found.all_inputs = [value for value in found.all_inputs if value.name in listed]
     return found

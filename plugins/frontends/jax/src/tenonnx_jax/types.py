@@ -1,4 +1,4 @@
-"""Element types of JAX, and contents that have several parts: complex numbers and keys of random numbers."""
+"""Element types of JAX, and values with several parts: complex numbers and random keys."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from tenonnx.extend import DType, Value
 
 
 class Parts(tuple[Any, ...]):
-    """Parts of one value of JAX: real and imaginary part of complex numbers, or the words of a key.
+    """The parts of one JAX value: the real and imaginary part of complex numbers, or the words of a key.
 
-    Each part has the shape of the whole, so that what moves elements moves those of each part.
+    Each part has the shape of the value, so that operations that move elements apply to each part.
     """
 
     def each(self, function: Callable[[Any], Any]) -> Parts:
         return Parts(function(part) for part in self)
 
 
-#: What stands for a value of JAX while a graph is built: contents that are known, a value of the graph, or parts.
+#: Representation of a JAX value during import: known contents, a value of the graph, or parts.
 Held = np.ndarray[Any, Any] | Value | Parts
 
 
@@ -47,7 +47,7 @@ def dtype_of(aval: Any) -> DType:
 
 
 def parts_of(array: Any) -> np.ndarray[Any, Any] | Parts:
-    """Contents as arrays of numpy."""
+    """Contents as numpy arrays."""
     dtype = getattr(array, "dtype", None)
     if dtype is not None and is_key(dtype):
         words = np.asarray(jax.random.key_data(array))

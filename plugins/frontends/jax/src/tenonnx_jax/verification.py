@@ -1,4 +1,4 @@
-"""Verification against JAX itself: at the sizes of the examples, and at others where dims vary."""
+"""Verification against JAX: at the sizes of the examples, and at other sizes of dynamic dims."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from tenonnx_jax.types import Parts, parts_of
 def verify_against(source: Source, examples: Examples, graph: Graph, allowed: Allowed = BY_TABLE) -> Verification:
     """Compare ``graph`` with ``source`` on the fastest backend, at the sizes of the examples, at 1, and beyond.
 
-    Sizes that ``source`` refuses are noted, and larger ones are compared in their place. A dim of which it takes one
-    size alone is a problem.
+    Sizes that ``source`` rejects are noted, and larger ones compared instead. A dim for which it accepts a single size
+    is a problem.
     """
 
     def call(sizes: Mapping[str, int]) -> tuple[Mapping[str, Any], Callable[[], list[Any]]]:
@@ -37,7 +37,7 @@ def verify_against(source: Source, examples: Examples, graph: Graph, allowed: Al
 
 
 def _full(outputs: list[Any], arrays: Any) -> list[Any]:
-    """Refuse a size below a window, of which JAX gives nothing and ONNX has no form."""
+    """Reject a size below a window, for which JAX returns empty results and ONNX is undefined."""
     if any(array.size == 0 for array in outputs) and all(np.size(array) for array in arrays):
         raise ValueError("outputs have no elements at this size")
     return outputs
@@ -46,7 +46,7 @@ def _full(outputs: list[Any], arrays: Any) -> list[Any]:
 def outputs_of(source: Source, examples: Examples, arrays: Any) -> list[Any]:
     """Results of JAX, as arrays of the graph's outputs."""
 
-    def compute(given: Any) -> list[Any]:  # compiled as a whole: one operation after another takes many times as long
+    def compute(given: Any) -> list[Any]:  # compiled, since running operations one by one is many times slower
         arguments, keywords = examples.arguments(given)
         return jax.tree_util.tree_leaves(source(*arguments, **keywords))
 
@@ -57,7 +57,7 @@ def outputs_of(source: Source, examples: Examples, arrays: Any) -> list[Any]:
 
 
 def array_of(array: Any) -> Any:
-    """An array as the graph has it: parts along a last axis, and the element types that JAX computes with."""
+    """An array in the graph's form: parts along a last axis, and the element types of JAX."""
     if not hasattr(array, "dtype"):
         array = jax.numpy.asarray(array)
     held = parts_of(array)

@@ -1,4 +1,4 @@
-"""Functions and modules to read, by name, with their arguments."""
+"""Functions and modules to read, by name, with example arguments."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Case:
-    """A source: ``make`` returns it, ``examples`` are its inputs, ``dims`` the axes that vary."""
+    """A source: ``make`` builds it, ``examples`` are its inputs, ``dims`` the dynamic axes."""
 
     name: str
     make: Callable[[], Any]
@@ -27,14 +27,14 @@ CASES: dict[str, Case] = {}
 
 
 def case(name: str, function: Any, *examples: Any, dims: Mapping[Any, Any] | None = None, **options: Any) -> None:
-    """A case of a function as it is."""
+    """Register a function as a case."""
     made(name, lambda: function, *examples, dims=dims, **options)
 
 
 def made(
     name: str, make: Callable[[], Any], *examples: Any, dims: Mapping[Any, Any] | None = None, **options: Any
 ) -> None:
-    """A case of what ``make`` returns."""
+    """Register a case that ``make`` builds."""
     assert name not in CASES, name
     CASES[name] = Case(
         name, make, [np.asarray(e) if isinstance(e, float | int) else e for e in examples], dims or {}, **options
@@ -57,7 +57,7 @@ def bools(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).integers(0, 2, shape).astype(bool)
 
 
-#: The first axis of the first input varies.
+#: Dynamic first axis of the first input.
 BATCH = {0: {0: "batch"}}
 
 

@@ -1,4 +1,4 @@
-"""The components that converters of JAX begin with, by name."""
+"""Components that JAX converters typically cover, by name."""
 
 import jax
 import jax.numpy as jnp

@@ -1,4 +1,4 @@
-"""Loops, branches, random numbers, and functions in functions."""
+"""Loops, branches, random numbers, and nested functions."""
 
 import jax
 import jax.numpy as jnp

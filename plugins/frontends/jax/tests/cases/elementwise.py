@@ -1,4 +1,4 @@
-"""Functions element by element, of every element type."""
+"""Elementwise functions, of every element type."""
 
 import jax
 import jax.numpy as jnp

@@ -31,7 +31,7 @@ for _name in ["softmax", "log_softmax", "logsumexp", "standardize"]:
 for _name in ["sin", "exp", "tanh", "sqrt", "log", "arctan", "sinh", "cbrt", "log1p", "expm1"]:
     case(f"grad of jnp.{_name}", jax.grad(lambda a, f=getattr(jnp, _name): f(a).sum()), positive(3, 4), dims=BATCH)
 for _name in ["max", "min", "prod", "sort", "cumsum", "cumprod", "std", "median"]:
-    _dims = BATCH if _name != "prod" else None  # JAX differentiates a product at fixed sizes alone
+    _dims = BATCH if _name != "prod" else None  # JAX differentiates products only at static sizes
     case(f"grad of jnp.{_name}", jax.grad(lambda a, f=getattr(jnp, _name): (f(a, axis=1) ** 2).sum()), x, dims=_dims)
 case("grad of matmul", jax.grad(lambda a, b: ((a @ b) ** 2).sum(), (0, 1)), x, w, dims=BATCH)
 case("value_and_grad", jax.value_and_grad(lambda a: jnp.tanh(a).sum()), x, dims=BATCH)

@@ -1,4 +1,4 @@
-"""Networks: the examples that converters of JAX show."""
+"""Networks: typical examples of JAX converters."""
 
 import jax
 import jax.numpy as jnp

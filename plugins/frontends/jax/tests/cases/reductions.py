@@ -1,4 +1,4 @@
-"""Reductions, sorting and products."""
+"""Reductions, sorting and matrix products."""
 
 import jax
 import jax.numpy as jnp

@@ -1,8 +1,8 @@
 """Rules ``jax``: ops as functions of JAX arrays and attributes.
 
-Importing a module of this package registers its rules. A package gives its own ops such rules by
-``op.rule("jax", function)``. A rule returns ``NotImplemented`` where JAX has no form for its arguments; then numpy
-computes, which cannot be traced. What decides a shape is asked for by ``known``.
+Importing a module of this package registers its rules. Packages register rules of their ops by ``op.rule("jax",
+function)``. A rule returns ``NotImplemented`` for arguments that JAX does not support; then numpy computes the op,
+which cannot be traced. Rules read contents that determine shapes by ``known``.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ JAX = rule_kind("jax", "arrays, then attributes; an array, a tuple, or NotImplem
 
 
 class DataDependent(NotRepresentable):
-    """A fact needed while JAX traces depends on the contents of an array."""
+    """Tracing requires a fact that depends on the contents of an array."""
 
 
-#: Raised by JAX where symbolic dims do not say what is asked; older releases have it in ``jax.core`` alone.
+#: Raised by JAX for undecidable comparisons of symbolic dims; older releases have it only in ``jax.core``.
 Inconclusive: type[Exception] = (
     getattr(jax.errors, "InconclusiveDimensionOperation", None) or jax.core.InconclusiveDimensionOperation
 )
 
 
 class Unproven(Exception):
-    """A relation between symbolic dims that an export has to be given as a constraint."""
+    """An export requires a relation between symbolic dims as a constraint."""
 
 
 def rule(*ops: Op, takes: Callable[..., bool] | None = None) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Give ops a rule. Calls for which ``takes``, called with values and attributes, is False go by the body."""
+    """Register a rule for ops. Calls for which ``takes(*values, **attributes)`` is False use the op's body."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         for op in ops:
@@ -54,7 +54,7 @@ def is_traced(contents: Any) -> bool:
 
 
 def known(contents: Any) -> np.ndarray[Any, Any]:
-    """The contents of what decides a shape. Raises ``DataDependent`` while JAX traces them."""
+    """Contents that determine a shape. Raises ``DataDependent`` where JAX traces them."""
     if is_traced(contents):
         raise DataDependent(
             "a shape depends on contents that are unknown when JAX compiles", given=f"an array {contents.aval}"
@@ -63,12 +63,12 @@ def known(contents: Any) -> np.ndarray[Any, Any]:
 
 
 def ints(contents: Any) -> list[int]:
-    """The contents of a small array of sizes, positions or axes; symbolic dims of ``jax.export`` stay symbolic."""
+    """Contents of a small array of sizes, indices or axes; symbolic dims of ``jax.export`` stay symbolic."""
     return [n if is_symbolic(n) else int(n) for n in known(contents).reshape(-1).tolist()]
 
 
 def sizes(dims: Sequence[Any]) -> np.ndarray[Any, Any]:
-    """Dims of a shape as known contents: an array of objects where some are symbolic."""
+    """Dims of a shape as known contents: an object array if some are symbolic."""
     return np.array(dims, object if any(map(is_symbolic, dims)) else np.int64)
 
 
@@ -77,24 +77,24 @@ def is_symbolic(dim: Any) -> bool:
 
 
 def with_symbols(contents: Any) -> bool:
-    """Whether contents are known but for symbolic dims."""
+    """Whether contents are known, and include symbolic dims."""
     return isinstance(contents, np.ndarray) and contents.dtype == object and any(map(is_symbolic, contents.flat))
 
 
 def traced(contents: Any) -> Any:
-    """Contents as JAX traces them, if symbolic dims are among them."""
+    """Contents as a JAX array if they include symbolic dims."""
     if not with_symbols(contents):
         return contents
     dims = [jax.numpy.asarray(dim, "int64") for dim in contents.flat]
     return jax.numpy.stack(dims).reshape(contents.shape)
 
 
-#: Whether indices that JAX traces are in range, one array for each op with indices, where somebody looks at it.
+#: List that collects, for traced indices of each op, whether they are in range; None if nobody reads it.
 IN_RANGE: ContextVar[list[Any] | None] = ContextVar("IN_RANGE", default=None)
 
 
 def in_range(indices: Any, lengths: Any) -> None:
-    """Raise ``IndexError`` for an index out of range; JAX takes another element in silence. What is traced is noted."""
+    """Raise ``IndexError`` for an index out of range, which JAX would clamp silently; traced checks are recorded."""
     lengths = traced(np.asarray(lengths)).astype(indices.dtype)
     fit = ((indices >= -lengths) & (indices < lengths)).all()
     noted = IN_RANGE.get()
@@ -106,12 +106,12 @@ def in_range(indices: Any, lengths: Any) -> None:
 
 
 def axes_of(axes: Any, rank: int) -> tuple[int, ...]:
-    """Axes counted from the front, all of them where none are given."""
+    """Non-negative axes; all axes by default."""
     return tuple(range(rank)) if axes is None else tuple(dict.fromkeys(a % rank if rank else 0 for a in ints(axes)))
 
 
 def filled(value: Sequence[int] | None, number: int, rank: int) -> list[int]:
-    """An attribute with a number for each axis, or its default."""
+    """An attribute with one number for each axis, or its default."""
     return [number] * rank if value is None else list(value)
 
 

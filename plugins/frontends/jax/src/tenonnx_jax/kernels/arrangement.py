@@ -1,4 +1,4 @@
-"""Ops that move, choose and count elements."""
+"""Ops that move, select and count elements."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from tenonnx_jax.kernels import (
     with_symbols,
 )
 
-#: An end from here on is that of the axis.
+#: Ends from here on mean the end of the axis.
 _FAR = 2**31 - 1
 
 
@@ -124,8 +124,8 @@ def slice_rule(x: Any, starts: Any, ends: Any, axes: Any, steps: Any) -> Any:
     return x[tuple(index)]
 
 
-def _hold(larger: Any, smaller: Any) -> None:
-    """Raise ``Unproven`` where a symbolic dim may be below another that it has to reach."""
+def _require_at_least(larger: Any, smaller: Any) -> None:
+    """Raise ``Unproven`` unless a symbolic dim is provably at least another."""
     try:
         if larger >= smaller:
             return
@@ -135,7 +135,7 @@ def _hold(larger: Any, smaller: Any) -> None:
 
 
 def _from_front(place: Any, length: Any) -> Any:
-    """A place on an axis counted from its front; symbolic ones are so already, unless they are negative for sure."""
+    """A non-negative position; symbolic ones are assumed to be non-negative unless provably negative."""
     try:
         return place + length if place < 0 else place
     except Inconclusive:
@@ -143,7 +143,7 @@ def _from_front(place: Any, length: Any) -> Any:
 
 
 def _symbolic_slice(length: Any, start: Any, end: Any, step: int) -> slice:
-    """The part of an axis of which a size or an end is symbolic. Raises ``DataDependent`` where the sizes decide."""
+    """A slice of an axis with a symbolic size or bound. Raises ``DataDependent`` where it depends on the sizes."""
     if step != 1:
         raise DataDependent("cannot slice a symbolic dim with a step", given=f"a step of {step}")
     fixed = not is_symbolic(start) and not is_symbolic(end)
@@ -151,7 +151,7 @@ def _symbolic_slice(length: Any, start: Any, end: Any, step: int) -> slice:
     start = 0 if not is_symbolic(start) and start <= -_FAR else _from_front(start, length)
     if not fixed:
         for larger, smaller in ((start, 0), (length, end), (end, start)):
-            _hold(larger, smaller)
+            _require_at_least(larger, smaller)
     return slice(start, end)
 
 
@@ -167,7 +167,7 @@ def pad_rule(x: Any, pads: Any, value: Any, axes: Any, *, mode: str) -> Any:
 
 
 def wrapped(indices: Any, length: int) -> Any:
-    """Indices counted from the front."""
+    """Non-negative indices."""
     return jnp.where(indices < 0, indices + length, indices)
 
 
@@ -183,7 +183,7 @@ def gather_elements_rule(x: Any, indices: Any, *, axis: int) -> Any:
 
 
 def _along(x: Any, indices: Any, axis: int) -> tuple[Any, ...]:
-    """The index of every element, that along ``axis`` by ``indices``."""
+    """The index of every element, with ``indices`` along ``axis``."""
     in_range(indices, x.shape[axis])
     found = [lax.broadcasted_iota(indices.dtype, indices.shape, k) for k in range(x.ndim)]
     found[axis % x.ndim] = wrapped(indices, x.shape[axis])
@@ -243,7 +243,7 @@ def range_rule(start: Any, limit: Any, delta: Any, **_: Any) -> Any:
 
 @rule(ops.trilu)
 def trilu_rule(x: Any, k: Any, *, upper: int) -> Any:
-    ahead = jnp.arange(x.shape[-1]) - jnp.arange(x.shape[-2])[:, None]  # of the diagonal
+    ahead = jnp.arange(x.shape[-1]) - jnp.arange(x.shape[-2])[:, None]  # distance from the diagonal
     diagonal = 0 if k is None else k.reshape(())
     return jnp.where(ahead >= diagonal if upper else ahead <= diagonal, x, jnp.zeros((), x.dtype))
 

@@ -1,4 +1,4 @@
-"""Ops with subgraphs: conditions and loops of JAX where their operands are traced, of Python where they are known."""
+"""Ops with subgraphs: JAX's control flow for traced operands, Python's for known ones."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tenonnx.extend import InvalidCall, TensorType, find_rule
 from tenonnx_jax.kernels import DataDependent, filled, ints, is_traced, known, rule
 from tenonnx_standard.control_flow import counter_shape
 
-#: Up to so many iterations are written out, so that what is carried may change its shape.
+#: Maximum number of iterations to unroll, so that carried values may change their shape.
 _UNROLLED = 4
 
-#: The rules of numpy for these take elements as they come.
+#: The numpy rules of these ops accept elements of any type.
 for _op in (
     ops.sequence_construct,
     ops.sequence_empty,
@@ -80,7 +80,7 @@ def loop_rule(limit: Any, condition: Any, *initial: Any, body: Any, _outputs: in
 
 
 def _goes_on(body: Any, initial: Any) -> bool:
-    """Whether the body never ends its loop."""
+    """Whether the condition in the body is always true."""
     found: list[bool] = []
 
     def once(position: Any, carried: Any) -> Any:
@@ -158,7 +158,7 @@ def scan_rule(*inputs: Any, body: Any, num_scan_inputs: int, **given: Any) -> tu
     backward = filled(given["scan_input_directions"], 0, num_scan_inputs)
     outputs = len(body.graph.outputs) - states
     axes, reverses = (filled(given[f"scan_output_{what}"], 0, outputs) for what in ("axes", "directions"))
-    whole = all(backward) and all(reverses)  # nothing has to be turned round then
+    whole = all(backward) and all(reverses)  # then nothing has to be reversed
     columns = [
         jnp.flip(jnp.moveaxis(x, axis, 0), 0) if back and not whole else jnp.moveaxis(x, axis, 0)
         for x, axis, back in zip(inputs[states:], where, backward, strict=True)

@@ -1,4 +1,4 @@
-"""Ops that compute element by element."""
+"""Elementwise ops."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, Value
 from tenonnx_jax.kernels import is_float, rule, with_symbols
 
-#: Functions of JAX that take what the op takes.
+#: JAX functions with the op's signature.
 _SAME: dict[Any, Any] = {
     ops.absolute: jnp.abs,
     ops.neg: jnp.negative,
@@ -88,12 +88,12 @@ def minimum_rule(*data_0: Any) -> Any:
 
 
 def _are_dims(contents: Sequence[Any]) -> bool:
-    """Whether all contents are known, symbolic dims among them."""
+    """Whether all contents are known, and include symbolic dims."""
     return any(map(with_symbols, contents)) and all(isinstance(each, np.ndarray) for each in contents)
 
 
 def _of_dims(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
-    """A function of two dims, of arrays of them."""
+    """Vectorize a function of two dims for object arrays."""
     each = np.frompyfunc(function, 2, 1)
     return lambda first, second: np.asarray(each(first, second), object)
 
@@ -113,9 +113,9 @@ def div_rule(a: Any, b: Any) -> Any:
     if is_float(a):
         shape = jnp.broadcast_shapes(jnp.shape(a), jnp.shape(b))
         if jnp.shape(b) != shape or not isinstance(b, jax.core.Tracer):
-            b = lax.optimization_barrier(jnp.broadcast_to(b, shape))  # XLA else multiplies by the reciprocal
+            b = lax.optimization_barrier(jnp.broadcast_to(b, shape))  # XLA would multiply by the reciprocal
         return jnp.divide(a, b)
-    return lax.div(*jnp.broadcast_arrays(a, b))  # towards zero
+    return lax.div(*jnp.broadcast_arrays(a, b))  # truncates towards zero
 
 
 @rule(ops.mod)
@@ -159,7 +159,7 @@ def cast_rule(x: Any, *, to: int, saturate: int, round_mode: str) -> Any:
 
 
 def _to_integer(x: Any, dtype: Any) -> Any:
-    """As processors do: through a wide integer, of which the low bits are taken."""
+    """Convert like CPUs: to a wide integer, keeping the low bits."""
     wide = jax.dtypes.canonicalize_dtype(jnp.int64) if dtype in (jnp.int64, jnp.uint32) else jnp.int32
     if dtype == jnp.uint64 or (dtype == jnp.uint32 and wide != jnp.int64):
         return NotImplemented

@@ -1,4 +1,4 @@
-"""Ops that are layers: products, convolutions, pooling, normalization."""
+"""Layers: matrix products, convolutions, pooling, normalization."""
 
 from __future__ import annotations
 
@@ -101,7 +101,7 @@ def _plain_pool(x: Value, *, ceil_mode: int, **given: Any) -> bool:
 
 
 def _windows(x: Any, start: Any, function: Any, kernel: Sequence[int], given: Any, auto_pad: str) -> tuple[Any, Any]:
-    """Result of ``function`` on each window, and the number of elements of the image in each."""
+    """Result of ``function`` on each window, and the number of image elements in each."""
     rank = len(kernel)
     strides, dilations = filled(given["strides"], 1, rank), filled(given.get("dilations"), 1, rank)
     pads = _pads(x.shape[2:], kernel, strides, dilations, given["pads"], auto_pad)

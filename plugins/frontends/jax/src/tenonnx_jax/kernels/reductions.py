@@ -1,4 +1,4 @@
-"""Ops that reduce axes."""
+"""Reductions."""
 
 from __future__ import annotations
 

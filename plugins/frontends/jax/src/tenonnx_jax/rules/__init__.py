@@ -1,7 +1,7 @@
-"""Primitives of JAX as ops, a function for each.
+"""Rules of JAX primitives: one function of ops for each.
 
-A package gives a primitive of its own such a rule by ``tenonnx_jax.rule("name")``, above a function that takes the
-equation and the values of its inputs, and returns a value, or several.
+Packages register rules of their primitives by ``tenonnx_jax.rule("name")``, as a decorator of a function that takes the
+equation and the values of its inputs, and returns one or several values.
 """
 
 from __future__ import annotations
@@ -9,21 +9,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-#: A rule: what an equation of a primitive gives for values.
+#: A rule: a function from an equation and its inputs to its outputs.
 Rule = Callable[..., Any]
 
-#: Rules by the name of a primitive.
+#: Rules by name of the primitive.
 RULES: dict[str, Rule] = {}
 
-#: Primitives that only move elements: of what has several parts, each is moved.
+#: Primitives that only move elements: values with several parts are moved part by part.
 MOVING: set[str] = set()
 
-#: Rules for what has several parts, by the name of a primitive.
+#: Rules for values with several parts, by name of the primitive.
 OF_PARTS: dict[str, Rule] = {}
 
 
 def rule(*names: str, moves: bool = False) -> Callable[[Rule], Rule]:
-    """Give primitives of these names a rule, ``function(equation, *values, **params)``."""
+    """Register a rule, ``function(equation, *values, **params)``, for primitives of these names."""
 
     def register(function: Rule) -> Rule:
         for name in names:
@@ -36,7 +36,7 @@ def rule(*names: str, moves: bool = False) -> Callable[[Rule], Rule]:
 
 
 def of_parts(*names: str) -> Callable[[Rule], Rule]:
-    """The same for calls that take or give complex numbers or keys, as ``Parts``."""
+    """Register a rule for calls with complex numbers or keys, as ``Parts``."""
 
     def register(function: Rule) -> Rule:
         OF_PARTS.update(dict.fromkeys(names, function))
@@ -46,7 +46,7 @@ def of_parts(*names: str) -> Callable[[Rule], Rule]:
 
 
 def composed(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Say what primitives mean by ``function(*arrays, **params)`` over other primitives, which JAX traces."""
+    """Define primitives by ``function(*arrays, **params)`` in terms of other primitives, which JAX traces."""
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         def traced(equation: Any, *values: Any, **params: Any) -> Any:

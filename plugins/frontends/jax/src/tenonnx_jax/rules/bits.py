@@ -1,4 +1,4 @@
-"""Bits of one element type as those of another, and the numbers next to others."""
+"""Bit casts between element types, and adjacent floats."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def bitcast_convert_type_rule(equation: Any, x: Value, *, new_dtype: Any, **_: A
 
 
 def _resized(equation: Any, x: Value, dtype: Any) -> Value:
-    """Numbers in shorter ones along a new last axis, the lowest bits first, or such ones together."""
+    """Bit cast to a narrower type along a new last axis, lowest bits first, or back to a wider one."""
     old, new = equation.ins[0].dtype, np.dtype(dtype)
     short = 8 * min(old.itemsize, new.itemsize)
     wide, narrow = f"uint{8 * max(old.itemsize, new.itemsize)}", f"uint{short}"

@@ -39,7 +39,7 @@ def conj_of_parts(equation: Any, z: Any, **_: Any) -> Any:
 
 
 def _by_part(*names: str) -> None:
-    """Register, for linear primitives, rules that treat the real and the imaginary part alike."""
+    """Register rules that apply linear primitives to the real and the imaginary part separately."""
     for name in names:
 
         def each(equation: Any, *values: Any, _name: str = name, **params: Any) -> Any:
@@ -123,7 +123,7 @@ def cos_of_parts(equation: Any, z: Any, **_: Any) -> Any:
 
 
 def _tanh(z: Any) -> Any:
-    x, y = jnp.clip(lax.real(z), -20, 20), lax.imag(z)  # beyond 20, tanh is 1 or -1 to the last digit
+    x, y = jnp.clip(lax.real(z), -20, 20), lax.imag(z)  # beyond 20, tanh is exactly 1 or -1
     below = jnp.cosh(2 * x) + jnp.cos(2 * y)
     return lax.complex(jnp.sinh(2 * x) / below, jnp.sin(2 * y) / below)
 
@@ -133,7 +133,7 @@ def _by_parts(real: Any, imaginary: Any) -> Any:
     return lambda z: lax.complex(real(lax.real(z), lax.imag(z)), imaginary(lax.real(z), lax.imag(z)))
 
 
-#: Definitions of further primitives in terms of those above, which JAX traces.
+#: Definitions of further primitives in terms of the ones above, which JAX traces.
 _COMPOSED: dict[str, Any] = {
     "tanh": _tanh,
     "tan": lambda z: -1j * _tanh(1j * z),

@@ -15,12 +15,12 @@ from tenonnx_jax.types import Parts, is_complex, is_key
 
 
 def flat(values: Iterable[Any]) -> list[Value]:
-    """Values, with the parts of those that have several."""
+    """Flatten values, expanding those with several parts."""
     return [part for value in values for part in (value if isinstance(value, Parts) else (value,))]
 
 
 def together(values: Sequence[Value], avals: Sequence[Any]) -> list[Any]:
-    """The other way round: as many values as there are ``avals``."""
+    """Inverse of ``flat``: one value, or parts, for each of ``avals``."""
     rest = iter(values)
     found: list[Any] = []
     for aval in avals:
@@ -34,7 +34,7 @@ def types_of(avals: Sequence[Any]) -> list[TensorType]:
 
 
 def _results(found: Sequence[Any]) -> list[Value]:
-    """Outputs of a subgraph: each a value of its own."""
+    """Outputs of a subgraph, each a separate value."""
     from tenonnx_jax.interpreter import as_value
 
     return [ops.identity(value) for value in flat(as_value(each) for each in found)]
@@ -50,7 +50,7 @@ def _as_tuple(found: Any) -> tuple[Value, ...]:
 
 @rule("platform_index")
 def platform_index_rule(equation: Any, *_: Any, platforms: Any, **__: Any) -> Value:
-    """Index of the implementation that JAX takes on a CPU."""
+    """Index of JAX's implementation for CPUs."""
     held = [k for k, names in enumerate(platforms) if names is None or "cpu" in names]
     return constant(np.asarray(held[0], np.int32))
 
@@ -100,7 +100,7 @@ def while_rule(
         inner = equation.within()
         before = together(held, avals)
         found = inner.run(body_jaxpr, [*of_body, *before])
-        if is_batched:  # those that have ended stay as they are
+        if is_batched:  # elements whose loop has ended keep their state
             mask = condition(inner, before)
             found = [_chosen(mask, as_value(new), old) for new, old in zip(found, before, strict=True)]
         return _results([_any(condition(inner, found)), *found])
@@ -144,7 +144,7 @@ def scan_rule(
     count = len(types_of(carried))
     empty = types_of(stacked)
     if length == 0 and all(isinstance(dim, int) for kind in empty for dim in kind.shape or ()):
-        made = [constant(np.zeros(kind.shape or (), kind.dtype.numpy)) for kind in empty]  # onnxruntime scans no rows
+        made = [constant(np.zeros(kind.shape or (), kind.dtype.numpy)) for kind in empty]  # for a Scan of length 0
         return together([*flat(state), *made], equation.outs)
 
     def compute(held: Sequence[Value], elements: Sequence[Value]) -> list[Value]:
@@ -179,7 +179,7 @@ def scan_rule(
 
 @rule("custom_linear_solve")
 def custom_linear_solve_rule(equation: Any, *values: Any, const_lengths: Any, jaxprs: Any, **_: Any) -> Any:
-    """The solver that the function itself names, which the forward pass runs."""
+    """Evaluate the solver that the function defines for its forward pass."""
     start = const_lengths.matvec + const_lengths.vecmat
     consts = values[start : start + const_lengths.solve]
     given = values[sum(const_lengths) :]

@@ -1,4 +1,4 @@
-"""Primitives that compute element by element."""
+"""Elementwise primitives."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tenonnx_jax.rules import Rule, rule
 
 
 def scalar(number: float, like: Value) -> Value:
-    """A number of the element type of ``like``."""
+    """A scalar with the element type of ``like``."""
     return constant(np.asarray(number).astype(like.dtype.numpy))
 
 
-#: Integers of which onnxruntime lacks kernels, and the wider ones in which results keep their last digits.
+#: Integer types without onnxruntime kernels, and wider ones in which results are exact.
 WIDE = {
     DType.int8: DType.int32,
     DType.uint8: DType.int32,
@@ -29,12 +29,12 @@ WIDE = {
     DType.uint16: DType.int32,
     DType.uint32: DType.int64,
 }
-#: Integers that onnxruntime neither reduces nor accumulates, and those of which it has no Max, Min, Pad and Where.
+#: Integer types without reductions and cumulative sums in onnxruntime, and those without Max, Min, Pad and Where.
 NARROW, SIXTEEN_BITS = frozenset(WIDE), frozenset({DType.int16, DType.uint16})
 
 
 def widened(function: Any, dtypes: frozenset[DType], *values: Value) -> Value:
-    """Compute in a wider type what onnxruntime does not in that of the first value."""
+    """Compute in a wider type where onnxruntime lacks kernels for the type of the first value."""
     dtype = values[0].dtype
     if dtype not in dtypes:
         return function(*values)
@@ -96,7 +96,7 @@ def neg_rule(equation: Any, x: Value, **_: Any) -> Value:
     return ops.neg(x) if x.dtype.is_signed else ops.sub(scalar(0, x), x)
 
 
-#: ``add_any`` sums cotangents; ``stop_gradient`` and its like say something to a transformation of JAX alone.
+#: ``add_any`` sums cotangents; ``stop_gradient`` and similar ones only matter to JAX's transformations.
 rule("add_any")(_plain(ops.add))
 
 
@@ -121,7 +121,7 @@ def mul_rule(equation: Any, x: Value, y: Value, **_: Any) -> Value:
 
 
 def _argument_of_gelu(equation: Any, half: Value) -> Value | None:
-    """The argument where a product is what ``jax.nn.gelu(approximate=False)`` gives: x / 2 erfc(-x / sqrt(2))."""
+    """The argument of a product that ``jax.nn.gelu(approximate=False)`` made: x / 2 erfc(-x / sqrt(2)); else None."""
     halved, tail = map(equation.origin, equation.invars)
     if halved is None or tail is None or (halved.primitive.name, tail.primitive.name) != ("mul", "erfc"):
         return None
@@ -139,7 +139,7 @@ def _argument_of_gelu(equation: Any, half: Value) -> Value | None:
 
 @rule("lt_to", "le_to")
 def lt_to_rule(equation: Any, x: Value, y: Value, **_: Any) -> Value:
-    """The total order of floats: -0 before 0, NaN behind all others."""
+    """The total order of floats: -0 before 0, and NaN last."""
     found = ops.less(x, y)
     same = ops.equal(x, y)
     if x.dtype.is_float:
@@ -173,9 +173,9 @@ def max_rule(equation: Any, x: Value, y: Value, **_: Any) -> Value:
 
 
 def _variance(x: Value, least: Value) -> Value | None:
-    """The mean of squares less the square of the mean, as Flax computes it, by differences from the mean instead.
+    """Rewrite the variance of Flax, the mean of squares minus the squared mean, as the mean of squared differences.
 
-    These lose no digits, are never below zero, and are what layers that normalize are made of elsewhere.
+    This does not cancel digits, is never negative, and is the pattern of normalization layers elsewhere.
     """
     known = static(least)
     if known is None or known.size != 1 or known.any():
@@ -192,7 +192,7 @@ def _variance(x: Value, least: Value) -> Value | None:
 
 
 def _inputs(x: Value | None, op_type: str, count: int) -> tuple[Value | None, ...]:
-    """The inputs of the call that gives ``x``, where it is of this op."""
+    """The inputs of the node that produces ``x``, if it has this op type."""
     node = None if x is None else x.producer
     return tuple(node.inputs) if node is not None and node.op_type == op_type else (None,) * count
 
@@ -278,11 +278,11 @@ def div_rule(equation: Any, x: Value, y: Value, **_: Any) -> Value:
 
 
 def _mean(equation: Any, total: Value, count: Value) -> Value | None:
-    """A sum over axes, or over windows, that is divided by the number of its terms."""
+    """Recognize a mean: a sum over axes or windows divided by the number of its terms."""
     number, before = static(count), equation.origin(equation.invars[0])
     if before is None or number is None or number.size != 1:
         return None
-    if before.primitive.name == "reduce_window_sum":  # which is made of a mean
+    if before.primitive.name == "reduce_window_sum":  # which is computed from a mean
         mean, factor = _inputs(total, "Mul", 2)
         return mean if _equal(factor, count) else None
     source, axes = _inputs(total, "ReduceSum", 2)
@@ -329,7 +329,7 @@ def _power(x: Value, exponent: int) -> Value:
 
 @rule("atan2")
 def atan2_rule(equation: Any, y: Value, x: Value, **_: Any) -> Value:
-    """The angle of (x, y): that of the quotient of the shorter by the longer, set right by octant."""
+    """The angle of (x, y): atan of the quotient of the shorter by the longer, corrected by octant."""
     zero, pi = scalar(0, x), scalar(math.pi, x)
     longer, shorter = ops.maximum(ops.absolute(x), ops.absolute(y)), ops.minimum(ops.absolute(x), ops.absolute(y))
     both = ops.and_(ops.isinf(x), ops.isinf(y))
@@ -343,7 +343,7 @@ def atan2_rule(equation: Any, y: Value, x: Value, **_: Any) -> Value:
 
 
 def _is_negative(x: Value) -> Value:
-    """Whether the sign is set, that of zeros too."""
+    """Whether the sign bit is set, including that of -0."""
     one = scalar(1, x)
     zero = ops.equal(x, scalar(0, x))
     return ops.less(ops.where(zero, ops.reciprocal(x), x), ops.sub(one, one))
@@ -386,7 +386,7 @@ def convert_element_type_rule(equation: Any, x: Value, *, new_dtype: Any, **_: A
 
 
 def converted(x: Value, to: DType) -> Value:
-    """``x`` in another element type as XLA converts: floats beyond the range of integers become the nearest of these."""
+    """Convert ``x`` to another element type as XLA: floats outside the integer range are clamped."""
     if x.dtype is to:
         return x
     if to is DType.bool:
@@ -430,7 +430,7 @@ def bits_of(dtype: DType) -> int:
 
 
 def _shifted(x: Value, by: Value, direction: str) -> Value:
-    """A logical shift; by as many bits as there are, or more, nothing is left."""
+    """A logical shift; shifting by the number of bits or more results in 0."""
     unsigned = DType.of(np.dtype(f"uint{bits_of(x.dtype)}"))
     known = static(by)
     plain, count = ops.cast(x, to=unsigned), ops.cast(by, to=unsigned)
@@ -489,7 +489,7 @@ def clz_rule(equation: Any, x: Value, **_: Any) -> Value:
 
 @rule("reduce_precision")
 def reduce_precision_rule(equation: Any, x: Value, *, exponent_bits: int, mantissa_bits: int, **_: Any) -> Value:
-    """Rounded to what a format of so many bits holds."""
+    """Round to a format with these numbers of bits."""
     for kind in (DType.bfloat16, DType.float16, DType.float32, DType.float64):
         held: Any = ml_dtypes.finfo(kind.numpy)  # type: ignore[no-untyped-call]
         if (held.nexp, held.nmant) == (exponent_bits, mantissa_bits):

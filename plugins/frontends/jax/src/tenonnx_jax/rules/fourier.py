@@ -1,4 +1,4 @@
-"""Fourier transforms, as products with matrices of roots of one."""
+"""Fourier transforms, as products with matrices of roots of unity."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tenonnx_jax.rules import of_parts
 from tenonnx_jax.rules.shapes import transposed
 from tenonnx_jax.types import Parts
 
-#: Up to which length a transform is one product; beyond, those of its factors.
+#: Maximum length of a transform as one product; longer ones are factored.
 _LONGEST = 4096
 
 
@@ -73,7 +73,7 @@ def _scaled(z: Parts, length: int) -> Parts:
 
 
 def _real_of_half(z: Any, axis: int, length: int) -> Value:
-    """The inverse of the half that a real transform keeps; each of the others counts twice."""
+    """The inverse of a real transform from its nonredundant half, where all other bins count twice."""
     half = length // 2 + 1
     weight = np.full((half, 1), 2.0)
     weight[0] = 1

@@ -1,4 +1,4 @@
-"""Gather and scatter, with all modes of XLA for indices out of bounds."""
+"""Gather and scatter, with all XLA modes of out-of-bounds indices."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from tenonnx_jax.rules.shapes import counted, transposed
 
 
 class Points:
-    """Positions of windows: for each indexed axis of the operand, in the shape of windows by their elements.
+    """Positions of the elements of windows, for each indexed axis of the operand.
 
-    ``axes`` are those of the operand that positions are given for, in order. ``positions`` is [*batch, *window, axes],
-    where the window has the axes whose windows are neither one element nor the whole axis. ``outside`` says for each
-    window whether it is out of bounds, None where none is.
+    ``axes`` are the indexed axes of the operand, in order. ``positions`` is [*batch, *window, axes], where the window
+    has the axes that are neither of size 1 nor complete. ``outside`` is whether each window is out of bounds, None if
+    none can be.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Points:
         return indices.ndim - 1
 
     def _extended(self, column: Value, axis: int, size: Any, rank: int) -> Value:
-        """Starts, then for windows each of its positions along its axis."""
+        """Starts of windows, or for larger windows all positions along the axis."""
         if not self.windows:
             return column
         column = ops.unsqueeze(column, [rank + k for k in range(len(self.windows))])
@@ -85,7 +85,7 @@ class Points:
         return ops.add(column, ops.unsqueeze(offsets, others) if others else offsets)
 
     def column(self) -> Value:
-        """The positions along the only axis."""
+        """The positions along the only indexed axis."""
         return self._columns[0]
 
     def positions(self) -> Value:
@@ -121,7 +121,7 @@ def gather_rule(
     )
     rest = [axis for axis in range(len(shape)) if axis not in points.axes]
     batch = len(points.batch)
-    # What is found has the axes [*batch, *windows, *rest].
+    # ``found`` has the axes [*batch, *windows, *rest].
     if not points.axes:
         found = x
         if batch:
@@ -151,11 +151,11 @@ def gather_rule(
 def _placed(
     found: Value, order: list[int], points: Points, rest: list[int], numbers: Any, batch: int, rank: int
 ) -> Any:
-    """Windows where the result has them. ``order[k]`` is where axis k of [*batch, *windows, *rest] lies in ``found``."""
+    """Move windows to their axes of the result. Axis k of [*batch, *windows, *rest] is axis ``order[k]`` of ``found``."""
     collapsed = {*map(int, numbers.collapsed_slice_dims), *map(int, numbers.operand_batching_dims)}
-    held = [*points.windows, *rest]  # axes of the operand behind the batch
+    held = [*points.windows, *rest]  # axes of the operand after the batch
     kept = sorted(a for a in {*points.axes, *rest} if a not in collapsed)
-    single = [a for a in kept if a not in held]  # windows of one element that stay as axes
+    single = [a for a in kept if a not in held]  # windows of one element that remain axes
     offsets = list(map(int, numbers.offset_dims))
     places = dict(zip(kept, offsets, strict=True))
     gone = [a for a in held if a in collapsed]
@@ -206,7 +206,7 @@ _WAYS = {
 }
 
 
-MOVING.update({"scatter", "scatter-add", "scatter_add"})  # of complex numbers, part by part
+MOVING.update({"scatter", "scatter-add", "scatter_add"})  # for complex numbers, part by part
 
 
 @rule(*_WAYS)
@@ -250,7 +250,7 @@ def ways_rule(
     positions = points.positions()
     length = equation.sizes.size(shape[points.axes[0]])
     dropped = points.outside is not None
-    if dropped:  # what is dropped goes to a row of its own, which is cut off
+    if dropped:  # dropped elements go to an extra row, which is cut off
         row = equation.sizes.value(shape[points.axes[0]])
         outside = ops.unsqueeze(points.outside, [len(points.batch) + k for k in range(len(points.windows) + 1)])
         first = [1] + [0] * (len(points.axes) - 1)
@@ -268,7 +268,7 @@ def ways_rule(
 
 
 def _applied(equation: Any, values: Sequence[Value], numbers: Any, mode: Any, given: Any) -> Value:
-    """A function of the elements themselves in the places of windows, ``x.at[places].apply(function)``."""
+    """A function of the elements at the positions of windows, ``x.at[places].apply(function)``."""
     if not given["unique_indices"]:
         raise NotRepresentable(
             "a scatter may apply its function several times to an element",
@@ -288,7 +288,7 @@ def _applied(equation: Any, values: Sequence[Value], numbers: Any, mode: Any, gi
 
 
 def _combinable(x: Value, way: str) -> Value:
-    """In an element type that sums of booleans and short integers have in runtimes."""
+    """Cast booleans and short integers to a type that runtimes can combine."""
     if way == "none" and x.dtype is not DType.bool:
         return x
     return ops.cast(x, to=DType.int32) if x.dtype is DType.bool else x
@@ -299,7 +299,7 @@ def _scattered(x: Value, positions: Value, updates: Value, way: str) -> Value:
 
 
 def _over_all(equation: Any, x: Value, updates: Value, way: str, count: int, batch: Any) -> Value:
-    """Windows that are the whole operand."""
+    """Scatter of windows that cover the whole operand."""
     ways: dict[str, tuple[Any, Any]] = {
         "add": (ops.add, ops.reduce_sum),
         "mul": (ops.mul, ops.reduce_prod),

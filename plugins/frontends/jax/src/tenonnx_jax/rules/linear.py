@@ -1,4 +1,4 @@
-"""Linear algebra, as functions of JAX over loops."""
+"""Linear algebra, as JAX functions with loops."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tenonnx_jax.rules import composed
 
 
 def _each(function: Any, rank: int, *arrays: Any) -> Any:
-    """A function of matrices, for each of those along the axes in front."""
+    """Apply a function of matrices along the leading axes."""
     for _ in range(arrays[0].ndim - rank):
         function = jax.vmap(function)
     return function(*arrays)
@@ -52,7 +52,7 @@ def triangular_solve(
 
 
 def _substituted(a: Any, b: Any, is_lower: bool, unit: bool, flip: bool = False) -> Any:
-    """a x = b by substitution, row by row from that which knows one unknown alone."""
+    """Solve a x = b by forward or backward substitution."""
     n = a.shape[-1]
     is_lower = is_lower != flip
 
@@ -70,7 +70,7 @@ def lu(a: Any, **_: Any) -> Any:
 
 
 def _lu(a: Any) -> Any:
-    """By columns, the largest of each as the pivot."""
+    """LU factorization by columns, with partial pivoting."""
     m, n = a.shape
     count = min(m, n)
     rows, columns = jnp.arange(m), jnp.arange(n)
@@ -112,7 +112,7 @@ def geqrf(a: Any, **_: Any) -> Any:
 
 
 def _reflected(a: Any) -> Any:
-    """Householder's reflections as LAPACK keeps them: below the diagonal, with a factor each."""
+    """Householder reflections in LAPACK's format: vectors below the diagonal, and scalar factors."""
     m, n = a.shape
     count = min(m, n)
     rows = jnp.arange(m)
@@ -167,7 +167,7 @@ def qr(a: Any, *, full_matrices: bool, **_: Any) -> Any:
 
 
 def _jacobi(a: Any) -> tuple[Any, Any]:
-    """Eigenvalues and vectors of a symmetric matrix by rotations, each row and column once a sweep (Jacobi, 1846)."""
+    """Eigenvalues and eigenvectors of a symmetric matrix, by cyclic Jacobi rotations (Jacobi 1846)."""
     n = a.shape[-1]
     pairs = jnp.asarray([(p, q) for p in range(n) for q in range(p + 1, n)] or [(0, 0)], jnp.int32)
 
@@ -182,11 +182,11 @@ def _jacobi(a: Any) -> tuple[Any, Any]:
         c = 1 / jnp.sqrt(t * t + 1)
         s = t * c
 
-        def turned(x: Any) -> Any:
+        def rotated(x: Any) -> Any:
             first, second = x[:, p], x[:, q]
             return x.at[:, p].set(c * first - s * second).at[:, q].set(s * first + c * second)
 
-        return turned(turned(a).T).T, turned(v)
+        return rotated(rotated(a).T).T, rotated(v)
 
     sweeps = 10 if n > 1 else 0
     a, v = lax.fori_loop(0, sweeps * pairs.shape[0], rotate, (a, jnp.eye(n, dtype=a.dtype)))
@@ -207,7 +207,7 @@ def eigh(a: Any, *, lower: bool, sort_eigenvalues: bool = True, **_: Any) -> Any
 
 @composed("svd")
 def svd(a: Any, *, full_matrices: bool, compute_uv: bool, **_: Any) -> Any:
-    """By rotations of columns until they are at right angles (Hestenes, 1958)."""
+    """Singular values by one-sided Jacobi rotations (Hestenes 1958)."""
 
     def values(a: Any) -> Any:
         m, n = a.shape
@@ -239,11 +239,11 @@ def _one_sided(a: Any) -> tuple[Any, Any, Any]:
         c = 1 / jnp.sqrt(1 + t * t)
         s = c * t
 
-        def turned(x: Any) -> Any:
+        def rotated(x: Any) -> Any:
             first, second = x[:, p], x[:, q]
             return x.at[:, p].set(c * first - s * second).at[:, q].set(s * first + c * second)
 
-        return turned(a), turned(v)
+        return rotated(a), rotated(v)
 
     sweeps = 12 if n > 1 else 0
     a, v = lax.fori_loop(0, sweeps * pairs.shape[0], rotate, (a, jnp.eye(n, dtype=a.dtype)))
@@ -254,7 +254,7 @@ def _one_sided(a: Any) -> tuple[Any, Any, Any]:
 
 
 def _completed(u: Any) -> Any:
-    """Orthonormal columns, with further ones to a square."""
+    """Orthonormal columns, extended to a square matrix."""
     held, factors = geqrf(u)
     m, n = u.shape
     whole = householder_product(jnp.pad(held, ((0, 0), (0, m - n))), factors)

@@ -1,4 +1,4 @@
-"""Keys and the bits that are drawn with them, by the generators of JAX themselves."""
+"""Random keys and bits, traced from JAX's own generators."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tenonnx_jax.types import Parts
 
 
 def _generator(aval: Any) -> Any:
-    """The generator of a kind of keys."""
+    """The random generator of a kind of keys."""
     held = str(aval.dtype)
     if held != "key<fry>":
         raise NotRepresentable("keys are not of Threefry, the generator that JAX uses by default", given=held)
@@ -26,7 +26,7 @@ def _generator(aval: Any) -> Any:
 
 @composed("threefry2x32")
 def threefry(key_0: Any, key_1: Any, x_0: Any, x_1: Any, **_: Any) -> Any:
-    """Twenty rounds of additions, rotations and exclusive ors (Salmon et al., 2011)."""
+    """Threefry: twenty rounds of additions, rotations and exclusive ors (Salmon et al. 2011)."""
     keys = [key_0, key_1, key_0 ^ key_1 ^ np.uint32(0x1BD11BDA)]
     x = [x_0 + keys[0], x_1 + keys[1]]
     rotations = ((13, 15, 26, 6), (17, 29, 16, 24))
@@ -40,7 +40,7 @@ def threefry(key_0: Any, key_1: Any, x_0: Any, x_1: Any, **_: Any) -> Any:
 
 @rule("iota_2x32_shape")
 def iota_2x32_shape_rule(equation: Any, *_: Any, shape: Any, **__: Any) -> Any:
-    """Positions in order, as upper and lower words."""
+    """Positions in order, as high and low words."""
     total: Any = 1
     for dim in shape:
         total = total * dim
@@ -50,7 +50,7 @@ def iota_2x32_shape_rule(equation: Any, *_: Any, shape: Any, **__: Any) -> Any:
 
 
 def _words(key: Any) -> Any:
-    """The words of keys as the generators take them."""
+    """The words of keys along a last axis, as in the generators."""
     words = [ops.unsqueeze(part, [part.ndim]) for part in key]
     return ops.concat(*words, axis=words[0].ndim - 1)
 
@@ -61,7 +61,7 @@ def _split(words: Value) -> Parts:
 
 
 def _traced(equation: Any, function: Any, key: Any, *values: Any) -> Any:
-    """Result of a function of the words of one key, for each key of several."""
+    """Result of a function of one key's words, vectorized over several keys."""
     aval = equation.ins[0]
     for _ in aval.shape:
         function = jax.vmap(function)

@@ -1,4 +1,4 @@
-"""Reductions, cumulative ones, sorting, and products of matrices."""
+"""Reductions, cumulative ones, sorting, and matrix products."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _of_bools(op: Any, x: Value, axes: Any) -> Value:
 
 
 def _of_bits(name: str, of_bools: Any, of_bits: Any) -> None:
-    """The reduction of booleans by a function of ops, that of integers by one of their bits along the last axis."""
+    """Register a reduction, for booleans by an op, and for integers by their bits along a last axis."""
 
     @rule(name)
     def name_rule_2(equation: Any, x: Value, *, axes: Any, **_: Any) -> Value:
@@ -76,7 +76,7 @@ def _position(name: str, op: Any, extreme: float) -> None:
     def name_rule_3(equation: Any, x: Value, *, axes: Any, index_dtype: Any, **_: Any) -> Value:
         if x.dtype is DType.bool:
             x = ops.cast(x, to=DType.int32)
-        if x.dtype.is_float:  # the first NaN counts as the extreme
+        if x.dtype.is_float:  # the first NaN counts as the extremum
             x = ops.where(ops.isnan(x), scalar(extreme, x), x)
         if x.dtype in NARROW:
             x = ops.cast(x, to=WIDE[x.dtype])
@@ -96,7 +96,7 @@ def cumsum_rule(equation: Any, x: Value, *, axis: int, reverse: bool, **_: Any) 
 
 
 def _doubling(name: str, combine: Any, neutral: Any) -> None:
-    """Cumulative by doubling: after k rounds each element holds the result of 2**k, so that few nodes do."""
+    """Register a cumulative operation by doubling: after k rounds each element combines 2**k elements."""
 
     @rule(name)
     def name_rule_4(equation: Any, x: Value, *, axis: int, reverse: bool, **_: Any) -> Value:
@@ -119,7 +119,7 @@ def _doubling(name: str, combine: Any, neutral: Any) -> None:
 def _by_scan(x: Value, axis: int, reverse: bool, combine: Any, neutral: Any) -> Value:
     from tenonnx.extend import TensorType, subgraph
 
-    row = ops.reduce_max(x, [axis], keepdims=0)  # of the shape of a row, whatever is in it
+    row = ops.reduce_max(x, [axis], keepdims=0)  # any row, for its shape
     zero = ops.where(ops.equal(row, row), scalar(neutral(x.dtype), x), scalar(neutral(x.dtype), x))
     kind = TensorType(x.dtype, tuple(dim for k, dim in enumerate(x.shape) if k != axis))
 
@@ -155,11 +155,11 @@ _doubling("cumlogsumexp", _log_sum, _limit(-1))
 
 
 def _sortable(x: Value) -> Value:
-    """The same order in an element type that runtimes sort."""
+    """Map elements, preserving their order, to an element type that runtimes can sort."""
     if x.dtype in (DType.float32, DType.float64, DType.int64, DType.int32):
         return x
     wide = DType.float32 if x.dtype.is_float else DType.int32 if x.dtype.bits < 32 else DType.int64
-    if x.dtype is DType.uint64:  # the highest bit is that of the sign there
+    if x.dtype is DType.uint64:  # where the highest bit is the sign
         return ops.bitcast(ops.bitwise_xor(x, constant(np.asarray(1 << 63, np.uint64))), to=DType.int64)
     return ops.cast(x, to=wide)
 
@@ -170,7 +170,7 @@ def sort_rule(equation: Any, *values: Value, dimension: int, num_keys: int, **_:
     length = ops.unsqueeze(equation.sizes.value(equation.shape[axis]), [0])
     keys: list[Value] = []
     for value in values[:num_keys]:
-        if value.dtype.is_float:  # NaNs come last, behind infinity
+        if value.dtype.is_float:  # NaNs come last, after infinity
             missing = ops.isnan(value)
             keys += [ops.cast(missing, to=DType.int32), ops.where(missing, scalar(0, value), value)]
         else:
@@ -217,7 +217,7 @@ def dot_general_rule(equation: Any, x: Value, y: Value, *, dimension_numbers: An
 
 
 def contracted(equation: Any, left: Any, right: Any, dtype: DType) -> Value:
-    """Products summed over some axes of two operands, (value, shape, axes in common, axes summed over)."""
+    """Tensor contraction of two operands, given as (value, shape, batch axes, contracted axes)."""
     (x, x_shape, x_batch, x_sum), (y, y_shape, y_batch, y_sum) = left, right
     wide = _summed_in(dtype)
     x, y = converted(x, wide), converted(y, wide)
@@ -226,7 +226,7 @@ def contracted(equation: Any, left: Any, right: Any, dtype: DType) -> Value:
     orders = [[*x_batch, *x_free, *x_sum], [*y_batch, *y_sum, *y_free]]
     others = [[*y_batch, *y_free, *y_sum], [*x_batch, *x_sum, *x_free]]
     shapes = (x_shape, y_shape)
-    if x_batch and sum(map(_turned, shapes, orders)) > sum(map(_turned, shapes[::-1], others)):
+    if x_batch and sum(map(_is_permuted, shapes, orders)) > sum(map(_is_permuted, shapes[::-1], others)):
         start, n, m = len(x_batch), len(y_free), len(x_free)
         back = [*range(start), *range(start + n, start + n + m), *range(start, start + n)]
         return transposed(contracted(equation, right, left, dtype), back)
@@ -253,8 +253,8 @@ def contracted(equation: Any, left: Any, right: Any, dtype: DType) -> Value:
     return found if whole else reshaped(equation, found, shape)
 
 
-def _turned(shape: Sequence[Any], order: Sequence[int]) -> bool:
-    """Whether axes of more than one element change places."""
+def _is_permuted(shape: Sequence[Any], order: Sequence[int]) -> bool:
+    """Whether axes of size other than 1 are permuted."""
     held = [axis for axis in order if not same(shape[axis], 1)]
     return held != sorted(held)
 
@@ -264,7 +264,7 @@ def _summed_in(dtype: DType) -> DType:
         return dtype
     if dtype in (DType.int32, DType.int64, DType.uint32, DType.uint64):
         return dtype
-    return DType.int32  # of which fewer bits are kept
+    return DType.int32  # the result keeps fewer bits
 
 
 def _product(dims: Sequence[Any]) -> Any:

@@ -39,7 +39,7 @@ def reshape_rule(equation: Any, x: Value, *, dimensions: Any = None, **_: Any) -
 
 
 def unsqueezed(x: Value, axes: list[int]) -> Value:
-    """Insert axes of size 1; where a reduction has just removed them, it keeps them instead (``keepdims``)."""
+    """Insert axes of size 1; if a reduction just removed them, set its ``keepdims`` instead."""
     node = x.producer
     op = _REDUCTIONS.get(node.op_type) if node is not None else None
     if op is None or node is None or node.attributes.get("keepdims", 1) or static(node.inputs[1]) is None:
@@ -182,7 +182,7 @@ def _padded(x: Value, pads: Any, filling: Value) -> Value:
 
 
 def _dilated(equation: Any, x: Value, filling: Value, axis: int, inner: Any) -> Value:
-    """Insert ``inner`` elements of the filling between two elements along an axis."""
+    """Insert ``inner`` fill values between adjacent elements along an axis."""
     rank = len(equation.ins[0].shape) if x.rank is None else x.ndim
     apart = ops.unsqueeze(x, [axis + 1])
     pads = [0] * (2 * rank + 2)
@@ -224,7 +224,7 @@ def empty_rule(equation: Any, *_: Any, **__: Any) -> Value:
     return ops.expand(zero, equation.sizes.vector(equation.shape)) if equation.shape else zero
 
 
-# ----- slices at computed positions -----------------------------------------------------------------------------------
+# ----- slices at dynamic positions ------------------------------------------------------------------------------------
 
 
 def clamped_start(equation: Any, start: Value, length: Any, size: Any) -> Size:

@@ -44,7 +44,7 @@ def polygamma_rule(equation: Any, m: Value, x: Value, **_: Any) -> Value:
 
 
 def _by_jax(name: str, inner: str) -> None:
-    """Functions that JAX itself computes by other primitives."""
+    """Register functions that JAX defines in terms of other primitives."""
     function = getattr(jax._src.lax.special, inner, None)
     if function is None:
         return

@@ -45,7 +45,7 @@ def conv_general_dilated_rule(
     out = [equation.shape[axis] for axis in out_perm]
     x, w = transposed(converted(x, wide), x_perm), transposed(converted(w, wide), w_perm)
     groups = int(feature_group_count)
-    if batch_group_count > 1:  # groups of the batch are groups of channels
+    if batch_group_count > 1:  # batch groups become channel groups
         count, (n, c, *spatial) = int(batch_group_count), shape
         x = reshaped(equation, x, [count, n // count, c, *spatial])
         x = transposed(x, [1, 0, *range(2, len(shape) + 1)])
@@ -84,7 +84,7 @@ def _window(params: Any) -> tuple[list[int], list[int], list[tuple[Any, Any]], l
 
 
 def _pooled(equation: Any, x: Value, op: Any, params: Any, **attributes: Any) -> Value | None:
-    """By a pooling of ONNX, where the window spans a few axes of a float tensor."""
+    """Pool by an ONNX op, if the window spans one to three axes of a float tensor."""
     sizes, strides, padding, base, apart = _window(params)
     if x.dtype not in (DType.float32, DType.float64, DType.float16, DType.bfloat16) or any(n != 1 for n in base):
         return None
@@ -124,7 +124,7 @@ def _size(dims: Sequence[Any]) -> Any:
 
 
 def views(equation: Any, x: Value, neutral: float, params: Any) -> list[tuple[tuple[int, ...], Value]]:
-    """For each place of the window, what stands there in all windows."""
+    """One slice of the operand for each position in the window."""
     sizes, strides, padding, base, apart = _window(params)
     if int(np.prod(sizes)) > 4096:
         raise NotRepresentable("a window has more than 4096 elements", given=str(sizes))
@@ -141,7 +141,7 @@ def views(equation: Any, x: Value, neutral: float, params: Any) -> list[tuple[tu
 
 
 def _folded(equation: Any, x: Value, combine: Any, neutral: float, params: Any) -> Value:
-    """One axis after another, as windows are products of those along axes."""
+    """Reduce one axis after another, since windows are products of ranges."""
     held = views(equation, x, neutral, params)
     found = held[0][1]
     for _, view in held[1:]:
@@ -181,7 +181,7 @@ def reduce_window_min_rule(equation: Any, x: Value, **params: Any) -> Value:
 
 @rule("reduce_window")
 def reduce_window_rule(equation: Any, *values: Value, jaxpr: Any, consts: Any, **params: Any) -> Any:
-    """Any function of two elements: each place of the window in turn."""
+    """Windows of any associative function: combine the positions of the window in turn."""
     count = len(values) // 2
     columns = []
     for x, start in zip(values[:count], values[count:], strict=True):
@@ -210,7 +210,7 @@ def _known(value: Value, name: str) -> Any:
 
 
 def _combined(equation: Any, jaxpr: Any, consts: Any, left: Sequence[Value], right: Sequence[Value]) -> list[Any]:
-    """A function of two scalars, element by element: ops compute tensors as they do scalars."""
+    """Evaluate a function of two scalars elementwise: ops apply to tensors as to scalars."""
     inner = getattr(jaxpr, "jaxpr", jaxpr)
     held = getattr(jaxpr, "consts", consts)
     return list(equation.interpreter.evaluate(inner, list(held), [*left, *right]))
@@ -218,7 +218,7 @@ def _combined(equation: Any, jaxpr: Any, consts: Any, left: Sequence[Value], rig
 
 @rule("reduce")
 def reduce_rule(equation: Any, *values: Value, jaxpr: Any, dimensions: Any, consts: Any = (), **_: Any) -> Any:
-    """Any function of two elements: halves of each axis are combined until one row is left."""
+    """Reduce by any associative function: combine halves of each axis until one row is left."""
     count = len(values) // 2
     found, shape = list(values[:count]), list(equation.ins[0].shape)
     if not all(isinstance(shape[axis], int) and shape[axis] for axis in dimensions):
@@ -242,9 +242,9 @@ def reduce_rule(equation: Any, *values: Value, jaxpr: Any, dimensions: Any, cons
 
 
 def _reduced_in_steps(equation: Any, values: Sequence[Value], jaxpr: Any, dimensions: Any, consts: Any) -> list[Any]:
-    """Combine element after element along axes of any length; several are laid into one.
+    """Combine elements one by one along axes of dynamic length; several axes are flattened into one.
 
-    By a Loop, as a Scan of no elements fails on onnxruntime.
+    It uses Loop, since onnxruntime fails on a Scan without iterations.
     """
     count, rank = len(values) // 2, len(equation.ins[0].shape)
     axes = [int(axis) for axis in dimensions]
@@ -271,7 +271,7 @@ def _reduced_in_steps(equation: Any, values: Sequence[Value], jaxpr: Any, dimens
 
 
 def _spread(equation: Any, parts: list[tuple[tuple[int, ...], Value]], like: Any, params: Any) -> Value:
-    """Scatter the parts of windows to their places in the operand, added up."""
+    """Scatter-add the parts of windows to their positions in the operand."""
     sizes, strides, padding, _, apart = _window(params)
     whole = equation.ins[like].shape
     total = None
@@ -302,12 +302,12 @@ def select_and_scatter_add_rule(
     padding: Any,
     **_: Any,
 ) -> Value:
-    """Each element of the source goes to the first extreme of its window."""
+    """Add each element of the source at the first extremum of its window."""
     params = {"window_dimensions": window_dimensions, "window_strides": window_strides, "padding": padding}
     largest = select_prim.name == "ge"
     shape = equation.ins[0].shape
 
-    class Windows:  # the shape of the windows is that of the source
+    class Windows:  # the windows have the shape of the source
         ins, sizes, name = equation.ins, equation.sizes, equation.name
 
     Windows.shape = shape  # type: ignore[attr-defined]
@@ -328,7 +328,7 @@ def select_and_scatter_add_rule(
 def select_and_gather_add_rule(
     equation: Any, tangents: Value, operand: Value, *, select_prim: Any, **params: Any
 ) -> Value:
-    """Of each window the tangent of its first extreme."""
+    """The tangent of the first extremum of each window."""
     largest = select_prim.name == "ge"
     values = views(equation, operand, -np.inf if largest else np.inf, params)
     others = views(equation, tangents, 0, params)
