@@ -1,4 +1,4 @@
-"""Bitcasts in arithmetic against the bits that numpy has."""
+"""Bit casts by arithmetic, against numpy."""
 
 import ml_dtypes
 import numpy as np

@@ -21,7 +21,7 @@ EXPECTED = {
 
 
 def computed(name, a, b):
-    """A function of two numbers, or of the first, as a graph computes it in float32."""
+    """Compute a function of two complex numbers, or of the first only, in a float32 graph."""
     graph = tx.Graph(opsets={"ai.onnx": 21})
     with graph.building():
         pairs = [[graph.input(f"{z}{part}", "float32", ("n",)) for part in ("r", "i")] for z in "ab"]

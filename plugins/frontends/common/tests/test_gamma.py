@@ -1,4 +1,4 @@
-"""The gamma function and its relatives against scipy, in the types that graphs have."""
+"""Gamma and related functions against scipy, in all float types."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Functions over ops against scipy, in the types that graphs have."""
+"""Functions in terms of ops against scipy, in all float types."""
 
 import numpy as np
 import pytest

@@ -39,7 +39,7 @@ def grow(x):
     while True: held.append(np.ones(1 << 22, np.uint8)); time.sleep(0.002)
 """
 
-#: Each test has a worker of its own.
+#: Each test has a separate worker.
 _numbers = itertools.count()
 
 
@@ -61,7 +61,7 @@ def graph() -> Graph:
 
 
 def _compared(graph: Graph, process: SourceProcess, by_size: dict[int, str]) -> Any:
-    """Comparison at the sizes, each with a function of the source."""
+    """Compare at several sizes, each with one function of the source."""
 
     def call(sizes: Any) -> Any:
         x = np.ones(sizes["batch"], np.float32)

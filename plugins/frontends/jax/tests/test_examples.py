@@ -49,7 +49,5 @@ def test_state_is_that_of_numpy_after_100_steps():
         step.write_back()
         trained[backend] = {value.name: np.asarray(value) for value in graph.variables}
     for variable, array in trained["numpy"].items():
-        bound = 1e-6 * np.abs(array).max(
-            initial=0
-        )  # eight units in the last place of the largest element; 1e-7 was observed
+        bound = 1e-6 * np.abs(array).max(initial=0)  # 8 ulp of the largest element; 1e-7 was observed
         np.testing.assert_allclose(trained["jax"][variable], array, rtol=0, atol=bound, err_msg=variable)

@@ -403,7 +403,7 @@ WIDENED = {
 
 
 def in_session(path, x):
-    """Outputs of a file in a default session of onnxruntime; ``x`` may be bfloat16, which numpy feeds do not support."""
+    """Outputs of a file in a default session of onnxruntime; ``x`` may be bfloat16, unlike numpy feeds."""
     import onnxruntime
 
     session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])

@@ -1,4 +1,4 @@
-"""The same cases by skl2onnx with onnxmltools, in a process for each, and by hummingbird."""
+"""The same cases converted by skl2onnx with onnxmltools, in one process each, and by hummingbird."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ RENAMED = {"output_label": "label", "output_probability": "probabilities", "tran
 
 
 def judged_skl2onnx(model: Any, rows: Any) -> str:
-    """The verdict on the file that skl2onnx writes, on the outputs that it has."""
-    register_boosters()  # before the fork, since it imports much
+    """Verdict on the file from skl2onnx, for the outputs that it has."""
+    register_boosters()  # before forking, since the imports are slow
     return _apart(_of_skl2onnx, model, rows)
 
 
 def judged_hummingbird(model: Any, rows: Any) -> str:
-    """The verdict on the module of PyTorch that hummingbird makes, on the methods that it has."""
+    """Verdict on the PyTorch module from hummingbird, for the methods that it has."""
     return _verdict(_of_hummingbird(model, rows), model, rows)
 
 
 def _apart(run: Callable[[Any, Any], Any], model: Any, rows: Any) -> str:
-    """The verdict on what ``run`` gives in a process of its own: arrays by name, or a verdict of its own.
+    """Verdict on the result of ``run`` in a subprocess: arrays by name, or a verdict.
 
-    The estimator itself is asked outside, since threads of OpenMP do not survive a fork.
+    The estimator runs in this process, since OpenMP threads do not survive a fork.
     """
     context = multiprocessing.get_context("fork")
     found = context.Queue()
@@ -102,7 +102,7 @@ def _of_skl2onnx(model: Any, rows: Any) -> Any:
 
 
 def _converted(model: Any, kinds: list[Any]) -> Any:
-    """With probabilities as a matrix, where its converter has that option."""
+    """Convert with probabilities as a matrix, if the converter has that option."""
     import skl2onnx
 
     versions = {"": 18, "ai.onnx.ml": 3}

@@ -1,8 +1,7 @@
 """Print the result of every case: ``python estimators.py [NAME ...] [--settings]``.
 
-``--beside-skl2onnx`` and ``--beside-hummingbird`` judge these as well; the latter needs PyTorch.
-
-``--table FILE`` writes the page docs/reference/estimators.md: for each estimator how many of its cases are right.
+``--beside-skl2onnx`` and ``--beside-hummingbird`` compare with these; the latter needs PyTorch. ``--table FILE`` writes
+the page docs/reference/estimators.md: the number of right cases for each estimator.
 """
 
 from __future__ import annotations
@@ -80,7 +79,7 @@ by name.
 
 
 def page(rows_of: dict[str, list[dict[str, str]]]) -> str:
-    """The table: cases that are right, and where some are not, what becomes of the others."""
+    """The table: numbers of right cases, and the results of the others."""
     ways = list(next(iter(rows_of.values()))[0])
     lines = [
         HEAD,

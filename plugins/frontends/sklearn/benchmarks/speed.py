@@ -1,6 +1,6 @@
-"""Time per row compared with scikit-learn and with skl2onnx on onnxruntime, and seconds per conversion.
+"""Time per row, compared with scikit-learn and with skl2onnx on onnxruntime, and seconds per conversion.
 
-``python speed.py``: medians of interleaved rounds on one thread; a loaded machine gives ratios alone.
+``python speed.py``: medians of interleaved rounds on one thread; on a busy machine only ratios are meaningful.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ROUNDS, ROWS = 15, 1000
 
 
 def models(X: Any, y: Any) -> dict[str, Any]:
-    """A pipeline of scaled columns, a forest, and boosters, of one matrix."""
+    """A pipeline with scaling, a forest, and boosters, each on one matrix."""
     from lightgbm import LGBMClassifier
     from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
     from sklearn.linear_model import LogisticRegression
@@ -93,7 +93,7 @@ def estimated(model: Any, rows: Any) -> Callable[[], Any]:
 
 
 def mixed() -> Any:
-    """A pipeline of numbers with gaps and of words."""
+    """A pipeline of numbers with missing values, and of words."""
     from sklearn.compose import make_column_transformer
     from sklearn.impute import SimpleImputer
     from sklearn.linear_model import LogisticRegression

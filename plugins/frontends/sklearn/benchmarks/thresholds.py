@@ -1,6 +1,6 @@
-"""Rows at and next to the thresholds of every tree model: labels and numbers that differ, of 2,000 rows each.
+"""Rows at and next to thresholds of every tree model: numbers of differing labels and results, of 2,000 rows each.
 
-``python thresholds.py`` asks in float32, and in float64 (``dtype="float64"``), where numbers are exact to 1e-9.
+``python thresholds.py`` tests float32, and float64 (``dtype="float64"``) with a tolerance of 1e-9.
 """
 
 from __future__ import annotations
@@ -49,14 +49,14 @@ def main() -> None:
 
 
 def known() -> list[str]:
-    """The names of estimators that grow trees."""
+    """Names of estimators with trees."""
     from tenonnx_sklearn.cases import names
 
     return [name for name in names() if any(part in name for part in TREES)]
 
 
 def near_thresholds(X: Any) -> Any:
-    """Numbers halfway between two of the fit, where trees have their thresholds, and the floats beside them."""
+    """Midpoints between fitted numbers, where trees have their thresholds, and the adjacent floats."""
     draw = np.random.default_rng(0)
     columns = []
     for column in X.T:

@@ -1,4 +1,4 @@
-"""Estimators against themselves, as files on onnxruntime."""
+"""Files on onnxruntime against the estimators."""
 
 import pickle
 import warnings
@@ -28,7 +28,7 @@ from tenonnx_sklearn.conversion import known
 from tenonnx_sklearn.judging import WAYS, judge, judged
 from tenonnx_sklearn.verification import unusual, verify_against
 
-#: The packages of tests/packages judge all of them; here each fourth is.
+#: A fourth of all cases; tests/packages runs all.
 SAMPLE = list(cases())[::4]
 
 
@@ -99,7 +99,7 @@ def test_labels_of_text():
 
 
 class Doubled(LinearRegression):
-    """A subclass may compute something else."""
+    """A subclass that computes something else."""
 
     def predict(self, X):
         return super().predict(X) * 2
@@ -300,7 +300,7 @@ def test_what_ends_elsewhere_is_refused(place):
 
 
 def test_factors_of_rows_depend_on_the_other_rows_as_those_of_the_estimator(tmp_path):
-    """One file for any number of rows: the loop ends by all of them."""
+    """One file for any number of rows: all rows decide when the loop ends."""
     X = np.abs(rows_of(60, 6))
     model = NMF(2, init="nndsvda", max_iter=400).fit(X)
     graph = tx.load(model, verify=False, dtype="float64")
@@ -317,7 +317,7 @@ def test_a_table_of_one_column():
 
 
 def fitted_on_float32():
-    """Estimators that compute in float64 what they were fitted on in float32."""
+    """Estimators that compute in float64 although they were fitted on float32."""
     from sklearn.covariance import EllipticEnvelope, EmpiricalCovariance
     from sklearn.decomposition import KernelPCA
     from sklearn.discriminant_analysis import QuadraticDiscriminantAnalysis
@@ -375,7 +375,7 @@ def test_rows_that_are_made_up_miss_numbers_and_hold_unknown_categories():
     odd = list(unusual(model, np.zeros((40, 2))))
     assert np.isnan(odd[0]).any()
     assert (odd[1] > np.nanmax(X)).any()
-    model.encoded_missing_value = -7  # which only rows with a missing number show
+    model.encoded_missing_value = -7  # only effective for rows with missing numbers
     assert any(not each.equal for each in verify_against(model, (), graph).outputs)
 
 

@@ -1,4 +1,4 @@
-"""Rows as users give them: whole numbers before trees, labels, sets, mappings, images, steps without column counts."""
+"""Kinds of rows: integers before trees, labels, sets, mappings, images, and steps without column counts."""
 
 import numpy as np
 import pytest
@@ -38,7 +38,7 @@ def run(graph, rows):
 @pytest.mark.parametrize("kind", [float, np.int64])
 @pytest.mark.parametrize("kept", [None, 20])
 def test_a_scaler_before_trees_sends_whole_numbers_where_the_estimator_does(kind, kept):
-    """Also rows that the example lacks: thresholds are those of the scaler on float64 rows."""
+    """Even for rows outside of the example: thresholds are derived from the scaler on float64 rows."""
     rows = WHOLE.astype(kind)
     model = make_pipeline(StandardScaler(), RandomForestClassifier(20, random_state=0)).fit(rows[:300], ABOVE[:300])
     graph = tx.load(model, rows[:kept])

@@ -1,4 +1,4 @@
-"""Scaling folded into thresholds of trees, bit for bit, and into weights without loss of precision."""
+"""Scaling folded into tree thresholds bit for bit, and into weights without loss of precision."""
 
 import numpy as np
 import pytest
@@ -28,7 +28,7 @@ def rows():
 def test_trees_take_rows_before_scaling(trees, scaler, dtype):
     X, y = rows()
     model = make_pipeline(scaler, trees).fit(X.astype(dtype), y)
-    split = X.astype(dtype)  # thresholds lie between these rows, or on them
+    split = X.astype(dtype)  # thresholds are between these rows, or on them
     beside = np.concatenate([split, np.nextafter(split, np.inf), np.nextafter(split, -np.inf)]).astype(dtype)
     graph = tx.load(model, beside, dtype=dtype)
     first = graph.nodes[0]

@@ -1,4 +1,4 @@
-"""Texts against the vectorizers that were fitted on them, as files on onnxruntime."""
+"""Files on onnxruntime against text vectorizers."""
 
 import numpy as np
 import pytest

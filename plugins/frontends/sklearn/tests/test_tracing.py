@@ -1,4 +1,4 @@
-"""Traced functions of numpy in pipelines, and refusals by their line."""
+"""Traced numpy functions in pipelines, and errors with their lines."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""Further training of a fitted linear model or net in a pipeline, in ONNX."""
+"""Further training of a fitted linear model or neural network in a pipeline, in ONNX."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def test_a_pipeline_is_tuned(name):
     draw = np.random.default_rng(0)
     X = (draw.normal(size=(320, 4)) * [1, 2, 3, 4] + [0, 1, 2, 3]).astype(np.float32)
     y = (X[:, 0] * 2 - X[:, 1] > 1).astype(int)
-    pipeline = make_pipeline(StandardScaler(), estimator).fit(X[:40], 1 - y[:40])  # of labels that were exchanged
+    pipeline = make_pipeline(StandardScaler(), estimator).fit(X[:40], 1 - y[:40])  # with exchanged labels
     graph = tx.load(pipeline, outputs=[method])
     assert {value.name for value in graph.variables} == NAMES.get(name, {"coef", "intercept"})
     limit = 0.0 if method == "decision_function" else 0.5

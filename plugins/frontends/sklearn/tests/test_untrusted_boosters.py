@@ -1,4 +1,4 @@
-"""Booster files whose trees are broken: refused by us, or by a parser that may end its own process only."""
+"""Booster files with invalid trees: rejected by our checks, or by a parser that only crashes its own process."""
 
 from __future__ import annotations
 
@@ -144,7 +144,7 @@ def test_mutants_end_in_our_errors(kind: str, files: dict[str, Path], tmp_path: 
 
 
 def _serve(monkeypatch: pytest.MonkeyPatch, path: Path, code: str) -> None:
-    """Let the worker process run other code after its own."""
+    """Make the worker process execute further code after its own."""
     path.write_text(f"{Path(booster_process.__file__).read_text()}\nimport os, signal, time\n{code}\n")
     monkeypatch.setattr("tenonnx_sklearn.booster_files._FUNCTIONS", path)
 

@@ -1,10 +1,10 @@
-"""Our own cases here, by tf2onnx and by Keras's own export: shares that are right, seconds, nodes.
+"""Our cases, converted by tenonnx, by tf2onnx and by Keras's own export: shares of right results, seconds, nodes.
 
 ``python plugins/frontends/tensorflow/benchmarks/cases.py [--peer tf2onnx] [--peer keras] [--only PREFIX] [--opset 13]``
 
-A case is right where onnxruntime gives what TensorFlow, or for files of TFLite its interpreter, gives
-for the file at that opset; cases whose examples are not all arrays are run with random ones. Seconds are those of
-reading and writing alone; ours compare, too, for which the seconds stand apart.
+A case is right where onnxruntime reproduces the outputs of TensorFlow, or of the TFLite interpreter, at that opset.
+Cases whose examples are not all arrays run on random ones. Seconds are those of reading and writing; ours also
+verifies, which is listed separately.
 """
 
 from __future__ import annotations
@@ -163,7 +163,7 @@ def main() -> None:
         given = list(feeds.values())
         said = [f"ours {tallies['ours'].count(name, lambda m=model: m, given, expected)}"]
         tallies["ours"].seconds[-1:] = [seconds]
-        for peer in () if case.options.get("training") else options.peer:  # they write a model as it is in use
+        for peer in () if case.options.get("training") else options.peer:  # the peers export models in inference mode
             if peer != "keras" or isinstance(source, keras.Layer):
                 make = functools.partial(PEERS[peer], source, case, options.opset)
                 result = tallies[peer].count(name, make, given, expected)

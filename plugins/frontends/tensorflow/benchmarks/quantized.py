@@ -1,6 +1,6 @@
-"""Differences of quantized models of TFLite from its interpreter, in steps of quantization, over our own cases.
+"""Differences between quantized TFLite models and the interpreter, in quantization steps, over our cases.
 
-``python plugins/frontends/tensorflow/benchmarks/quantized.py``. Inputs of quantized values are drawn from their whole
+``python plugins/frontends/tensorflow/benchmarks/quantized.py``. Inputs of quantized values are random over their full
 range.
 """
 

@@ -1,7 +1,7 @@
-"""Without TensorFlow nothing here is collected: these tests have an environment of their own, see README.md.
+"""Skip collection without TensorFlow: these tests have an environment of their own, see README.md.
 
-Those in ``backends`` run where Keras computes on JAX or PyTorch.
-TensorFlow says less, and computes alike everywhere; what Keras's own code is warned of is no error.
+Tests in ``backends`` run where Keras has the backend JAX or PyTorch. TensorFlow's log is quiet and its kernels are
+deterministic; warnings of Keras's own code are no errors.
 """
 
 import importlib.util
@@ -26,6 +26,6 @@ def pytest_configure(config: pytest.Config) -> None:
     )
     config.addinivalue_line("filterwarnings", r"ignore:\s*(Warning. )?tf.lite.Interpreter is deprecated:UserWarning")
     config.addinivalue_line("filterwarnings", "ignore:Statistics for quantized inputs were expected:UserWarning")
-    # onnxruntime's StringNormalizer wants a locale that a machine may not have, and patterns find nothing where
-    # TensorFlow's RE2 takes the place of the library's
+    # onnxruntime's StringNormalizer requires a locale that may be missing, and regular expressions find nothing if
+    # TensorFlow's RE2 replaces the library's
     config.addinivalue_line("filterwarnings", "ignore:numpy runs the (graph|ops):UserWarning")

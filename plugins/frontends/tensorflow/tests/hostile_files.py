@@ -1,7 +1,7 @@
-"""Hostile files of TensorFlow and Keras, made anew for each test.
+"""Hostile TensorFlow and Keras files, made for each test.
 
-Each case is a name and a function of a folder that writes the file and returns its path. A file that reached its aim
-would leave ``MARKER`` in the folder above its own, or bring the text of ``SECRET`` from there into the graph.
+Each case is a name and a function that writes the file into a folder and returns its path. A successful attack leaves
+``MARKER`` in the parent folder, or copies the text of ``SECRET`` from there into the graph.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _summary(folder: Path) -> Any:
     )
 
 
-#: Ops with effects: each makes a node in the graph that is being built.
+#: Ops with side effects: each adds a node to the graph under construction.
 ATTACKS: Mapping[str, Callable[[Path], Any]] = {
     "WriteFile": lambda f: tf.raw_ops.WriteFile(filename=_text(str(outside(f))), contents=_text("x")),
     "PrintV2": lambda f: tf.raw_ops.PrintV2(input=_text("x"), output_stream=f"file://{outside(f)}"),
@@ -115,7 +115,7 @@ ATTACKS: Mapping[str, Callable[[Path], Any]] = {
 
 
 def frozen_files() -> Iterator[Case]:
-    """Frozen graphs: the op stands in a dead branch, or runs before what is computed."""
+    """Frozen graphs with the op in a dead branch, or as a control input."""
     for number, (op, make) in enumerate(ATTACKS.items()):
 
         def write(folder: Path, make: Callable[[Path], Any] = make, before: bool = number % 2 == 0) -> Path:
@@ -133,7 +133,7 @@ def frozen_files() -> Iterator[Case]:
 
 
 def saved_models() -> Iterator[Case]:
-    """SavedModels: the op runs before a signature, in a function that nothing calls, or initializes a resource."""
+    """SavedModels with the op before a signature, in an unused function, or as the initializer of a resource."""
     for number, (op, make) in enumerate(ATTACKS.items()):
 
         def write(folder: Path, make: Callable[[Path], Any] = make, called: bool = number % 2 == 0) -> Path:
@@ -149,7 +149,7 @@ def saved_models() -> Iterator[Case]:
 def _in_initializer(folder: Path, make: Callable[[Path], Any]) -> Path:
     _saved(folder / "model", lambda: make(folder))
 
-    def forget(message: Any) -> None:  # only a loader of objects runs it then
+    def forget(message: Any) -> None:  # then only the object loader runs it
         message.meta_graphs[0].signature_def.pop("__saved_model_init_op", None)
 
     _edit(folder / "model", forget)
@@ -258,7 +258,7 @@ def _lambda(function: Any, call: Any = None, **arguments: Any) -> dict[str, Any]
 
 
 def hostile_layers(folder: Path) -> Mapping[str, dict[str, Any]]:
-    """Layers that run code, write or read another file, fetch, or change the process."""
+    """Layers that execute code, write or read other files, download, or change the process."""
     marker, other = str(outside(folder)), str(secret(folder))
     given = {"args": [], "kwargs": {"inputs": marker}}
     code = {"class_name": "__lambda__", "config": {"code": _code(outside(folder)), "defaults": None, "closure": None}}
@@ -386,7 +386,7 @@ def _virtual(group: Any, folder: Path) -> None:
     group.create_virtual_dataset("x", layout)
 
 
-#: Weights that lie in another file, or unpack to more than memory holds.
+#: Weights in another file, or larger than memory when unpacked.
 _WEIGHTS: Mapping[str, Callable[[Path], Path]] = {
     "external storage": _weights(
         lambda g, f: g.create_dataset("x", (8,), "u1", external=[(os.fspath(secret(f)), 0, 8)])

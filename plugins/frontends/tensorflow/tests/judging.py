@@ -1,4 +1,4 @@
-"""Conversion of cases, and their judgment by TensorFlow itself."""
+"""Verification of cases against TensorFlow."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ OPSETS = (13, 17, 21)
 
 @dataclass(frozen=True)
 class Case:
-    """A function of TensorFlow or a model of Keras, what it is called with, and the sizes of axes that vary."""
+    """A TensorFlow function or a Keras model, its arguments, and sizes of dynamic axes."""
 
     make: Callable[[], Any]
     examples: Sequence[Any] = ()
@@ -43,7 +43,7 @@ def array(*shape: int, dtype: str = "float32", low: float = -2.0, high: float = 
 
 
 def judge(case: Case) -> int:
-    """Read it, which compares it at several sizes, and compare its file at each opset; the number of nodes."""
+    """Read a case, verify it at several sizes and its file at each opset; returns the number of nodes."""
     source = case.make()
     if case.refused:
         with pytest.raises(tx.NotRepresentable, match=case.refused):
@@ -55,7 +55,7 @@ def judge(case: Case) -> int:
         assert compare is not None
         found = compare(graph)
         found.raise_if_failed()
-        assert found.outputs or found.unverified, found.notes  # the interpreter took the file
+        assert found.outputs or found.unverified, found.notes  # the interpreter ran the file
     else:
         graph = tx.load(source, *case.examples, **case.options)
     feeds = _feeds(graph, case)

@@ -1,4 +1,4 @@
-"""Files of TFLite with operators, types and scales that its converter does not produce."""
+"""TFLite files with operators, types and scales that the converter does not produce."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ _TYPES: dict[Any, int] = {
 
 @dataclass(frozen=True)
 class T:
-    """A tensor of contents, or of a shape and a type; a quantized one has scales and zero points."""
+    """A tensor with contents, or with a shape and a dtype; quantized ones have scales and zero points."""
 
     contents: Any = None
     shape: Sequence[int] = ()
@@ -46,15 +46,15 @@ class T:
     zero: Any = 0
     axis: int = 0
     is_variable: bool = False
-    #: The tensor that holds the scales of blocks along the last axis, and the size of these.
+    #: Index of the tensor of blockwise scales along the last axis, and the block size.
     blocks: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True)
 class Op:
-    """An operator: tensors by number, -1 for one that is absent, and its options by their names in the schema.
+    """An operator: tensors by index, -1 for an absent one, and options by their names in the schema.
 
-    One that is ``custom`` has a name of its own, and its options as bytes.
+    A ``custom`` one has a custom name, and its options as bytes.
     """
 
     name: str
@@ -79,9 +79,9 @@ def built(
     *others: Graph,
     has_old_codes: bool = True,
 ) -> Path:
-    """A path to a file of one graph, and others that it calls.
+    """Path to a file of one graph, and of others that it calls.
 
-    Without ``has_old_codes`` the number of each operator is where newer writers put it alone.
+    Without ``has_old_codes`` operator codes are only in the field of newer writers.
     """
     model = schema.ModelT()
     model.version, model.buffers, model.operatorCodes = 3, [schema.BufferT()], []
@@ -161,7 +161,7 @@ def _tensor(model: Any, given: T, place: int) -> Any:
 
 
 def _bytes(contents: Any) -> bytes:
-    """The bytes of an array; of quantized values of 4 bits two in each."""
+    """The bytes of an array; int4 values are packed in pairs."""
     if contents.dtype != ml_dtypes.int4:
         return np.ascontiguousarray(contents).tobytes()
     quantized = contents.astype(np.int8).astype(np.uint8).reshape(-1) & 15

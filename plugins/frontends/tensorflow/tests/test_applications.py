@@ -1,4 +1,4 @@
-"""Networks of keras.applications with random weights, on small images: equal to Keras at two sizes of the batch."""
+"""keras.applications with random weights on small images: equal to Keras at two batch sizes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 
 import tenonnx as tx
 
-#: By name the size of an image, options of the constructor, and how many nodes its file has at most.
+#: By name, the image size, constructor options, and the maximum number of nodes.
 NETWORKS: dict[str, tuple[int, dict[str, Any], int]] = {
     "MobileNetV2": (32, {"alpha": 0.35}, 114),
     "EfficientNetB0": (32, {}, 243),
@@ -44,7 +44,7 @@ def test_network(name: str) -> None:
 
 
 def _as_trained(model: Any) -> None:
-    """Statistics as training leaves them, under which no layer is neutral."""
+    """Random statistics, as after training, so that no normalization is the identity."""
     random = np.random.default_rng(0)
     for layer in model.layers:
         if isinstance(layer, keras.layers.BatchNormalization):

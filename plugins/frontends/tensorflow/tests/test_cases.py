@@ -1,4 +1,4 @@
-"""Every case: equal to TensorFlow as a graph and at opsets 13, 17 and 21, or refused by name."""
+"""Every case: equal to TensorFlow as a graph and at opsets 13, 17 and 21, or rejected by name."""
 
 from __future__ import annotations
 

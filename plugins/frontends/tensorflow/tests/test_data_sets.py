@@ -1,4 +1,4 @@
-"""Data sets of ``tf.data`` as the data of training, evaluation, quantization and scoring."""
+"""``tf.data`` data sets for training, evaluation, quantization and scoring."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,4 @@
-"""The page on TensorFlow and the README: their programs run."""
+"""The TensorFlow page of the documentation and the README: their programs run."""
 
 from __future__ import annotations
 

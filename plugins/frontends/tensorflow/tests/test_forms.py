@@ -1,4 +1,4 @@
-"""Forms of one call, by the type of an op and by names of nodes."""
+"""User-defined lowerings for one call, by op type and by node name."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ X = np.float32([[1.0, -2.0], [3.0, -4.0]])
 
 
 def frozen(path: Path) -> Path:
-    """A graph of TensorFlow 1 with an op that nobody has, and two that all have."""
+    """A TensorFlow 1 graph with one unknown op and two known ones."""
     with tf.Graph().as_default() as graph:
         x = tf.compat.v1.placeholder(tf.float32, [None, 2], "x")
         with tf.name_scope("body"):

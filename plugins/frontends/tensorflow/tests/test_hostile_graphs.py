@@ -1,4 +1,4 @@
-"""Frozen graphs whose nodes do not fit each other, or whose functions call others without end."""
+"""Frozen graphs with inconsistent nodes, or with excessive function calls."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def _call(nodes: Any, function: str, source: str, name: str = "z") -> None:
 
 
 def _functions(count: int, *, last: str, calls: int) -> Any:
-    """Functions that call the next one so many times; the last one calls ``last``."""
+    """A chain of functions, each calling the next one ``calls`` times; the last one calls ``last``."""
     graph = _graph()
     for k in range(count):
         function = graph.library.function.add()

@@ -1,4 +1,4 @@
-"""Files of TFLite that mean harm: each ends in an error of ours, in a short time."""
+"""Hostile TFLite files: each quickly raises one of our errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ X = T(shape=(2, 3))
 
 
 def _calling(number: int, *, twice: bool = False) -> Graph:
-    """A graph that calls another, in both branches of an If."""
+    """A graph that calls another one, from one or both branches of an If."""
     tensors = [T(np.array(True)), X, X, X]
     chosen = ("IfOptions", {"thenSubgraphIndex": number, "elseSubgraphIndex": number})
     operators = [Op("IF", [0, 1], [2], chosen)]
@@ -66,7 +66,7 @@ def _detection(options: bytes) -> Path:
 
 
 def _options_that_hold_themselves() -> Path:
-    # a vector of one element, an offset of 0 bytes back: the vector itself
+    # a vector of one element whose offset of 0 bytes refers to the vector itself
     return _detection(bytes([1, 0, 40, 2, 40, 1]))
 
 
@@ -101,7 +101,7 @@ def test_a_hostile_file_is_refused(write: Any) -> None:
 def test_an_option_outside_of_the_file_is_named() -> None:
     path = built([X, X], [Op("SOFTMAX", [0], [1], ("SoftmaxOptions", {"beta": 1.0}))], [0], [1])
     raw = bytearray(path.read_bytes())
-    place = raw.rindex(np.float32(1.0).tobytes())  # the table of the options begins before its only field
+    place = raw.rindex(np.float32(1.0).tobytes())  # the option table begins before its only field
     raw[place - 4 : place] = np.int32(-(1 << 30)).tobytes()
     path.write_bytes(raw)
     with pytest.raises(tx.InvalidModel, match="option of SOFTMAX"):

@@ -21,7 +21,7 @@ from tenonnx_litert.reading.verification import Interpreter
 
 @pytest.mark.parametrize(("name", "count"), [("network_int8", 4), ("network_int16", 4), ("perceptron_dynamic", 2)])
 def test_weights_are_quantized_values(name: str, count: int) -> None:
-    """With a dynamic range, TensorFlow leaves weights of few elements as they are."""
+    """With dynamic range quantization, TensorFlow keeps small weights in float."""
     graph = tx.load(CASES[name].make(), verify=False)
     makers = [n.inputs[1].producer for n in graph.nodes if n.op_type in ("Conv", "MatMul", "Gemm")]
     quantized = [made.inputs[0] for made in makers if made is not None and made.op_type == "DequantizeLinear"]
@@ -32,11 +32,11 @@ def test_weights_are_quantized_values(name: str, count: int) -> None:
 @pytest.mark.parametrize("name", ["network_int8", "network_int16"])
 def test_quantized_values_lie_channels_first(name: str) -> None:
     graph = tx.load(CASES[name].make(), verify=False)
-    assert [n.op_type for n in graph.nodes].count("Transpose") == 1  # that of the images
+    assert [n.op_type for n in graph.nodes].count("Transpose") == 1  # the one of images
 
 
 def test_weights_by_channel_are_not_quantized_again() -> None:
-    """onnxruntime makes quantized values by one scale of float weights between quantized values."""
+    """onnxruntime would quantize float weights between QDQ nodes with one scale."""
     graph = tx.load(CASES["dense_int16"].make())
     x = np.random.default_rng(0).normal(size=(2, 6, 6, 4)).astype(np.float32)
     found = [graph.run({graph.inputs[0].name: x}, backend=name) for name in ("numpy", "onnxruntime")]
@@ -46,7 +46,7 @@ def test_weights_by_channel_are_not_quantized_again() -> None:
 
 
 def test_both_directions_side_by_side() -> None:
-    """The interpreter itself gives other numbers from call to call where a layer joins its directions."""
+    """The interpreter's results vary between calls if a layer merges its directions."""
     graphs = [tx.load(bidirectional_lstm("float", merged=merged), verify=False) for merged in (True, False)]
     x = np.random.default_rng(0).normal(size=(2, 5, 6)).astype(np.float32)
     joined, apart = ([*g.run({g.inputs[0].name: x}).values()] for g in graphs)
@@ -65,7 +65,7 @@ def test_weights_of_recurrent_layers_are_quantized_values(kind: str) -> None:
 
 
 def test_states_of_quantized_values_begin_at_zero() -> None:
-    """Not at the code 0, which stands for another number."""
+    """Zero, not the quantized value 0, which represents another number."""
     graph = tx.load(lstm("int8"), verify=False)
     defaults = {v.name: v.data.array() for v in graph.all_inputs if v not in graph.inputs and v.data is not None}
     assert sorted(int(array.max()) for array in defaults.values()) == [0, 5]
@@ -83,7 +83,7 @@ def test_refused_recurrent_layers(given: dict[str, object], said: str) -> None:
 @pytest.mark.parametrize("opset", [13, 17, 21])
 @pytest.mark.parametrize("name", ["conv", "depthwise", "transpose_conv", "avg_pool", "dense", "batch_matmul"])
 def test_quantized_values_load_as_they_are_written(name: str, opset: int) -> None:
-    """onnxruntime moves a Transpose past a quantization itself, and from 21 on fails to load what it made of that."""
+    """onnxruntime moves Transpose past quantization itself, and from opset 21 on cannot load the result."""
     path = converted(_FUNCTIONS[name], [_X], "int8")
     stream = io.BytesIO()
     tx.export(tx.load(path), stream, opset_version=opset)

@@ -1,4 +1,4 @@
-"""LiteRT files of other writers than the converter of TensorFlow."""
+"""LiteRT files of writers other than TensorFlow's converter."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUANTIZED = RANDOM.integers(-8, 8, (4, 8))
 
 
 def compared(path: Path, *arrays: Any) -> Any:
-    """The outputs of a graph on numpy, which are those of the interpreter."""
+    """Outputs of a graph on numpy, after comparison with the interpreter."""
     graph = tx.load(path)
     found = list(graph.run({v.name: a for v, a in zip(graph.inputs, arrays, strict=True)}, backend="numpy").values())
     for one, other in zip(found, Interpreter(path)(arrays), strict=True):
@@ -48,7 +48,7 @@ def test_numbers_of_operators_are_read_from_either_field(has_old_codes: bool) ->
 
 
 def composites(*, deep: bool) -> Path:
-    """A file whose composite halves its input, ``deep`` by another composite."""
+    """A file with a composite op that halves its input, ``deep`` by a nested composite."""
 
     def composite(number: int, *places: int) -> Op:
         options = {"name": "acme.half", "decompositionSubgraphIndex": number, "version": 1}
@@ -66,7 +66,7 @@ def test_composites_are_the_graph_beside_them() -> None:
 
 
 def test_a_file_that_crashes_the_interpreter_leaves_the_caller_alive() -> None:
-    """The interpreter of TensorFlow 2.21 ends its process for a composite in a composite."""
+    """The interpreter of TensorFlow 2.21 crashes on nested composites."""
     path = composites(deep=True)
     with pytest.warns(UnverifiedWarning, match="crashed its process"):
         graph = tx.load(path)
@@ -74,7 +74,7 @@ def test_a_file_that_crashes_the_interpreter_leaves_the_caller_alive() -> None:
     found = verifier(path)(graph)
     assert not found.outputs
     assert any("crashed its process" in note for note in found.notes)
-    compared(composites(deep=False), X)  # by the next process
+    compared(composites(deep=False), X)  # in a new process
 
 
 def test_a_constant_is_an_output_under_its_name() -> None:
@@ -87,7 +87,7 @@ def test_a_constant_is_an_output_under_its_name() -> None:
 
 
 def test_scales_of_blocks() -> None:
-    """Each row of weights of 4 bits has a scale for every four of its elements."""
+    """4-bit weights with one scale for every four elements of a row."""
     scales = RANDOM.uniform(0.1, 1, (4, 2)).astype(np.float16)
     tensors = [
         T(shape=(2, 8)),
@@ -100,7 +100,7 @@ def test_scales_of_blocks() -> None:
     real = QUANTIZED * np.repeat(scales.astype(np.float32), 4, axis=1)
     for backend in ("numpy", "onnxruntime"):
         (found,) = graph.run({graph.inputs[0].name: X}, backend=backend).values()
-        np.testing.assert_allclose(found, X @ real.T, rtol=0.05, atol=0.3)  # the activations become quantized values
+        np.testing.assert_allclose(found, X @ real.T, rtol=0.05, atol=0.3)  # activations are quantized
 
 
 @pytest.mark.parametrize("block", [0, 3])

@@ -1,4 +1,4 @@
-"""Random outputs without a seed: named, and held to their law."""
+"""Random outputs without a seed: reported as unverified, and checked statistically."""
 
 from __future__ import annotations
 

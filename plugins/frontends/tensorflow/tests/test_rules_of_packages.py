@@ -1,4 +1,4 @@
-"""Rules of other packages, for their own ops."""
+"""Rules of installed packages for their own ops."""
 
 from pathlib import Path
 

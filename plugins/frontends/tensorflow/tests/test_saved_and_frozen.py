@@ -1,4 +1,4 @@
-"""Five SavedModels and five frozen graphs of TensorFlow 1, each equal to TensorFlow at two batches and at opset 13."""
+"""Five SavedModels and five frozen graphs of TensorFlow 1, equal to TensorFlow at two batch sizes and at opset 13."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _transformer() -> Any:
 
 
 class _Loop(tf.Module):
-    """Newton's method until it is near: a While whose count depends on the numbers."""
+    """Newton's method until convergence: a While with a data-dependent number of iterations."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -108,7 +108,7 @@ def _old_convolutions(x: Any) -> Any:
 
 
 def _old_recurrence(x: Any) -> Any:
-    """A cell written by hand, in a loop of TensorArrays."""
+    """A manual recurrent cell in a loop with TensorArrays."""
     rows = tf.TensorArray(tf.float32, 4).unstack(tf.transpose(x[:, :, 0, :], [1, 0, 2])[:4])
     written = tf.TensorArray(tf.float32, 4)
 
@@ -150,7 +150,7 @@ def test_frozen_graph_of_tensorflow_1(build: Callable[[Any], Any], tmp_path: Pat
             v1.enable_control_flow_v2()
     path = tmp_path / "old.pb"
     path.write_bytes(held.as_graph_def().SerializeToString())
-    graph = _at_opset(tx.load(path), 13)  # not a word of configuration
+    graph = _at_opset(tx.load(path), 13)  # without any options
     assert [v.name for v in graph.inputs] == ["x"]
     for count in (1, 3):
         x = np.random.default_rng(count).uniform(0, 9, (count, 8, 8, 2)).astype(np.float32)

@@ -1,4 +1,4 @@
-"""Dims that vary: dynamic in the graph or refused, whatever sizes the examples have."""
+"""Dynamic dims: kept in the graph or rejected, independently of example sizes."""
 
 from __future__ import annotations
 
@@ -181,7 +181,7 @@ def test_a_model_that_was_never_called_needs_examples() -> None:
 
 @pytest.mark.parametrize("pool", [tf.nn.max_pool2d, tf.nn.avg_pool2d])
 def test_pooling_is_not_tried_below_its_window(pool: Any) -> None:
-    """TensorFlow divides by zero there, which ends its process."""
+    """TensorFlow divides by zero there, which crashes its process."""
     source = tf.function(lambda x: pool(x, 2, 1, "VALID"))
     x = np.random.default_rng(0).normal(size=(2, 5, 6, 3)).astype(np.float32)
     dims = {"x": {0: "n", 1: "h", 2: "w"}}

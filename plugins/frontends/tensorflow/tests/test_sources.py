@@ -1,4 +1,4 @@
-"""Sources: SavedModels, frozen graphs, files of Keras, functions, with and without TensorFlow."""
+"""Sources: SavedModels, frozen graphs, Keras files, functions, with and without TensorFlow."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_table_from_a_file(tmp_path: Path) -> None:
 
 
 def test_frozen_graph(network: Any, tmp_path: Path) -> None:
-    """Without a word of configuration."""
+    """Without any options."""
     path = _frozen(lambda x: network(x), tf.TensorSpec([None, 4], name="x"), tmp_path / "net.pb")
     graph = tx.load(path)
     np.testing.assert_allclose(next(iter(graph.run({"x": X}).values())), network(X), rtol=1e-5)
@@ -392,7 +392,7 @@ def test_files_are_tuned(kind: str) -> None:
 
 
 def test_convolution_of_any_length_by_onednn() -> None:
-    """There TensorFlow gives the input of a convolution whose kernel does not fit; in a process of its own, as set."""
+    """oneDNN returns the input of a convolution smaller than its kernel; in a subprocess with oneDNN enabled."""
     code = (
         "import keras, tenonnx as tx\n"
         "graph = tx.load(keras.Sequential([keras.Input((None, 3)), keras.layers.Conv1D(4, 3)]))\n"
@@ -424,7 +424,7 @@ TUNED = {
 
 @pytest.mark.parametrize("kind", TUNED)
 def test_tuning_is_that_of_keras(kind: str) -> None:
-    """Biases of zeros are trained, too."""
+    """Zero biases are trained, too."""
     training = pytest.importorskip("tenonnx_training")
     keras.utils.set_random_seed(0)
     layers = TUNED[kind]()
@@ -451,7 +451,7 @@ def roles(graph: tx.Graph) -> dict[str, str]:
 
 
 def half_frozen() -> keras.Sequential:
-    """A new model: biases and statistics are equal arrays."""
+    """An untrained model, whose biases and statistics are equal arrays."""
     first = L.Dense(5, "relu", trainable=False, name="first")
     layers = [first, L.BatchNormalization(name="norm"), L.Flatten(), L.Dense(5, name="last")]
     return keras.Sequential([keras.Input((6, 8)), *layers])
@@ -501,7 +501,7 @@ def test_a_fit_leaves_frozen_layers() -> None:
 
 
 def test_a_model_of_keras_that_tensorflow_saved(tmp_path: Path) -> None:
-    """The graph restores copies of its variables alone, which are found by their names."""
+    """The graph restores only copies of its variables, which are found by their names."""
     model = half_frozen()
     tf.saved_model.save(model, str(tmp_path / "model"))
     graph = tx.load(tmp_path / "model")

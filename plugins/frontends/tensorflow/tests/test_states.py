@@ -1,4 +1,4 @@
-"""Variables from call to call, and in checkpoints."""
+"""Variables across calls, and in checkpoints."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ v1 = tf.compat.v1
 
 
 class Memory(tf.Module):
-    """A number decides where a row is written, and which branch is taken: nothing may count on what it is at first."""
+    """A number that selects a row and a branch, so its initial value must not be folded."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ def _compare_calls(graph: tx.Graph, source: Callable[[Any], dict[str, Any]], sha
 def test_module_from_call_to_call() -> None:
     module = Memory()
     graph = tx.load(module)
-    assert module.count.numpy() == 0  # comparing has left nothing behind
+    assert module.count.numpy() == 0  # verification left the module unchanged
     assert len(_states(graph)) == 3
     _compare_calls(graph, lambda x: module(tf.constant(x)))
 
@@ -116,7 +116,7 @@ def test_file_of_tflite_from_call_to_call(make: Callable[[], Path]) -> None:
 
 
 def test_a_variable_in_parts(tmp_path: Path) -> None:
-    """A partitioner of TensorFlow 1 keeps one tensor in slices, and asks for each of them."""
+    """A TensorFlow 1 partitioner stores a tensor in slices, and restores each of them."""
     with tf.Graph().as_default():
         x = v1.placeholder(tf.float32, [None, 300], name="x")
         with v1.variable_scope("layer", partitioner=v1.fixed_size_partitioner(3)):

@@ -1,4 +1,4 @@
-"""String ops: in ``ai.onnx`` where possible, else refused without the domain of onnxruntime-extensions."""
+"""String ops: in ``ai.onnx`` where possible, else rejected without the domain of onnxruntime-extensions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hostile files of TensorFlow and Keras: nothing they name is run, written or read."""
+"""Hostile TensorFlow and Keras files: nothing that they name is run, written or read."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ KERAS, H5 = list(hostile.keras_files()), list(hostile.h5_files())
 
 
 def _opened(path: Path) -> tx.Graph | None:
-    """The graph of a hostile file; None where it is refused. Nothing beside our errors and warnings may come of it."""
+    """The graph of a hostile file, None if rejected; only our own errors and warnings are allowed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UnverifiedWarning)
         try:
@@ -57,7 +57,7 @@ def test_nothing_happens(write: Callable[[Path], Path], tmp_path: Path) -> None:
     folder = tmp_path / "inside"
     folder.mkdir()
     path = write(folder)
-    hostile.outside(folder).unlink(missing_ok=True)  # what tracing the case itself did
+    hostile.outside(folder).unlink(missing_ok=True)  # left by tracing the case itself
     before = {each.name for each in tmp_path.iterdir()}
     graph = _opened(path)
     assert {each.name for each in tmp_path.iterdir()} == before
@@ -233,7 +233,7 @@ def test_registered_classes_are_the_users_own(tmp_path: Path) -> None:
 
 
 def test_every_layer_of_keras_may_be_named() -> None:
-    """But those that run code or open files."""
+    """All except those that execute code or open files."""
     refused = {"Lambda", "TFSMLayer", "TorchModuleWrapper", "FlaxLayer", "JaxLayer", "Layer", "Wrapper", "InputSpec"}
     names = [n for n in dir(keras.layers) if isinstance(getattr(keras.layers, n), type) and n not in refused]
     configs = [{"module": "keras.layers", "class_name": n, "config": {}, "registered_name": None} for n in names]

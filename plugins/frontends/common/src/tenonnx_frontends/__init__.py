@@ -1,8 +1,8 @@
 """Code shared by the front ends of frameworks, in addition to ``tenonnx.extend.frontends``.
 
-Dims and names come in the forms that every front end takes (``read_dims``, ``named_axes``, ``chosen_names``), the
-source is called at the sizes of ``sizes_to_compare`` (``SizedCalls``, ``verify_calls``), and refusals name lines of the
-user's code (``UserLines``). Packages add to the tables of rules by ``added_rule``.
+Dims and names have the same forms in every front end (``read_dims``, ``named_axes``, ``chosen_names``). The source is
+called at the sizes of ``sizes_to_compare`` (``SizedCalls``, ``verify_calls``). Errors name lines of the user's code
+(``UserLines``). Packages register rules by ``added_rule``.
 """
 
 from tenonnx_frontends.dims import (

@@ -13,19 +13,19 @@ from tenonnx.extend.transforms import infer
 
 @dataclass(frozen=True)
 class Allowed:
-    """The differences that a caller allows in place of the table of tolerances; None is what the table has."""
+    """Tolerances from a caller, in place of the default ones; None means the default."""
 
     absolute: float | None = None
     relative: float | None = None
 
     @classmethod
     def of(cls, verify: bool | float, atol: float | None = None, rtol: float | None = None) -> Allowed | None:
-        """Those that arguments of these names ask for, None for no comparison.
+        """Tolerances from the arguments of ``tx.load``, None for no comparison.
 
-        A float ``verify`` is the largest difference, with no relative part unless ``rtol`` has one; ``atol`` alone
-        leaves that of the table, as in ``torch.allclose``.
+        A float ``verify`` is the absolute tolerance, with a relative one of zero unless ``rtol`` is passed; ``atol``
+        alone keeps the default relative tolerance, as in ``torch.allclose``.
 
-        Raises ``InvalidCall`` for anything but a number of that kind, and for an ``atol`` that is given twice.
+        Raises ``InvalidCall`` for invalid numbers, and if both ``verify`` and ``atol`` are tolerances.
         """
         if not isinstance(verify, bool | float):
             raise InvalidCall(
@@ -41,7 +41,7 @@ class Allowed:
         return cls(atol, rtol) if verify else None
 
     def around(self, expected: Any, terms: int, coarse: Tolerance | None) -> Tolerance | None:
-        """The tolerance for an array; None is that of the table."""
+        """The tolerance for an array; None for the default."""
         if self.absolute is None and self.relative is None:
             return coarse
         held = coarse or tolerance_for(DType.of(expected.dtype), terms)
@@ -49,18 +49,18 @@ class Allowed:
         return Tolerance(absolute, held.relative if self.relative is None else self.relative, "given by the caller")
 
 
-#: What the table has, and nothing else.
+#: The default tolerances.
 BY_TABLE = Allowed()
 
 
 def element_types_inside(graph: Graph) -> set[DType]:
-    """The element types of the values that nodes give, which are inferred for it."""
+    """Element types of all values that nodes produce, after type inference."""
     infer(graph, strict=False)
     return {v.type.dtype for n in graph.walk() for v in n.outputs if v is not None and isinstance(v.type, TensorType)}
 
 
 def coarse_inside(graph: Graph) -> Tolerance | None:
-    """The tolerance of half precision where inner values have it: backends keep more digits of them, or fewer."""
+    """The tolerance of half precision if inner values have it, whose precision differs between backends."""
     kinds = element_types_inside(graph)
     for dtype in (DType.bfloat16, DType.float16):
         if dtype in kinds:

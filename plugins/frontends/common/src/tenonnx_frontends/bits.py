@@ -1,4 +1,4 @@
-"""Bitcasts in arithmetic, as ONNX has no op for them below opset 26."""
+"""Bit casts by arithmetic, since ONNX has no BitCast below opset 26."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tenonnx_frontends.numerics import scalar
 
 
 class Format(NamedTuple):
-    """A format of floats: bits of the fraction and of the exponent, and the type in which both are computed."""
+    """A float format: fraction bits, exponent bits, and the type in which they are computed."""
 
     fraction: int
     exponent: int
@@ -24,11 +24,11 @@ class Format(NamedTuple):
 
     @property
     def last(self) -> int:
-        """The exponent, as it is written, of infinity and NaN."""
+        """The biased exponent of infinity and NaN."""
         return (1 << self.exponent) - 1
 
 
-#: The formats of floats whose bits are computed.
+#: Float formats whose bits can be computed.
 FORMATS = {
     DType.float32: Format(23, 8, DType.float32),
     DType.float64: Format(52, 11, DType.float64),
@@ -42,11 +42,11 @@ def _number(number: int) -> Value:
 
 
 def to_float(x: Value, dtype: DType) -> Value:
-    """Integers as floats of the same bits."""
+    """Floats with the bits of these integers."""
     form = FORMATS[dtype]
     bits = form.fraction + form.exponent + 1
     held = ops.cast(x, to=DType.int64)
-    if bits == 64:  # the sign is that of the integer
+    if bits == 64:  # the sign bit is that of the integer
         negative = ops.less(held, _number(0))
         held = ops.where(negative, ops.add(ops.add(held, _number(np.iinfo(np.int64).max)), _number(1)), held)
     else:
@@ -67,7 +67,7 @@ def to_float(x: Value, dtype: DType) -> Value:
 
 
 def to_integer(x: Value, dtype: DType) -> Value:
-    """Floats as integers of the same bits."""
+    """Integers with the bits of these floats."""
     form = FORMATS[x.dtype]
     wide = x if x.dtype is form.wide else ops.cast(x, to=form.wide)
     size, zero = ops.absolute(wide), scalar(0, wide)
@@ -87,7 +87,7 @@ def to_integer(x: Value, dtype: DType) -> Value:
     more = ops.cast(ops.greater_or_equal(size, power(ops.add(guess, _number(1)))), to=DType.int64)
     exponent = ops.maximum(ops.add(ops.sub(guess, less), more), _number(lowest))
     share = ops.mul(ops.div(size, power(exponent)), scalar(float(1 << form.fraction), size))
-    whole = ops.cast(share, to=DType.int64)  # below 1 << fraction where the number is subnormal
+    whole = ops.cast(share, to=DType.int64)  # below 1 << fraction for subnormal numbers
     shifted = ops.mul(ops.sub(exponent, _number(lowest)), _number(1 << form.fraction))
     found = ops.add(shifted, whole)
     top = form.last << form.fraction
@@ -102,7 +102,7 @@ def to_integer(x: Value, dtype: DType) -> Value:
 
 
 def bitcast(x: Value, to: DType) -> Value:
-    """The bits of numbers taken for those of another element type of the same width; NaN gets the usual bits."""
+    """Reinterpret bits as another element type of the same width; NaN gets its default bits."""
     if x.dtype is to:
         return x
     if x.dtype.is_integer and to.is_integer:

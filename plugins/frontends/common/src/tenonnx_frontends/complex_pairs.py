@@ -1,6 +1,6 @@
 """Complex numbers as pairs of a real and an imaginary part, over ops.
 
-Every function takes and returns pairs of values of one shape and floating-point type, real results as one value.
+Every function takes and returns pairs of values of equal shape and floating-point type; real results are one value.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ Pair = tuple[Value, Value]
 
 
 def conjugate(z: Sequence[Value]) -> Pair:
-    """The number with the opposite imaginary part."""
+    """The complex conjugate."""
     return z[0], ops.neg(z[1])
 
 
 def product(a: Sequence[Value], b: Sequence[Value]) -> Pair:
-    """a b."""
+    """The product a b."""
     return ops.sub(ops.mul(a[0], b[0]), ops.mul(a[1], b[1])), ops.add(ops.mul(a[0], b[1]), ops.mul(a[1], b[0]))
 
 
 def quotient(a: Sequence[Value], b: Sequence[Value]) -> Pair:
-    """a / b, with b scaled by its larger part, so that squares do not overflow."""
+    """The quotient a / b, with b scaled by its larger part, so that squares do not overflow."""
     longest = ops.maximum(ops.absolute(b[0]), ops.absolute(b[1]))
     scale = ops.where(ops.equal(longest, scalar(0, longest)), scalar(1, longest), longest)
     scaled = ops.div(b[0], scale), ops.div(b[1], scale)

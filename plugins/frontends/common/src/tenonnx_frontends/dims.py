@@ -1,4 +1,4 @@
-"""Dynamic dims: the forms in which callers give them, and the sizes to compare at."""
+"""Dynamic dims: forms in which callers pass them, and sizes for verification."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ import numpy as np
 
 from tenonnx.extend import InvalidCall, did_you_mean, listing
 
-#: Dims that vary, by input (its name, or its position) and axis: a name, or what stands for one in the framework.
+#: Dynamic dims by input (name or index) and axis: a name, or the framework's dim object.
 Dims = Mapping[str | int, Mapping[int, Any] | Sequence[Any]]
 
 
 def read_dims(
     dims: Dims | str | os.PathLike[str] | None = None, dynamic_axes: Dims | str | os.PathLike[str] | None = None
 ) -> dict[str | int, Any]:
-    """Dims as a mapping of inputs to axes, whichever of the two was given: a mapping, JSON, or a file of it.
+    """Read dims as a mapping of inputs to axes, from either argument: a mapping, JSON, or a JSON file.
 
-    Numbers of axes may be texts, as JSON has them; a list of axes gives each a name of its own. Raises ``InvalidCall``.
+    Axes may be strings, as in JSON; a list of axes generates names. Raises ``InvalidCall`` for both or invalid ones.
     """
     if dims is not None and dynamic_axes is not None:
         raise InvalidCall("dynamic dims were given both by dims and by dynamic_axes")
@@ -36,9 +36,9 @@ def read_dims(
 def named_axes(
     dims: Mapping[str | int, Any], shapes: Mapping[str, Sequence[Any]], aliases: Mapping[str, str] | None = None
 ) -> tuple[dict[str, dict[int, Any]], dict[str, Any]]:
-    """The axes that vary by input, no axis negative, and what is said of others, which may be outputs.
+    """Dynamic axes by input, non-negative, and the entries for other names, which may be outputs.
 
-    ``shapes`` are those of the inputs; ``aliases`` other names of these. Raises ``InvalidCall`` for axes of none.
+    ``shapes`` are those of the inputs, ``aliases`` other names of these. Raises ``InvalidCall`` for axes out of range.
     """
     names, found, others = list(shapes), {}, {}
     for key, given in dims.items():
@@ -62,12 +62,12 @@ def named_axes(
 
 
 def batched(axes: Mapping[str, Mapping[int, Any]], shapes: Mapping[str, Sequence[Any]]) -> dict[str, dict[int, Any]]:
-    """Axes that vary, and the first of every input as "batch" where it has no other name."""
+    """Dynamic axes with the first axis of every input named "batch", unless it has a name."""
     return {name: {0: "batch", **axes.get(name, {})} for name, shape in shapes.items() if len(shape)}
 
 
 def unknown_dims(key: Any, names: Sequence[str]) -> InvalidCall:
-    """The error for dims of what is neither input nor output."""
+    """The error for dims of a name that is neither an input nor an output."""
     return InvalidCall(
         "dims name no input that is a tensor, and no output",
         given=repr(key),
@@ -77,7 +77,7 @@ def unknown_dims(key: Any, names: Sequence[str]) -> InvalidCall:
 
 
 def sizes_of(axes: Mapping[str, Mapping[int, Any]], shapes: Mapping[str, Sequence[Any]]) -> dict[str, int]:
-    """The size of each dim that has a name. Raises ``InvalidCall`` where one name has two."""
+    """Size of each named dim. Raises ``InvalidCall`` for inconsistent sizes."""
     found: dict[str, tuple[int, str]] = {}
     for name, held in axes.items():
         for axis, dim in held.items():
@@ -91,18 +91,18 @@ def sizes_of(axes: Mapping[str, Mapping[int, Any]], shapes: Mapping[str, Sequenc
 
 
 def sizes_to_compare(given: Mapping[str, int]) -> list[dict[str, int]]:
-    """Those of the examples, and for each dim 1 and one more than two times as many; all of them at 1.
+    """Sizes for verification: those of the examples; for each dim 1 and 2 * size + 1; and all dims 1.
 
-    An example of size 1 is followed by two larger ones.
+    For an example of size 1, two larger sizes are used.
     """
     alone = [{dim: n} for dim, size in given.items() for n in [n for n in (1, 2 * size + 1, 4) if n != size][:2]]
     return [{}, *alone, *([dict.fromkeys(given, 1)] if len(given) > 1 else [])]
 
 
 def resized(array: np.ndarray[Any, Any], sizes: Mapping[int, int]) -> np.ndarray[Any, Any]:
-    """The elements again and again along each axis; floats shrink in each round, so that no two are equal for that.
+    """Repeat or cut the elements along each axis; repeated floats are scaled down, so that repetitions differ.
 
-    Integers in order, such as offsets, stay in order; what has no elements gets zeros.
+    Sorted integers, such as offsets, stay sorted; an empty array is padded with zeros.
     """
     changed = array
     ordered = array.ndim == 1 and array.dtype.kind in "iu" and bool((array[1:] >= array[:-1]).all())
@@ -129,7 +129,7 @@ def _decoded(given: str | os.PathLike[str]) -> Any:
 
 
 def _axes(key: Any, axes: Any) -> Any:
-    """``{"0": "batch"}`` by number; ``[0, 2]``, axes that have no name yet, with names of their own."""
+    """Axes as a mapping: ``{"0": "batch"}`` with integer keys; a list such as ``[0, 2]`` with generated names."""
     if isinstance(axes, Mapping):
         return {int(axis) if _is_number(axis) else axis: dim for axis, dim in axes.items()}
     if isinstance(axes, Sequence) and axes and all(type(axis) is int for axis in axes):

@@ -1,4 +1,4 @@
-"""The gamma function and its relatives, and modified Bessel functions, over ops."""
+"""Gamma and related functions, and modified Bessel functions, in terms of ops."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _in_float32(function: Callable[..., Value]) -> Callable[..., Value]:
 
 @_in_float32
 def lgamma(x: Value) -> Value:
-    """log |Γ(x)| by the series of C. Lanczos (1964) with g = 7, and below one half by reflection."""
+    """log |Γ(x)| by the series of C. Lanczos (1964) with g = 7, and by reflection below one half."""
     one, half = scalar(1, x), scalar(0.5, x)
     reflected = ops.less(x, half)
     z = ops.where(reflected, ops.neg(x), ops.sub(x, one))
@@ -50,19 +50,19 @@ def lgamma(x: Value) -> Value:
 
 @_in_float32
 def digamma(x: Value) -> Value:
-    """The derivative of lgamma, below one half by reflection. NaN at 0 and the negative integers."""
+    """The derivative of lgamma, by reflection below one half. NaN at 0 and the negative integers."""
     one, half, pi = scalar(1, x), scalar(0.5, x), scalar(math.pi, x)
     reflected = ops.less(x, half)
     found = digamma_above_zero(ops.where(reflected, ops.sub(one, x), x))
     turned = ops.sub(x, ops.floor(ops.add(x, half)))
-    cosine = ops.sin(ops.mul(pi, ops.sub(half, ops.absolute(turned))))  # few runtimes have Cos and Tan of float64
+    cosine = ops.sin(ops.mul(pi, ops.sub(half, ops.absolute(turned))))  # few runtimes support Cos and Tan in float64
     mirrored = ops.sub(found, ops.div(ops.mul(pi, cosine), ops.sin(ops.mul(pi, turned))))
     is_pole = ops.and_(reflected, ops.equal(x, ops.floor(x)))
     return ops.where(is_pole, scalar(np.nan, x), ops.where(reflected, mirrored, found))
 
 
 def digamma_above_zero(x: Value) -> Value:
-    """digamma of positive numbers: by recurrence to 10, from where its asymptotic series holds."""
+    """digamma of positive numbers: by recurrence up to 10, then by its asymptotic series."""
     one, total = scalar(1, x), ops.zeros_like(x)
     for _ in range(10):
         small = ops.less(x, scalar(10, x))
@@ -74,7 +74,7 @@ def digamma_above_zero(x: Value) -> Value:
 
 @_in_float32
 def zeta(x: Value, q: Value) -> Value:
-    """Hurwitz' function: ten terms, and what Euler and Maclaurin have for the rest of the sum."""
+    """Hurwitz zeta function: ten terms, and the Euler-Maclaurin formula for the remainder."""
     one, zero = scalar(1, x), scalar(0, x)
     s = ops.maximum(x, scalar(1 + float(np.finfo(x.dtype.numpy).eps), x))
     start = ops.where(ops.greater(q, zero), q, one)
@@ -97,7 +97,7 @@ def zeta(x: Value, q: Value) -> Value:
 
 @_in_float32
 def polygamma(m: Value, x: Value) -> Value:
-    """The derivative of digamma of order m, an integer, by Hurwitz' function."""
+    """The m-th derivative of digamma for an integer m, by the Hurwitz zeta function."""
     order = ops.add(m, scalar(1, m))
     is_even = ops.equal(ops.mod(m, scalar(2, m), fmod=1), scalar(0, m))
     size = ops.mul(ops.exp(lgamma(order)), zeta(order, x))
@@ -117,7 +117,7 @@ def bessel_i1e(x: Value) -> Value:
 
 
 def _scaled_bessel(order: int, x: Value) -> Value:
-    """exp(-|x|) |I(x)|: the power series near zero, and the asymptotic one far from it."""
+    """exp(-|x|) |I(x)|: the power series near zero, the asymptotic series elsewhere."""
     border, terms, beyond = (30.0, 80, 25) if x.dtype is DType.float64 else (12.0, 40, 12)
     size = ops.absolute(x)
     near, far = ops.minimum(size, scalar(border, x)), ops.maximum(size, scalar(border, x))
@@ -130,7 +130,7 @@ def _scaled_bessel(order: int, x: Value) -> Value:
 
 
 def _near_zero(order: int, border: float, terms: int) -> list[float]:
-    """Coefficients of I(x) / (x / 2)^order in (x / border)², the highest power first."""
+    """Coefficients of I(x) / (x / 2)^order in (x / border)², highest power first."""
     found = [1.0]
     for k in range(1, terms + 1):
         found.append(found[-1] * (border / 2) ** 2 / (k * (k + order)))
@@ -138,7 +138,7 @@ def _near_zero(order: int, border: float, terms: int) -> list[float]:
 
 
 def _far_away(order: int, border: float, terms: int) -> list[float]:
-    """Coefficients of I(x) √(2πx) / exp(x) in border / x, the highest power first."""
+    """Coefficients of I(x) √(2πx) / exp(x) in border / x, highest power first."""
     found = [1.0]
     for k in range(1, terms + 1):
         found.append(-found[-1] * (4 * order * order - (2 * k - 1) ** 2) / (8 * k * border))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 class UserLines:
-    """Tells the user's code from that of a framework: ``files`` lie in its packages, ``parts`` are parts of paths."""
+    """Distinguishes the user's code from a framework's, by packages of ``files`` and by ``parts`` of paths."""
 
     def __init__(self, files: Iterable[str | None], parts: Iterable[str] = ()) -> None:
         self._folders = (*(str(Path(file).parent) for file in files if file), "<")
@@ -19,11 +19,11 @@ class UserLines:
         return file.startswith(self._folders) or any(part in file for part in self._parts)
 
     def first(self, frames: Iterable[tuple[str, int, str]]) -> str:
-        """Of frames (file, line, function) the first of the user, or nothing."""
+        """The first of the user's frames (file, line, function), as text; empty if there is none."""
         return next((line(*frame) for frame in frames if not self.is_foreign(frame[0])), "")
 
     def of_error(self, error: BaseException) -> list[str]:
-        """The lines of the user that led to an error, the innermost last."""
+        """The user's lines that led to an error, innermost last."""
         found = traceback.extract_tb(error.__traceback__)
         return [line(f.filename, f.lineno or 0, f.name, f.line) for f in found if not self.is_foreign(f.filename)]
 

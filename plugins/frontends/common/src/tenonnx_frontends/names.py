@@ -1,4 +1,4 @@
-"""Names of inputs and outputs: those of the caller, or the paths that lead to them."""
+"""Names of inputs and outputs: the caller's, or derived from paths in nested structures."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from tenonnx.extend import InvalidCall
 
 
 def path_parts(path: Sequence[Any]) -> list[str]:
-    """The keys, positions and attributes of a path, as trees of PyTorch, JAX and optree have them."""
+    """Keys, indices and attributes of a path in a tree of PyTorch, JAX or optree."""
     return [str(getattr(key, "key", getattr(key, "idx", getattr(key, "name", key)))) for key in path]
 
 
 def joined(start: str, path: Sequence[Any]) -> str:
-    """The name of what lies at ``path``: keys, attributes and positions behind ``start``."""
+    """The name of the leaf at ``path``: keys, attributes and indices after ``start``."""
     return "_".join([start, *path_parts(path)] if start else path_parts(path))
 
 
 def output_names(paths: Sequence[Sequence[Any]], inputs: Sequence[str]) -> list[str]:
-    """Names for what a call returns, by the paths of its leaves: keys alone where all have one, no input's name."""
+    """Names of the leaves of a result: keys if all paths begin with one, and distinct from the inputs."""
     keyed = all(hasattr(path[0], "key") for path in paths if path)
     found = [joined("" if keyed and path else "output", path) for path in paths]
     return [f"output_{name}" if name in inputs else name for name in found]

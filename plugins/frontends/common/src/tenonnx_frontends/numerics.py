@@ -1,4 +1,4 @@
-"""Elementary and special functions over ops, for operators of frameworks that ONNX lacks."""
+"""Elementary and special functions in terms of ops, for framework operators that ONNX lacks."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from tenonnx_frontends.special_functions import (
 
 
 def scalar(number: float, like: Value) -> Value:
-    """A number of the element type of a value."""
+    """A scalar with the element type of a value."""
     return constant(np.asarray(number, like.dtype.numpy))
 
 
 def polynomial(coefficients: Sequence[float], x: Value) -> Value:
-    """The polynomial of these coefficients, the highest power first, by Horner's rule."""
+    """The polynomial with these coefficients, highest power first, by Horner's rule."""
     total = scalar(coefficients[0], x)
     for each in coefficients[1:]:
         total = ops.add(ops.mul(total, x), scalar(each, x))
@@ -33,7 +33,7 @@ def polynomial(coefficients: Sequence[float], x: Value) -> Value:
 
 
 def log1p(x: Value) -> Value:
-    """log(1 + x): log(u) x / (u - 1) with u = 1 + x as rounded keeps the digits of a small x (W. Kahan)."""
+    """log(1 + x) as log(u) x / (u - 1) with the rounded u = 1 + x, which is accurate for small x (W. Kahan)."""
     one = scalar(1, x)
     above = ops.add(x, one)
     rest = ops.sub(above, one)
@@ -43,7 +43,7 @@ def log1p(x: Value) -> Value:
 
 
 def expm1(x: Value) -> Value:
-    """exp(x) - 1: near zero tanh(x / 2) (exp(x) + 1), which keeps the digits of a small x."""
+    """exp(x) - 1; near zero as tanh(x / 2) (exp(x) + 1), which is accurate for small x."""
     half = ops.tanh(ops.div(x, scalar(2, x)))
     raised = ops.exp(x)
     near = ops.less(ops.absolute(x), scalar(0.5, x))
@@ -51,7 +51,7 @@ def expm1(x: Value) -> Value:
 
 
 def erfc(x: Value) -> Value:
-    """1 - erf(x), and where that would lose digits a rational fit of exp(x²) erfc(x) (W. J. Cody, 1969)."""
+    """1 - erf(x); where that cancels, by a rational fit of exp(x²) erfc(x) (W. J. Cody, 1969)."""
     wide = ops.cast(x, to=DType.float32) if x.dtype.numpy.itemsize < 4 else x
     size, one = ops.absolute(wide), scalar(1, wide)
     near = ops.less(size, scalar(0.5, wide))
@@ -72,7 +72,7 @@ def _ratio(x: Value, above: Sequence[float], below: Sequence[float]) -> Value:
 
 
 def erfinv(x: Value) -> Value:
-    """The inverse of erf: two fits in log(1 - x²) (M. Giles, 2012), in double precision with steps of Newton."""
+    """The inverse of erf: two polynomials in log(1 - x²) (M. Giles, 2012), refined by Newton steps in float64."""
     short = x if x.dtype is DType.float32 else ops.cast(x, to=DType.float32)
     w = ops.neg(log1p(ops.neg(ops.mul(short, short))))
     near = polynomial(ERFINV_NEAR, ops.sub(w, scalar(2.5, w)))
@@ -91,7 +91,7 @@ def erfinv(x: Value) -> Value:
 
 
 def ndtri(x: Value) -> Value:
-    """The quantile of the standard normal distribution, with steps of Newton in the tail, where 2x - 1 loses digits."""
+    """The quantile function of the normal distribution; Newton steps in the tails, where 2x - 1 cancels."""
     one, half = scalar(1, x), scalar(0.5, x)
     is_above = ops.greater(x, half)
     tail = ops.where(is_above, ops.sub(one, x), x)
@@ -107,9 +107,9 @@ def ndtri(x: Value) -> Value:
 
 
 def einsum(equation: str, *values: Value) -> Value:
-    """``ops.einsum`` of terms whose ellipses stand for different numbers of axes, too, which broadcast as in numpy.
+    """``ops.einsum``, extended to ellipses of different ranks, which broadcast as in numpy.
 
-    ONNX has one number for all, so that axes of length 1 are put in front of the shorter ones.
+    ONNX requires equal ranks, so axes of length 1 are prepended.
     """
     terms = equation.replace(" ", "").partition("->")[0].split(",")
     covered = {

@@ -1,4 +1,4 @@
-"""Rules of other packages in the table of a front end: checks of their keys, and errors that name the package."""
+"""Registering rules of other packages: checks of their names, and errors that name the package."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def added_rule(function: Function, names: Iterable[str], table: Collection[str]) -> Function:
-    """A rule as it is to stand in ``table`` by these names.
+    """A rule to store in ``table`` under these names.
 
-    A package that is being loaded must give rules for what has none: else it raises ``PluginError``. What its rule
-    raises beside errors of tenonnx becomes a ``PluginError`` that names the package.
-    Whoever registers by hand may replace a rule.
+    During the import of a plugin, names must be new, or ``PluginError`` is raised. Errors of a plugin's rule, except
+    those of tenonnx, become a ``PluginError`` that names the plugin. Manual registration may replace a rule.
     """
     plugin = being_imported()
     if plugin is None or plugin.is_ours:
@@ -32,7 +31,7 @@ def added_rule(function: Function, names: Iterable[str], table: Collection[str])
 
 
 def guarded_rule(plugin: Plugin, function: Function, name: str) -> Function:
-    """A function of a package that is named where it fails."""
+    """Wrap a function of a plugin, so that errors name the plugin."""
 
     @wraps(function)
     def run(*arguments: Any, **options: Any) -> Any:

@@ -8,15 +8,15 @@ from typing import Any
 from tenonnx.extend.checks import WorkerEnded
 from tenonnx_frontends.verification import SourceCall, one_line
 
-#: Sizes to try in place of some that the source refuses: kernels, strides and halvings need larger ones.
+#: Sizes to try in place of sizes that the source rejects: kernels, strides and halvings need larger ones.
 _LARGER = (3, 4, 8, 12, 16, 32, 48, 64, 96, 128)
 
 
 class SizedCalls:
     """Calls of a source at several sizes, each made once.
 
-    ``make`` returns the feeds of the graph at sizes of its dims, and a function for what the source computes of them,
-    by output. What that function raises is a size that the source refuses.
+    ``make`` returns the feeds of the graph at these sizes of dims, and a function that computes the source's outputs.
+    An error of that function means that the source rejects the size.
     """
 
     def __init__(self, make: Callable[[Mapping[str, int]], tuple[Mapping[str, Any], Callable[[], list[Any]]]]) -> None:
@@ -24,9 +24,9 @@ class SizedCalls:
         self._made: dict[frozenset[tuple[str, int]], tuple[Mapping[str, Any], list[Any], Exception | None]] = {}
 
     def at(self, wanted: Sequence[Mapping[str, int]]) -> Iterator[SourceCall]:
-        """Calls at the wanted sizes, the first of which are those of the examples.
+        """Calls at the wanted sizes, of which the first are those of the examples.
 
-        A size that the source refuses is followed by the least larger one that it takes.
+        For a size that the source rejects, the smallest larger size that it accepts is added.
         """
         first = base = wanted[0]
         for each in wanted:
@@ -46,7 +46,7 @@ class SizedCalls:
                     break
 
     def why_fixed(self, name: str, source: str) -> str:
-        """Reason why a dim does not vary: the source takes one size of it only; else empty."""
+        """Reason why a dim is static, namely that the source accepts only one size; else empty."""
         made = [(dict(key).get(name), error) for key, (_, _, error) in self._made.items()]
         taken = {size for size, error in made if error is None}
         refused = [
@@ -78,6 +78,6 @@ class SizedCalls:
             feeds, compute = self._make(sizes)
             try:
                 self._made[key] = feeds, compute(), None
-            except Exception as error:  # the source does not take such feeds
+            except Exception as error:  # the source rejects these feeds
                 self._made[key] = feeds, [], error
         return self._made[key]

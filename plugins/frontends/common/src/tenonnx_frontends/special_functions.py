@@ -1,4 +1,4 @@
-"""Coefficients of special functions that ONNX lacks: of polynomials the highest power first."""
+"""Coefficients of special functions that ONNX lacks; polynomials with the highest power first."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ERFC_BELOW = [
     1.23033935480374942043e3,
 ]
 
-#: What is left of 1/√π in x exp(x²) erfc(x) beyond 4, in 1/x².
+#: x exp(x²) erfc(x) - 1/√π beyond 4, in 1/x².
 ERFC_FAR_ABOVE = [
     1.63153871373020978498e-2,
     3.05326634961232344035e-1,
@@ -68,7 +68,7 @@ ERFINV_FAR = [
     2.83297682,
 ]
 
-#: The series of the gamma function for g = 7, a constant and what 1, 2, ... more than z divides (C. Lanczos, 1964).
+#: Lanczos series of the gamma function for g = 7: a constant, then the numerators over z + 1, z + 2, ... (1964).
 LANCZOS = [
     0.99999999999980993227684700473478,
     676.520368121885098567009190444019,
@@ -84,5 +84,5 @@ LANCZOS = [
 #: log(x) - 1 / 2x - digamma(x) for a large x, in 1/x².
 DIGAMMA = [-691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12, 0.0]
 
-#: Numbers of Bernoulli over factorials, B2/2!, B4/4! and so on.
+#: Bernoulli numbers over factorials, B2/2!, B4/4! and so on.
 BERNOULLI = [1 / 12, -1 / 720, 1 / 30240, -1 / 1209600, 1 / 47900160, -691 / 1307674368000, 1 / 74724249600]

@@ -1,4 +1,4 @@
-"""Verification of a graph against its source, call by call."""
+"""Comparing a graph with its source in several calls."""
 
 from __future__ import annotations
 
@@ -34,25 +34,25 @@ from tenonnx.extend.frontends import BY_TABLE, Allowed, Verification
 
 
 class UnverifiedWarning(UserWarning):
-    """A graph was not, or not wholly, compared with its source: running that may have effects, or ended its process."""
+    """A graph was not completely verified: running its source may have side effects, or crashed a process."""
 
 
 def not_verified(source: str, reason: str | WorkerEnded, graph: Graph) -> Verification:
-    """The verification of a graph that is not compared, for a reason."""
+    """The verification of a graph that is not compared, with the reason."""
     found = Verification(source)
     _leave_out(found, reason if isinstance(reason, str) else one_line(reason), graph)
     return found
 
 
 def warn_unverified(found: Verification) -> None:
-    """Warn where the source was not asked, or ended the process that asked it; of the call of the caller's caller."""
+    """Warn about a verification that was skipped or crashed, at the position of the caller's caller."""
     for note in found.notes:
         if note.startswith(f"not verified against {found.reference}"):
             warnings.warn(UnverifiedWarning(note), stacklevel=3)
 
 
 def _leave_out(found: Verification, reason: str, graph: Graph, where: str = "") -> None:
-    """Note why calls from ``where`` on are not compared; outputs that no call compared are unverified."""
+    """Note why calls from ``where`` on are skipped; outputs without any comparison are unverified."""
     compared = {each.name for each in found.outputs}
     place = f" at {where}" if compared and where else ""
     note = f"not verified against {found.reference}{place}: {reason}"
@@ -63,7 +63,7 @@ def _leave_out(found: Verification, reason: str, graph: Graph, where: str = "") 
 
 
 def one_line(error: Exception) -> str:
-    """An error of a source in one line; one of a worker process as it was raised there."""
+    """An error of a source as one line; errors in a worker process as raised there."""
     if isinstance(error, WorkerEnded):
         return "; ".join(filter(None, (error.what, error.given, error.do)))
     kind, text = (error.kind, error.given) if isinstance(error, CallFailed) else (type(error).__name__, str(error))
@@ -73,9 +73,9 @@ def one_line(error: Exception) -> str:
 
 @dataclass(frozen=True)
 class SourceCall:
-    """A call to compare: ``expected`` computes what the source gives, by output; ``feeds`` are those of the graph.
+    """A call to compare: ``expected`` computes the outputs of the source, ``feeds`` returns those of the graph.
 
-    What ``expected`` raises is a call that the source does not take. ``where`` tells the call from the others, such as
+    An error of ``expected`` means that the source rejects the call. ``where`` describes the call, such as
     ``"batch=1"``.
     """
 
@@ -94,13 +94,13 @@ def verify_calls(
     steps: int = 0,
     seen: Callable[[Any], Any] = lambda found: found,
 ) -> Verification:
-    """Compare ``graph`` on onnxruntime, or numpy, with a source, after ``onnx.checker`` took it.
+    """Compare ``graph`` on onnxruntime or numpy with a source, after checking it by ``onnx.checker``.
 
-    A backend of the library that the source is of would read the graph as the source does.
+    Backends based on the source's own framework are avoided, since they could share its interpretation.
 
-    ``coarse`` is the tolerance where that of the table is too fine; ``unverified`` are outputs that are not compared,
-    each with the reason. Integers may be so many ``steps`` apart. What the graph gives is compared as ``seen``. Calls
-    that the source refuses are noted, and those behind one that ends its process, or behind the limit ``seconds``.
+    ``coarse`` is a tolerance that replaces a finer default; ``unverified`` maps outputs to the reasons for not
+    comparing them. Integers may differ by ``steps``. ``seen`` converts outputs of the graph before the comparison.
+    Calls that the source rejects are noted, and so are calls skipped after a crash or the limit ``seconds``.
     """
     found = Verification(source, notes=left_out_backends(), unverified=dict(unverified))
     found.problems += [f"onnx.checker: {problem}" for problem in structure_problems(graph)]
@@ -169,7 +169,7 @@ def _in_a_session_of_ours(
     outputs: list[OutputDifference],
     compared: Callable[..., list[OutputDifference]],
 ) -> list[OutputDifference]:
-    """The outputs of a session with other options where these are right, with a note on the default ones."""
+    """Retry with other session options; if the outputs are right, return these, with a note on the default options."""
     try:
         other = graph.compile(backend, strict=True)(call.feeds())
     except TenonnxError:

@@ -1,4 +1,4 @@
-"""Estimators of scikit-learn as graphs. A package for estimators of its own registers rules by ``converts``."""
+"""Estimators of scikit-learn as graphs. Packages register rules for their estimators by ``converts``."""
 
 from tenonnx_sklearn.conversion import Outputs, convert, converts
 from tenonnx_sklearn.inputs import feeds

@@ -1,4 +1,4 @@
-"""Functions shared by most rules."""
+"""Functions shared by many rules."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def double(X: Value) -> Value:
 
 
 def affine(X: Value, weights: Any, bias: Any = 0.0, tuned: tuple[str, str] | None = None) -> Value:
-    """``X @ weights.T + bias``: one number for each row where the weights are a vector.
+    """``X @ weights.T + bias``; a weight vector results in one number for each row.
 
-    With two names, weights and bias are parameters that training may change.
+    With two names, weights and bias are trainable parameters.
     """
     X, weights, bias = absorbed(X, np.asarray(weights), np.asarray(bias))
     matrix, offset = like(X, np.atleast_2d(weights).T), like(X, np.atleast_1d(bias))
@@ -41,7 +41,7 @@ def affine(X: Value, weights: Any, bias: Any = 0.0, tuned: tuple[str, str] | Non
 
 
 def _parameter(X: Value, name: str, numbers: Any) -> Value:
-    """A parameter of the graph that ``X`` belongs to; of two that have one name the later one gets a number."""
+    """A parameter in the graph of ``X``, with its name made unique by a number."""
     graph = X.graph
     taken = graph.names()
     unique = next(each for k in count() if (each := f"{name}_{k}" if k else name) not in taken)
@@ -51,7 +51,7 @@ def _parameter(X: Value, name: str, numbers: Any) -> Value:
 
 
 def constant(X: Value, numbers: Any) -> Value:
-    """The same numbers for each row of ``X``, whatever that holds: ``float[rows, size]``."""
+    """The same numbers for each row of ``X``: ``float[rows, size]``."""
     row = like(X, np.reshape(numbers, (1, -1)))
     return ops.expand(row, ops.concat(ops.shape(X, start=0, end=1), np.array([row.shape[1]], np.int64), axis=0))
 
@@ -61,7 +61,7 @@ def flat(X: Value) -> Value:
 
 
 def column(X: Value, index: int) -> Value:
-    """One column as a vector."""
+    """A column as a vector."""
     return ops.gather(X, np.int64(index), axis=1)
 
 
@@ -70,24 +70,24 @@ def columns(X: Value, indices: Any) -> Value:
 
 
 def upright(X: Value) -> Value:
-    """A vector as a column; a matrix as it is."""
+    """A vector as a column; a matrix unchanged."""
     return ops.unsqueeze(X, np.array([1], np.int64)) if X.rank == 1 else X
 
 
 def alike(parts: list[Value]) -> list[Value]:
-    """Values of one dtype: float64 where one is, since members may compute in it and others not."""
+    """Promote values to a common dtype, float64 if one of them is."""
     wide = any(part.dtype is DType.float64 for part in parts)
     return [double(part) if wide and part.dtype.is_float else part for part in parts]
 
 
 def beside(parts: list[Value]) -> Value:
-    """Matrices and vectors side by side."""
+    """Concatenate matrices and vectors along columns."""
     parts = [upright(part) for part in alike(parts)]
     return parts[0] if len(parts) == 1 else ops.concat(*parts, axis=1)
 
 
 def added(parts: list[Value]) -> Value:
-    """The sum of values of one shape."""
+    """The sum of values of equal shape."""
     first, *others = alike(parts)
     for each in others:
         first = first + each
@@ -95,29 +95,29 @@ def added(parts: list[Value]) -> Value:
 
 
 def total(X: Value, keepdims: bool = False) -> Value:
-    """Sums of rows."""
+    """Row sums."""
     return ops.reduce_sum(X, np.array([1], np.int64), keepdims=int(keepdims))
 
 
 def greatest(X: Value) -> Value:
-    """The greatest number of each row, as a column."""
+    """Row maxima, as a column."""
     return ops.reduce_max(X, np.array([1], np.int64), keepdims=1)
 
 
 def position(X: Value) -> Value:
-    """Position of the first maximum of each row."""
+    """Index of the first maximum of each row."""
     return ops.argmax(X, axis=1, keepdims=0)
 
 
 def nearest(X: Value) -> Value:
-    """Position of the first minimum of each row."""
+    """Index of the first minimum of each row."""
     return ops.argmin(X, axis=1, keepdims=0)
 
 
 def smallest(X: Value, count: int) -> tuple[Value, Value]:
-    """The least numbers of each row in order, and where they are: both ``[rows, count]``.
+    """The smallest numbers of each row in order, and their indices: both ``[rows, count]``.
 
-    One row stands behind those given, since TopK of no rows ends the process of onnxruntime 1.26.
+    A row is appended, since TopK without rows crashes onnxruntime 1.26.
     """
     more = ops.concat(X, np.zeros((1, int(X.shape[1])), X.dtype.numpy), axis=0)
     numbers, places = ops.top_k(more, np.array([count], np.int64), axis=1, largest=0)
@@ -125,17 +125,17 @@ def smallest(X: Value, count: int) -> tuple[Value, Value]:
 
 
 def one_less(X: Value) -> Value:
-    """All rows but the last."""
+    """All rows except the last."""
     return ops.slice_(X, np.array([0], np.int64), np.array([-1], np.int64), np.array([0], np.int64))
 
 
 def is_positive(X: Value) -> Value:
-    """1 where a number is above 0, and 0 elsewhere, as a position."""
+    """1 for positive numbers and 0 for others, as an index."""
     return ops.cast(X > 0.0, to=DType.int64)
 
 
 def label(classes: Any, index: Value) -> Value:
-    """The class at a position: integers as int64, text as text."""
+    """The class at an index: int64 for integers, or strings."""
     classes = np.asarray(classes)
     if classes.dtype.kind in "iu":
         classes = classes.astype(np.int64)
@@ -152,27 +152,27 @@ def is_zero(X: Value) -> Value:
 
 
 def both(positive: Value) -> Value:
-    """The probabilities of two classes, of that of the second one."""
+    """The probabilities of two classes, from that of the second one."""
     return beside([1.0 - positive, positive])
 
 
 def normalized(X: Value) -> Value:
-    """Rows that sum to one; those of zeros alone become uniform."""
+    """Rows scaled to a sum of one; zero rows become uniform."""
     sums = total(X, keepdims=True)
     empty = is_zero(sums)
     size = X.shape[1]
     return ops.where(empty, like(X, 1.0 / size), X / ops.where(empty, like(X, 1.0), sums))
 
 
-#: Integers below this are counts, whose squares lose no digits.
+#: Integers up to this size are counts, whose squares are exact.
 SMALL = 1024
 
 
 def squared_distances(X: Value, points: Any) -> Value:
-    """``float64[rows, points]``: computed in float64 about the center of the points, since differences cancel.
+    """Squared distances ``float64[rows, points]``, relative to the center of the points to avoid cancellation.
 
-    About zero where points are small integers, as counts are: equal distances are equal then. Points may be a value,
-    too: rows of the graph.
+    If the points are small integers, such as counts, distances are computed exactly, so that ties are ties. ``points``
+    may also be a value.
     """
     if isinstance(points, Value):
         gaps = ops.unsqueeze(double(X), np.array([1], np.int64)) - ops.unsqueeze(
@@ -188,7 +188,7 @@ def squared_distances(X: Value, points: Any) -> Value:
 
 
 def kernel(X: Value, points: Any, kind: str, gamma: Any = None, coef0: float = 1.0, degree: float = 3) -> Value:
-    """The pairwise kernels of scikit-learn, in float64."""
+    """Pairwise kernels of scikit-learn, in float64."""
     points = np.asarray(points, np.float64)
     gamma = (1.0 if kind == "chi2" else 1.0 / points.shape[1]) if gamma is None else float(gamma)
     if kind == "rbf":
@@ -208,7 +208,7 @@ def kernel(X: Value, points: Any, kind: str, gamma: Any = None, coef0: float = 1
         return rows @ (points / np.maximum(np.linalg.norm(points, axis=1, keepdims=True), 1e-300)).T
     if kind == "linear":
         return rows @ points.T
-    # onnxruntime rounds a factor of a product to float32, also of float64: it is one of the points
+    # onnxruntime rounds a scalar factor to float32, even in float64 products, so the points are scaled
     product = rows @ (points * gamma).T + float(coef0)
     if kind in ("poly", "polynomial"):
         return product if degree == 1 else ops.pow_(product, np.float64(degree))
@@ -218,7 +218,7 @@ def kernel(X: Value, points: Any, kind: str, gamma: Any = None, coef0: float = 1
 
 
 def additive_chi_kernel(X: Value, points: Any) -> Value:
-    """The negative sum of squared gaps over sums, of numbers that are not negative."""
+    """Additive chi-squared kernel: minus the sum of squared differences over sums, for non-negative numbers."""
     x, y = ops.unsqueeze(double(X), np.array([1], np.int64)), np.asarray(points, np.float64)[None]
     sums, gaps = x + y, x - y
     parts = gaps * gaps / ops.where(is_zero(sums), np.float64(1), sums)
@@ -240,7 +240,7 @@ KERNELS = (
 
 
 def minkowski(X: Value, points: Any, p: float) -> Value:
-    """Distances ``float64[rows, points]`` after Minkowski; infinity is that of Chebyshev."""
+    """Minkowski distances ``float64[rows, points]``; ``p`` infinity is the Chebyshev distance."""
     if p == 2:
         return ops.sqrt(squared_distances(X, points))
     points = np.asarray(points, np.float64)
@@ -254,14 +254,14 @@ def minkowski(X: Value, points: Any, p: float) -> Value:
 
 
 def wave(angle: Value, function: Any) -> Value:
-    """A sine or cosine of float64, which runtimes have in float32: of the rest of whole turns, so that it is near."""
+    """Sine or cosine in float64: reduced to one period, since runtimes compute these in float32."""
     turns = angle * float(0.5 / np.pi)
     rest = (turns - ops.floor(turns)) * float(2 * np.pi)
     return double(function(cast(rest, DType.float32)))
 
 
 def interpolate(x: Value, xs: Any, ys: Any) -> Value:
-    """``ys`` at ``x`` between points, and at the nearest end outside of them; a vector of float64."""
+    """Linear interpolation of ``ys`` at ``x``, constant outside of the points; a float64 vector."""
     xs, ys = np.asarray(xs, np.float64), np.asarray(ys, np.float64)
     if len(xs) == 1:
         return x * 0.0 + float(ys[0])

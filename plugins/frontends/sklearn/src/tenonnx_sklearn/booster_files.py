@@ -1,4 +1,4 @@
-"""Files of boosters, read and evaluated by their own packages in a worker process."""
+"""Booster files, read and evaluated by their own packages in a worker process."""
 
 from __future__ import annotations
 
@@ -19,29 +19,29 @@ from tenonnx_sklearn import frontend
 from tenonnx_sklearn.booster_structure import check_structure
 from tenonnx_sklearn.boosters import LightGBMBooster, NativeBooster, XGBoostBooster, held_by
 
-#: The functions that the worker process serves.
+#: Module of the functions that the worker process runs.
 _FUNCTIONS = Path(__file__).with_name("booster_process.py")
 
 _NAMES = {"lightgbm": "LightGBM", "xgboost": "XGBoost", "catboost": "CatBoost"}
 
 
 def read(path: str | os.PathLike[str], *examples: Any, registry: Registry | None = None, **options: Any) -> Graph:
-    """The graph of the booster in a file: ``.txt`` of LightGBM, ``.ubj`` or ``.json`` of XGBoost, ``.cbm`` of CatBoost.
+    """Read a booster file as a graph: ``.txt`` of LightGBM, ``.ubj`` or ``.json`` of XGBoost, ``.cbm`` of CatBoost.
 
-    Such files hold no code. The package of the booster, which must be installed, reads the file and predicts in a
-    worker process. Options are those of ``frontend.read``. Raises ``InvalidCall`` for another file, and where the
-    package is not installed, ``InvalidModel`` where it cannot read the file.
+    Such files contain no code. The package of the booster, which must be installed, reads the file and predicts in a
+    worker process. Options are those of ``frontend.read``. Raises ``InvalidCall`` for another file, and if the package
+    is not installed; ``InvalidModel`` if it cannot read the file.
     """
     return frontend.read(saved_booster(path), *examples, registry=registry, **options)
 
 
 def verifier(path: str | os.PathLike[str], *examples: Any, **options: Any) -> Any:
-    """Verifier of a graph against the booster in a file."""
+    """A function that verifies a graph against the booster in a file."""
     return frontend.verifier(saved_booster(path), *examples, **options)
 
 
 def saved_booster(path: str | os.PathLike[str]) -> Any:
-    """The booster that a file holds, as an estimator."""
+    """The booster in a file, as an estimator."""
     return held_by(path, lambda: _saved(path))
 
 
@@ -65,9 +65,9 @@ def _saved(path: str | os.PathLike[str]) -> Any:
 
 
 class BoosterFile:
-    """A file in the worker process of its package; ``facts`` are what ``booster_process`` tells of it.
+    """A file in the worker process of its package; ``facts`` are the description by ``booster_process``.
 
-    It has the methods of ``lightgbm.Booster`` and ``xgboost.Booster`` that rules call.
+    It has the methods of ``lightgbm.Booster`` and ``xgboost.Booster`` that rules use.
     """
 
     def __init__(self, kind: str, path: Path) -> None:
@@ -81,7 +81,7 @@ class BoosterFile:
         self.feature_names, self.feature_types = self.facts["names"], self.facts.get("types")
 
     def predict(self, rows: Any, method: str = "predict") -> Any:
-        """Results for rows. Raises ``CallFailed`` for what the package raises, ``WorkerEnded`` where it ended."""
+        """Predictions for rows. Raises ``CallFailed`` for errors of the package, ``WorkerEnded`` after a crash."""
         return self._process("predict", method, sendable(rows))
 
     def feature_name(self) -> list[str]:
@@ -102,7 +102,7 @@ class BoosterFile:
 
 
 class CatBoostRegressor(NativeBooster):
-    """A file of CatBoost without classes, as ``catboost.CatBoostRegressor`` reads it."""
+    """A CatBoost file without classes, with the interface of ``catboost.CatBoostRegressor``."""
 
     def __init__(self, booster: BoosterFile) -> None:
         super().__init__(booster, booster.feature_name(), r"\d+")
@@ -111,7 +111,7 @@ class CatBoostRegressor(NativeBooster):
         return self.booster_.predict(rows)
 
     def saved_json(self) -> str:
-        """The model as CatBoost saves it in JSON."""
+        """The model in CatBoost's JSON format."""
         return str(self.booster_.facts["saved"])
 
     def get_all_params(self) -> dict[str, Any]:
@@ -122,7 +122,7 @@ class CatBoostRegressor(NativeBooster):
 
 
 class CatBoostClassifier(CatBoostRegressor):
-    """A file of CatBoost with classes, as ``catboost.CatBoostClassifier`` reads it."""
+    """A CatBoost file with classes, with the interface of ``catboost.CatBoostClassifier``."""
 
     _estimator_type = "classifier"
 
@@ -149,9 +149,9 @@ _ESTIMATORS: dict[str, Callable[[BoosterFile], Any]] = {
 
 
 def sendable(rows: Any) -> Any:
-    """Rows as a message between processes takes them, of which ``booster_process.table_of`` makes rows again.
+    """Rows in a form that can be sent to a process, where ``booster_process.table_of`` restores them.
 
-    Raises ``TypeError`` for columns of other types than numbers, texts and categories of these.
+    Raises ``TypeError`` for columns of types other than numbers, strings and categories of these.
     """
     if not hasattr(rows, "iloc") and hasattr(rows, "to_pandas"):
         rows = rows.to_pandas()

@@ -1,6 +1,6 @@
-"""LightGBM, XGBoost and CatBoost in a worker process, as their parsers and predictors end it on some files.
+"""Functions of the worker process for LightGBM, XGBoost and CatBoost, which crash on some files.
 
-It imports nothing of tenonnx; the package is imported before.
+It imports nothing of tenonnx; the package is already imported.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import numpy as np
 
 
 def opened(kind: str, path: str) -> tuple[str, Any]:
-    """The kind of a file and its model."""
+    """The kind of a file, and its model."""
     return kind, _READ[kind](path)
 
 
 def describe(source: tuple[str, Any]) -> dict[str, Any]:
-    """Facts about a model: its names, and its trees in a form that its package exports."""
+    """Facts about a model: its names, and its trees in the package's export format."""
     kind, model = source
     facts: dict[str, Any] = _DESCRIBED[kind](model)
     return facts
 
 
 def predict(source: tuple[str, Any], method: str, rows: Any) -> Any:
-    """Results of a method for rows as ``boosters.sendable`` makes them."""
+    """Predictions of a method for rows from ``booster_files.sendable``."""
     kind, model = source
     given = table_of(rows)
     if kind != "xgboost":
@@ -41,7 +41,7 @@ def predict(source: tuple[str, Any], method: str, rows: Any) -> Any:
 
 
 def table_of(rows: Any) -> Any:
-    """Rows as the packages take them: an array, a sparse matrix or a table of pandas."""
+    """Rows for the packages: an array, a sparse matrix or a pandas table."""
     if isinstance(rows, np.ndarray):
         return rows
     if "indptr" in rows:
@@ -56,7 +56,7 @@ def table_of(rows: Any) -> Any:
 
 
 def _column(contents: Any) -> Any:
-    """A column: an array, contents of several types, or categories with the place of each row's."""
+    """A column: an array, mixed objects, or categories with the index for each row."""
     if isinstance(contents, np.ndarray):
         return contents
     if "objects" in contents:
@@ -76,7 +76,7 @@ def _objects(contents: list[Any], shape: list[int]) -> Any:
 
 
 def _without_parameters(text: str) -> str:
-    """A LightGBM file without the parameters of its training, on which its parser may corrupt memory."""
+    """A LightGBM file without the training parameters, on which its parser may corrupt memory."""
     head, found, rest = text.partition("\nparameters:\n")
     return head + rest.partition("\nend of parameters\n")[2] if found else text
 
@@ -95,7 +95,7 @@ def _of_lightgbm(booster: Any) -> dict[str, Any]:
 def _read_xgboost(path: str) -> Any:
     import xgboost
 
-    named = path.endswith((".json", ".ubj"))  # of other names XGBoost warns that it guesses the format
+    named = path.endswith((".json", ".ubj"))  # XGBoost warns about other suffixes
     return xgboost.Booster(model_file=path if named else bytearray(Path(path).read_bytes()))
 
 
@@ -105,7 +105,7 @@ def _of_xgboost(booster: Any) -> dict[str, Any]:
 
 
 def _read_catboost(path: str) -> Any:
-    """A classifier where the model has classes, else a regressor."""
+    """Read a model as a classifier if it has classes, else as a regressor."""
     import catboost
 
     model = catboost.CatBoost().load_model(path)

@@ -1,4 +1,4 @@
-"""Structure of booster files, checked before a parser in C++ reads them: every node leads to nodes that there are."""
+"""Structural checks of booster files before C++ parsers read them: all references between nodes are valid."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Any
 
 from tenonnx.extend import InvalidModel
 
-#: Numbers of UBJSON by their mark.
+#: Number formats of UBJSON by their marker.
 _NUMBERS = {"i": ">b", "U": ">B", "I": ">h", "l": ">i", "L": ">q", "d": ">f", "D": ">d"}
 
-#: How deep lists and objects may be nested.
+#: Maximum nesting depth of lists and objects.
 _DEPTH = 64
 
 
 class _Broken(Exception):
-    """A defect of a file."""
+    """The file is invalid."""
 
 
 def check_structure(contents: bytes, path: str) -> None:
-    """Raise ``InvalidModel`` for a file of XGBoost or LightGBM whose trees refer to what is not there."""
+    """Raise ``InvalidModel`` for an XGBoost or LightGBM file with dangling references in its trees."""
     try:
         if contents.startswith(b"tree"):
             _check_lightgbm(contents.decode("utf-8"))
@@ -37,7 +37,7 @@ def check_structure(contents: bytes, path: str) -> None:
 
 
 def _check_tree(left: Sequence[int], right: Sequence[int], where: str) -> None:
-    """Check that every node is the child of one other, and the first one of none; a child below zero is a leaf."""
+    """Check that every node except the first is the child of exactly one other; negative children are leaves."""
     children = [child for child in (*left, *right) if child >= 0]
     if len(left) != len(right) or any(child >= len(left) for child in children):
         raise _Broken(f"a child that is not a node in {where}")
@@ -154,7 +154,7 @@ def _facts(block: str) -> dict[str, str]:
 
 
 class _Ubjson:
-    """The binary form of JSON that XGBoost writes."""
+    """Parser of UBJSON, the binary form of JSON that XGBoost writes."""
 
     def __init__(self, contents: bytes) -> None:
         self._contents, self._place = contents, 0
@@ -197,7 +197,7 @@ class _Ubjson:
             count -= 1
 
     def _head(self) -> tuple[str, int]:
-        """The kind of all values and their number, or less than zero where an end is marked."""
+        """The type of all values and their number, or a negative one for a container with an end marker."""
         kind = self._mark() if self._peek("$") else ""
         if not self._peek("#"):
             if kind:

@@ -1,4 +1,4 @@
-"""Boosters of LightGBM, XGBoost and CatBoost behind the interface of estimators."""
+"""LightGBM, XGBoost and CatBoost boosters with the interface of estimators."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenonnx.extend import InvalidCall, InvalidModel, TenonnxError
 
 
 class NativeBooster:
-    """A booster without an estimator around it: it has ``predict`` alone, which gives what the objective is about."""
+    """A booster without an estimator: it only has ``predict``, with results in the units of its objective."""
 
     _estimator_type = "regressor"
 
@@ -32,7 +32,7 @@ class NativeBooster:
 
 
 class LightGBMBooster(NativeBooster):
-    """``lightgbm.Booster``, which predicts by the best of its iterations."""
+    """``lightgbm.Booster``, which predicts with its best iteration."""
 
     def __init__(self, booster: Any) -> None:
         super().__init__(booster, list(booster.feature_name()), r"Column_\d+")
@@ -42,7 +42,7 @@ class LightGBMBooster(NativeBooster):
 
 
 class XGBoostBooster(NativeBooster):
-    """``xgboost.Booster``, which predicts by all of its rounds, and takes NaN for missing."""
+    """``xgboost.Booster``, which predicts with all rounds, and treats NaN as missing."""
 
     missing = np.nan
 
@@ -51,7 +51,7 @@ class XGBoostBooster(NativeBooster):
         super().__init__(booster, list(names), r"f\d+")
 
     def predict(self, rows: Any) -> Any:
-        if type(self.booster_).__module__.partition(".")[0] != "xgboost":  # a file, which is asked elsewhere
+        if type(self.booster_).__module__.partition(".")[0] != "xgboost":  # a file, which predicts in a worker process
             return self.booster_.predict(rows)
         matrix = import_module("xgboost").DMatrix
         known = {"feature_names": self.booster_.feature_names, "feature_types": self.booster_.feature_types}
@@ -64,7 +64,7 @@ _NATIVE = {"lightgbm.Booster": LightGBMBooster, "xgboost.Booster": XGBoostBooste
 
 
 def as_estimator(source: Any) -> Any:
-    """A booster of its own package as an estimator; anything else as it is."""
+    """Wrap a booster of LightGBM or XGBoost as an estimator; other objects are unchanged."""
     kind = type(source)
     native = _NATIVE.get(f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}")
     return source if native is None else native(source)
@@ -74,7 +74,7 @@ def as_estimator(source: Any) -> Any:
 
 
 def held_by(path: str | os.PathLike[str], read: Callable[[], Any]) -> Any:
-    """Result of ``read`` on a file. Raises ``InvalidCall`` where there is none, ``InvalidModel`` where it fails."""
+    """Result of ``read`` on a file. Raises ``InvalidCall`` for a missing file, ``InvalidModel`` if reading fails."""
     try:
         return read()
     except OSError as error:
@@ -82,7 +82,7 @@ def held_by(path: str | os.PathLike[str], read: Callable[[], Any]) -> Any:
         raise InvalidCall(f'cannot read "{os.fspath(path)}": {given}') from error
     except TenonnxError:
         raise
-    except Exception as error:  # what a pickle may raise has no end
+    except Exception as error:  # pickles may raise anything
         raise InvalidModel(
             "the installed packages cannot read the file of an estimator",
             given=f'"{os.fspath(path)}": {type(error).__name__}: {error}',

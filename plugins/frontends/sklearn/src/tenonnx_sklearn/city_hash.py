@@ -1,4 +1,4 @@
-"""CityHash64 (version 1.0), the hash of categories in CatBoost."""
+"""CityHash64 (version 1.0), CatBoost's hash of categories."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ _MIX = 0x9DDFEA08EB382D69
 
 
 def city_hash(text: bytes) -> int:
-    """The hash of some bytes: 64 bits, without sign."""
+    """The unsigned 64-bit hash of bytes."""
     size = len(text)
     if size <= 16:
         return _short(text)
@@ -39,7 +39,7 @@ def _middle(text: bytes) -> int:
 
 
 def _quarters(text: bytes, first: int, second: int, last: int, end: int = 0) -> tuple[int, int]:
-    """The sums of one half: of the start, or with ``end`` of the end."""
+    """Partial sums of the first half, or with ``end`` of the last half."""
     z = _at(text, last)
     a = _at(text, first) + (_at(text, second) if end else (len(text) + _at(text, second)) * _K[0])
     b, c = _turned(a + z, 52), _turned(a, 37)
@@ -87,7 +87,7 @@ def _shifted(number: int) -> int:
 
 
 def _mixed(low: int, high: int) -> int:
-    """Two numbers as one."""
+    """Mix two words into one."""
     low, high = low & _BITS, high & _BITS
     first = _shifted((low ^ high) * _MIX)
     return _shifted((high ^ first) * _MIX) * _MIX & _BITS

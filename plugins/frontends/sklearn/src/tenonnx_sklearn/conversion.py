@@ -19,13 +19,13 @@ from tenonnx_frontends import added_rule
 from tenonnx_sklearn.sparsity import note_sparse
 from tenonnx_sklearn.tables import Table, as_matrix, as_table
 
-#: What an estimator computes for rows, by the name of its method. Rules give all that they can: what nobody reads is
-#: pruned in the end, and what costs much is a function that is called where it is asked for. What a transformer gives
-#: is a ``Table`` where its columns have several types, and the probabilities of several outputs are a list.
+#: Outputs of an estimator by method. Rules return all outputs that they support: unused ones are pruned, and expensive
+#: ones are functions that are called on demand. A transformer returns a ``Table`` if its columns have several types;
+#: the probabilities of several outputs are a list.
 Outputs = dict[str, Any]
 Rule = Callable[[Any, Any], Outputs]
 
-#: Packages name a module here by the Python package of their estimators; importing it registers the rules.
+#: Entry-point group of modules, named by the Python package of their estimators; importing one registers its rules.
 GROUP = "tenonnx.estimators"
 
 _rules: dict[str, Rule] = {}
@@ -33,12 +33,12 @@ _refused: dict[str, str] = {}
 
 
 def converts(*names: str, table: bool = False) -> Callable[[Rule], Rule]:
-    """Register a rule for estimators: the Python package and the class, ``"sklearn.Ridge"``.
+    """Register a rule for estimators, named by Python package and class, ``"sklearn.Ridge"``.
 
-    A rule is a function of the fitted estimator and a matrix ``float[rows, features]`` that returns values by the name
-    of the method: ``{"predict": ..., "predict_proba": ...}``. It raises ``NotRepresentable`` for a setting that it does
-    not carry. Subclasses have rules of their own, since they may compute something else. With ``table`` it gets a
-    ``Table`` of columns that keep their types, text among them.
+    A rule is a function of the fitted estimator and a matrix ``float[rows, features]`` that returns values by method:
+    ``{"predict": ..., "predict_proba": ...}``. It raises ``NotRepresentable`` for an unsupported setting. Subclasses
+    need rules of their own, since they may compute something else. With ``table`` it gets a ``Table`` of columns with
+    their own types, including strings.
     """
 
     def register(rule: Rule) -> Rule:
@@ -51,12 +51,12 @@ def converts(*names: str, table: bool = False) -> Callable[[Rule], Rule]:
 
 
 def refuses(why: str, *names: str) -> None:
-    """Say why estimators can have no rule."""
+    """Register the reason why estimators cannot have a rule."""
     _refused.update(dict.fromkeys(names, why))
 
 
 def refuse_without_rule(model: Any) -> None:
-    """Raise ``NotRepresentable`` for an estimator that can have no rule, also as the first step of a pipeline."""
+    """Raise ``NotRepresentable`` for an estimator that cannot have a rule, also as the first step of a pipeline."""
     while getattr(model, "steps", None):
         model = model.steps[0][1]
     _import_rules(name_of(model).partition(".")[0])
@@ -65,7 +65,7 @@ def refuse_without_rule(model: Any) -> None:
 
 
 def convert(model: Any, X: Value | Table) -> Outputs:
-    """Convert ``model`` on the rows of ``X``. Raises ``NotRepresentable`` where it has no rule."""
+    """Convert ``model`` on the rows of ``X``. Raises ``NotRepresentable`` if it has no rule."""
     name = name_of(model)
     _import_rules(name.partition(".")[0])
     rule = _rules.get(name)
@@ -87,7 +87,7 @@ def convert(model: Any, X: Value | Table) -> Outputs:
 
 
 def _by_base(model: Any) -> str:
-    """Advice for a class that computes the same as its base."""
+    """Advice for a subclass that computes the same as its base class."""
     names = [f"{kind.__module__.partition('.')[0]}.{kind.__qualname__}" for kind in type(model).__mro__[1:]]
     base = next((name for name in names if name in _rules), None)
     return "" if base is None else f", or give that of {base} the name as well, where both compute the same"
@@ -98,10 +98,10 @@ def _logarithms(proba: Any) -> Any:
 
 
 def _widened(held: Any, within: frozenset[type] = frozenset()) -> Any:
-    """Attributes of an estimator of scikit-learn, with numbers in float64 and no array sparse.
+    """Attributes of an estimator of scikit-learn, converted to dense arrays and float64.
 
-    What a rule computes in float64 keeps its digits, also where rows of float32 were fitted. Nodes of trees and
-    lists, which lead to others of their kind, stay as they are.
+    Then rules that compute in float64 are accurate even if the estimator was fitted on float32. Nodes of trees and
+    linked lists are unchanged.
     """
     if issparse(held):
         return held.toarray().astype(np.float64)
@@ -114,7 +114,7 @@ def _widened(held: Any, within: frozenset[type] = frozenset()) -> Any:
     if not kind.__module__.startswith("sklearn.") or not hasattr(held, "__dict__") or kind in within:
         return held
     around = within | {kind}
-    parts = {name: each for name, each in vars(held).items() if name != "_idf_diag"}  # words by words, before 1.5
+    parts = {name: each for name, each in vars(held).items() if name != "_idf_diag"}  # words x words, before 1.5
     changed = {name: wide for name, each in parts.items() if (wide := _widened(each, around)) is not each}
     if not changed:
         return held
@@ -124,7 +124,7 @@ def _widened(held: Any, within: frozenset[type] = frozenset()) -> Any:
 
 
 def output(model: Any, X: Value | Table, *methods: str) -> Any:
-    """Output of the first of these methods that its rule supports; refused by name where there is none."""
+    """Output of the first of these methods that its rule supports. Raises ``NotRepresentable`` if there is none."""
     found = convert(model, X)
     for method in methods:
         if method in found:
@@ -133,17 +133,17 @@ def output(model: Any, X: Value | Table, *methods: str) -> Any:
 
 
 def called(found: Any) -> Any:
-    """Result of a rule for a method, or of the function that it returns."""
+    """Result of a rule for a method; lazy results are computed."""
     return found() if callable(found) else found
 
 
 def refusal(model: Any, why: str) -> NotRepresentable:
-    """The error for a setting that a rule does not carry."""
+    """The error for a setting that a rule does not support."""
     return NotRepresentable(f"{name_of(model)} has no form in ONNX", given=why)
 
 
 def name_of(model: Any) -> str:
-    """The name that the rule of an estimator is registered under."""
+    """The name under which the rule of an estimator is registered."""
     return f"{type(model).__module__.partition('.')[0]}.{type(model).__qualname__}"
 
 

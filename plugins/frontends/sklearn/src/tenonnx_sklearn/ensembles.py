@@ -19,10 +19,10 @@ Array = np.ndarray[Any, Any]
 
 @dataclass
 class Tree:
-    """A tree in flat arrays. A row goes left where its feature is at most the threshold; leaves have ``left`` -1.
+    """A tree in flat arrays. Rows go left if the feature is at most the threshold; leaves have ``left`` -1.
 
-    ``values`` is ``float64[nodes, targets]``, of which the rows of leaves count. ``cover`` is the weight of training
-    rows that reach each node, which TreeSHAP reads.
+    ``values`` is ``float64[nodes, targets]``; only those of leaves are used. ``cover`` is the weight of training rows
+    that reach each node, for TreeSHAP.
     """
 
     feature: Array
@@ -36,9 +36,9 @@ class Tree:
 
 @dataclass
 class Ensemble:
-    """Trees whose values are added. ``strict`` says that a row goes left only below the threshold.
+    """Trees whose values are added. ``strict``: rows go left only below the threshold.
 
-    ``stored`` is what the library compares features in: of float64 features it takes those numbers of float32.
+    ``stored`` is the dtype in which the library compares; float64 features are rounded to it.
     """
 
     trees: list[Tree] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Ensemble:
     stored: Any = np.float32
 
     def scores(self, X: Value) -> Value:
-        """The sums ``float[rows, targets]`` in the dtype of ``X``; of scaled rows, those before are asked."""
+        """The sums ``float[rows, targets]`` in the dtype of ``X``; a scaling before is folded into the thresholds."""
         if not self.trees:
             raise NotRepresentable("the model has no trees", do="fit it for one round at least")
         X, transform = before_scaling(X)
@@ -58,7 +58,7 @@ class Ensemble:
         return self._one_node(X) if double else self._regressor(X)
 
     def _before(self, transform: Callable[[Array], Array], X: Value) -> Ensemble:
-        """The ensemble that sends a row where this one sends what ``transform`` makes of it."""
+        """The equivalent ensemble on rows before ``transform``."""
         dtype, stored = X.dtype.numpy, self.stored
         thresholds = np.concatenate([self._thresholds(tree, dtype.type) for tree in self.trees])
         leaves = np.concatenate([tree.left < 0 for tree in self.trees])
@@ -74,14 +74,14 @@ class Ensemble:
         return Ensemble(trees, stored=np.float64)
 
     def _thresholds(self, tree: Tree, dtype: Any) -> Array:
-        """Thresholds of ``x <= t``, rounded down so that numbers of ``dtype`` take the branch of the original."""
+        """Thresholds of ``x <= t``, rounded down so that numbers of ``dtype`` take the original branch."""
         thresholds = np.asarray(tree.threshold, np.float64)
         rounded = thresholds.astype(dtype)
         above = rounded.astype(np.float64) > thresholds
-        with np.errstate(over="ignore"):  # below the least number is -inf
+        with np.errstate(over="ignore"):  # below the lowest number it is -inf
             before = np.nextafter(rounded, dtype(-np.inf))
             rounded = np.where(above, before, rounded)
-            if self.strict:  # x < t is x <= the number before t, and of a t that was rounded down the number itself
+            if self.strict:  # x < t is x <= the number before t, or t itself if it was rounded down
                 rounded = np.where(rounded.astype(np.float64) == thresholds, before, rounded)
         return rounded
 
@@ -117,7 +117,7 @@ class Ensemble:
         return beside([self._target(X, k) for k in range(count)])
 
     def _target(self, X: Value, target: int) -> Value:
-        """``TreeEnsemble`` has one weight for each leaf, so that several targets are as many nodes."""
+        """Scores of one target: ``TreeEnsemble`` has one weight per leaf, so that each target needs a node."""
         names = ("featureids", "splits", "modes", "truenodeids", "trueleafs", "falsenodeids", "falseleafs")
         parts: dict[str, list[Any]] = {name: [] for name in (*names, "missing_value_tracks_true")}
         weights: list[Array] = []
@@ -126,7 +126,7 @@ class Ensemble:
         for tree in self.trees:
             left, right = tree.left, tree.right
             thresholds = self._thresholds(tree, np.float64)
-            if left[0] < 0:  # a leaf alone: TreeEnsemble wants a branch above it
+            if left[0] < 0:  # a single leaf, above which TreeEnsemble requires a branch
                 both = np.array([1, -1, -1]), np.array([2, -1, -1])
                 values = np.repeat(tree.values, 3, axis=0)
                 tree = Tree(np.zeros(3, int), np.zeros(3), *both, values)
@@ -173,9 +173,9 @@ _NODES = (
 
 @dataclass
 class Memberships:
-    """Questions whether a category is in a set, as columns behind the features: 0 where it is, 1 where it is not.
+    """Tests of categories for membership in sets, as columns after the features: 0 for members, 1 for others.
 
-    Numbers are cut to integers, also those between -1 and 0 unless ``negative`` says that these are no categories.
+    Numbers are truncated to integers; with ``negative``, those between -1 and 0 are not categories.
     """
 
     features: int
@@ -183,7 +183,7 @@ class Memberships:
     asked: list[tuple[int, Array, bool]] = field(default_factory=list)
 
     def ask(self, feature: int, members: Array, otherwise: bool) -> int:
-        """The column of a question: sets of integers, and what holds of any other number."""
+        """The column of a test: ``members`` is a mask of integers, ``otherwise`` the result for any other number."""
         self.asked.append((feature, np.asarray(members, bool), otherwise))
         return self.features + len(self.asked) - 1
 
@@ -196,7 +196,7 @@ class Memberships:
             for k, (members, otherwise) in enumerate(questions):
                 table[:, k] = not otherwise
                 table[: len(members), k] = ~members
-            table[size + 1] = np.nan  # a missing number takes the branch that the tree says
+            table[size + 1] = np.nan  # missing numbers take the branch that the tree specifies
             x = columns(X, [feature])
             missing = ops.isnan(x)
             whole = ops.floor(ops.where(missing, X.dtype.numpy.type(-1), x))

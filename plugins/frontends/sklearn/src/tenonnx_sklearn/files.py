@@ -1,4 +1,4 @@
-"""The front end for files of estimators: joblib, pickle and skops."""
+"""Front end for files of estimators: joblib, pickle and skops."""
 
 from __future__ import annotations
 
@@ -17,12 +17,11 @@ def read(
     trust: bool = False,
     **options: Any,
 ) -> Graph:
-    """The graph of the estimator in a file, with the options of ``frontend.read``.
+    """Read the estimator in a file as a graph, with the options of ``frontend.read``.
 
-    Reading a pickle or a file of joblib runs the code that it holds: they are refused unless ``trust`` is True. A file
-    of skops holds no code; types beyond those that skops trusts are refused unless ``trust`` is True.
-    Raises ``InvalidCall`` for these and for a file that holds no estimator, ``InvalidModel`` for one that the installed
-    versions cannot read.
+    Reading a pickle or joblib file executes code from it: these are rejected unless ``trust`` is True. A skops file
+    contains no code; types that skops does not trust are rejected unless ``trust`` is True. Raises ``InvalidCall`` for
+    these and for a file without an estimator, ``InvalidModel`` for one that the installed versions cannot read.
     """
     return frontend.read(_estimator(path, trust), *examples, registry=registry, **options)
 

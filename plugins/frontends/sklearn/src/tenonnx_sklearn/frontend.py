@@ -1,4 +1,4 @@
-"""The front end: ``tx.load(pipeline)`` returns the graph of a fitted estimator."""
+"""The front end: ``tx.load(pipeline)`` reads a fitted estimator as a graph."""
 
 from __future__ import annotations
 
@@ -46,18 +46,17 @@ def read(
     zipmap: bool = False,
     verify: bool = True,
 ) -> Graph:
-    """Read a fitted estimator on the rows of a matrix, or with ``inputs="columns"`` of one input per column.
+    """Read a fitted estimator with a matrix as input, or with ``inputs="columns"`` with one input per column.
 
-    Without ``inputs`` rows are one matrix where all columns have one type. Types are those of the example where one is
-    given: a table of pandas, polars or Arrow, a dict, a matrix, texts; without it a column is text where the estimator
-    encodes text, and a number of ``dtype`` elsewhere. Text that is missing arrives empty, numbers as NaN.
-    ``dtype`` is float32, or float64 where rows of the example give other results once they are rounded to float32.
-    ``outputs`` are methods of the estimator, ``["predict", "decision_function"]``; without them a classifier gives
-    ``label`` and ``probabilities``, a regressor ``variable``, a transformer ``transform``. With ``zipmap``
-    probabilities are maps from the labels. ``examples`` are rows that the graph is compared on; without them, rows are
-    made up.
-    Raises ``NotRepresentable`` for an estimator or a setting without a rule, and ``VerificationFailed`` where the graph
-    does not compute what the estimator does, unless ``verify`` is False.
+    By default the input is a matrix if all columns have one type. Types are those of an example: a table of pandas,
+    polars or Arrow, a dict, a matrix, or strings. Without an example, a column is a string where the estimator encodes
+    strings, and otherwise a number of ``dtype``. Missing strings are empty, missing numbers NaN. ``dtype`` defaults to
+    float32, or to float64 where rounding the example to float32 changes the results. ``outputs`` are methods of the
+    estimator, ``["predict", "decision_function"]``; by default a classifier has ``label`` and ``probabilities``, a
+    regressor ``variable``, a transformer ``transform``. With ``zipmap``, probabilities are maps from labels.
+    ``examples`` are rows for verification, by default random ones. Raises ``NotRepresentable`` for an estimator or a
+    setting without a rule, and ``VerificationFailed`` where outputs differ from the estimator's, unless ``verify`` is
+    False.
     """
     if inputs not in (None, "matrix", "columns"):
         raise InvalidCall("inputs is neither matrix nor columns", given=repr(inputs))
@@ -88,7 +87,7 @@ def read(
 
 
 def _passing(model: Any, examples: tuple[Any, ...], built: Callable[[str], Graph]) -> Graph | None:
-    """The graph of float64 numbers, or None where it has no form or differs as well."""
+    """The graph in float64, or None if it is unsupported or differs as well."""
     try:
         graph = built("float64")
     except NotRepresentable:
@@ -105,7 +104,7 @@ def _build(
     outputs: Sequence[str] | None,
     zipmap: bool,
 ) -> Graph:
-    """The graph of a fitted estimator, unverified."""
+    """The unverified graph of a fitted estimator."""
     versions = {"ai.onnx": 18, "ai.onnx.ml": 5 if dtype == "float64" else 3, "com.microsoft": 1}
     graph = Graph(opsets=versions, name=type(model).__qualname__)
     graph.registry = registry
@@ -125,7 +124,7 @@ def _build(
 
 
 def _one_type(table: Table) -> Value:
-    """Columns of several types as one matrix, of text where one is text and scikit-learn has objects."""
+    """Columns of several types as one matrix: of strings if one is, as scikit-learn's object arrays."""
     if any(block.dtype is DType.string for block in table.blocks) and len(table.blocks) > 1:
         raise NotRepresentable(
             "an output has several element types",
@@ -136,9 +135,9 @@ def _one_type(table: Table) -> Value:
 
 
 def _by_output(name: str, found: Any) -> list[tuple[str, Value]]:
-    """Results of a method by the name of the output.
+    """Results of a method, by name of the output.
 
-    Probabilities of several targets are ``[rows, targets, classes]`` where all have as many classes, and else an
+    Probabilities of several targets are ``[rows, targets, classes]`` if all have equally many classes, and else one
     output for each target, ``probabilities_0`` and so on.
     """
     if not isinstance(found, list):
@@ -156,7 +155,7 @@ def _maps(model: Any, proba: Value) -> Value:
 
 
 def _with_versions(graph: Graph) -> Graph:
-    """The versions that the nodes need: texts that are joined are of ``ai.onnx`` 20."""
+    """Set the opset versions that the nodes require: joining strings needs ``ai.onnx`` 20."""
     if not any(node.domain == "com.microsoft" for node in graph.nodes):
         graph.opsets.pop("com.microsoft", None)
     if any(node.op_type == "StringConcat" for node in graph.nodes):
@@ -165,13 +164,13 @@ def _with_versions(graph: Graph) -> Graph:
 
 
 def verifier(model: Any, *examples: Any, **options: Any) -> Callable[..., Verification]:
-    """Verifier of a graph against ``model``; it takes ``atol`` and ``rtol``."""
+    """A function that verifies a graph against ``model``; it takes ``atol`` and ``rtol``."""
     model = as_estimator(model)
     return lambda graph, atol=None, rtol=None: verify_against(model, examples, graph, atol, rtol)
 
 
 def output_name(model: Any, method: str) -> str:
-    """Name of the output of a method."""
+    """Output name of a method."""
     if method == "predict":
         return "variable" if _regresses(model) else "label"
     return NAMES.get(method, method)
@@ -190,7 +189,7 @@ def _methods(model: Any, found: dict[str, Value], asked: Sequence[str] | None) -
     if asked is not None:
         return list(asked)
     wanted = ["predict"] if hasattr(model, "predict") else []
-    several = isinstance(getattr(model, "classes_", None), list)  # of which predict_proba is a list of matrices
+    several = isinstance(getattr(model, "classes_", None), list)  # whose predict_proba is a list of matrices
     if (
         "predict" in wanted
         and hasattr(model, "predict_proba")
@@ -252,7 +251,7 @@ def _named(example: Any) -> bool:
 
 
 def _beyond_float32(example: Any, kinds: list[str]) -> bool:
-    """Whether a column of integers, as identifiers are, has more digits than a matrix of float32 would keep."""
+    """Whether an integer column, such as identifiers, exceeds the precision of a float32 matrix."""
     if example is None or INTEGER not in kinds:
         return False
     whole = [column for column in columns(example).values() if column.dtype.kind == "i" and column.size]

@@ -1,4 +1,4 @@
-"""Rows from pandas, polars and Arrow tables, dicts, matrices and lists of strings, as feeds of a graph."""
+"""Conversion of rows to feeds: pandas, polars and Arrow tables, dicts, matrices and lists of strings."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ Array = np.ndarray[Any, Any]
 
 
 def feeds(graph: Graph, rows: Any) -> dict[str, Array]:
-    """Feeds of ``graph`` for rows, which are a table of pandas, polars or Arrow, a dict, a matrix or texts.
+    """Feeds of ``graph`` for rows: a table of pandas, polars or Arrow, a dict, a matrix, or strings.
 
-    A number that is missing (NaN, None, NA) is fed as NaN, and text that is missing as empty text. Columns of a table
-    are found by the names of the inputs. Raises ``InvalidCall`` where one is not there, or holds what its input
-    does not take.
+    Missing numbers (NaN, None, NA) become NaN, missing strings empty strings. Columns of a table are matched with
+    inputs by name. Raises ``InvalidCall`` for a missing column, and for contents that do not fit the type of the input.
     """
     inputs = graph.inputs
     fed = feeds_of(inputs, rows)
@@ -29,7 +28,7 @@ def feeds(graph: Graph, rows: Any) -> dict[str, Array]:
     if len(inputs) == 1 and inputs[0].rank == 1:
         return {inputs[0].name: _cast(documents(rows), inputs[0].dtype, inputs[0].name)}
     found = columns(rows)
-    alone = len(found) == 1 and inputs[0].name not in found  # a matrix of one column, which a table calls otherwise
+    alone = len(found) == 1 and inputs[0].name not in found  # a matrix of one column, whose name in the table differs
     if len(inputs) == 1 and (inputs[0].shape[1] != 1 or alone):
         cast = [_cast(column, inputs[0].dtype, name) for name, column in found.items()]
         empty = np.empty((0, len(cast)), inputs[0].dtype.numpy)
@@ -48,12 +47,12 @@ def feeds(graph: Graph, rows: Any) -> dict[str, Array]:
 
 
 def is_named(rows: Any) -> bool:
-    """Whether rows come with names of columns."""
+    """Whether rows have column names."""
     return isinstance(rows, Mapping) or hasattr(rows, "columns")
 
 
 def spelled(names: Iterable[str]) -> list[str]:
-    """Names of columns as LightGBM keeps them, which has no blanks in them."""
+    """Names of columns as LightGBM stores them, with underscores for whitespace."""
     return [re.sub(r"\s", "_", name) for name in names]
 
 
@@ -62,14 +61,14 @@ def is_table(rows: Any) -> bool:
 
 
 def documents(rows: Any) -> Array:
-    """Texts as a vector; those that are missing are empty."""
+    """Strings as a vector; missing ones are empty."""
     if is_named(rows):
         return next(iter(columns(rows).values()))
     return np.asarray(["" if is_missing(text) else str(text) for text in rows], object).reshape(-1)
 
 
 def columns(rows: Any) -> dict[str, Array]:
-    """The columns by name, each as bool, int64, float64, or text as objects."""
+    """The columns by name, each as bool, int64, float64, or strings as objects."""
     if hasattr(rows, "toarray"):
         rows = rows.toarray()
     if isinstance(rows, Mapping):
@@ -95,14 +94,14 @@ def kinds(rows: Any) -> list[str]:
 
 
 def beyond_float32(rows: Any) -> bool:
-    """Whether rows have numbers of 64 bits, so that an estimator may compute with more digits than float32 has."""
+    """Whether rows have 64-bit numbers, so that an estimator may compute beyond float32 precision."""
     if not is_table(rows) and not hasattr(rows, "toarray") and not hasattr(rows, "column_names"):
         return False
     return any(column.dtype.kind in "if" and column.dtype.itemsize == 8 for column in columns(rows).values())
 
 
 def is_missing(each: Any) -> bool:
-    """Whether an element is None, NaN, NA of pandas or NaT."""
+    """Whether an element is None, NaN, pandas NA or NaT."""
     return each is None or type(each).__name__ in ("NAType", "NaTType") or each != each
 
 

@@ -12,17 +12,17 @@ from tenonnx_sklearn.boosters import as_estimator
 from tenonnx_sklearn.inputs import feeds
 from tenonnx_sklearn.verification import METHODS, expected_of
 
-#: What a file is judged as: at the newest version that the front end writes, at 13, and of ``ai.onnx`` alone.
+#: Export options to verify: the latest opset of the front end, opset 13, and ``ai.onnx`` only.
 WAYS: dict[str, dict[str, Any]] = {"newest": {}, "13": {"opset_version": 13}, "plain": {"domains": ["ai.onnx"]}}
 
 
 def judge(model: Any, rows: Any, path: Path, opset: int | None = None, **options: Any) -> str:
-    """``right``, ``refused: why``, ``wrong: where`` or ``fails: why`` of the file that tenonnx writes."""
+    """Verdict on an exported file: ``right``, ``refused: why``, ``wrong: where`` or ``fails: why``."""
     return judged(model, rows, path, {"": {"opset_version": opset} if opset else {}}, **options)[""]
 
 
 def judged(model: Any, rows: Any, path: Path, ways: dict[str, dict[str, Any]], **options: Any) -> dict[str, str]:
-    """The verdict on the file that is written in each of these ways."""
+    """Verdicts on files exported with each of these options."""
     try:
         graph = tx.load(model, *_examples(rows), verify=False, **options)
     except tx.TenonnxError as error:
@@ -31,7 +31,7 @@ def judged(model: Any, rows: Any, path: Path, ways: dict[str, dict[str, Any]], *
 
 
 def _examples(rows: Any) -> tuple[Any, ...]:
-    """Rows whose types do not follow from the fit are given as an example."""
+    """Rows as an example, if their types cannot be inferred from the fitted estimator."""
     return (rows,) if isinstance(rows, np.ndarray) and rows.dtype.kind == "O" else ()
 
 
@@ -62,7 +62,7 @@ def _judged_file(model: Any, rows: Any, graph: tx.Graph, path: Path, way: dict[s
 
 
 def difference(model: Any, rows: Any, found: dict[str, Any]) -> str:
-    """Difference of outputs from the estimator's: labels must be equal, numbers within 1e-4."""
+    """Difference between outputs and the estimator's: labels must be equal, numbers within 1e-4."""
     for name, array in found.items():
         expected = expected_of(model, METHODS.get(name, name), rows)
         if array.shape != expected.shape:
@@ -70,7 +70,7 @@ def difference(model: Any, rows: Any, found: dict[str, Any]) -> str:
         if expected.size == 0:
             continue
         if expected.dtype.kind == "f":
-            same = array == expected  # infinities, too
+            same = array == expected  # includes infinities
             gap = np.where(same, 0.0, np.abs(array - expected) / (1 + np.abs(expected)))
             if not np.array_equal(np.isnan(array), np.isnan(expected)) or np.nanmax(gap) > 1e-4:
                 return f"wrong: {name} by {np.nanmax(gap):.2g}"

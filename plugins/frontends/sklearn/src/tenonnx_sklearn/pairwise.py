@@ -1,4 +1,4 @@
-"""Tracing of functions of two rows, such as metrics and kernels of users, for all pairs at once."""
+"""Tracing of functions of two rows, such as user-defined metrics and kernels, for all pairs at once."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _LAST = np.array([2], np.int64)
 
 
 def traced_pairs(function: Callable[..., Any], X: Value, points: Any, **options: Any) -> Value:
-    """``function(row, point)`` of each row and each point: ``[rows, points]``.
+    """``function(row, point)`` for all pairs: ``[rows, points]``.
 
-    Raises ``NotRepresentable`` with the line of the function where it does what has no form in a graph.
+    Raises ``NotRepresentable`` with the line of the function for an operation without an ONNX equivalent.
     """
     row = TracedVector(ops.unsqueeze(X, np.array([1], np.int64)), int(X.shape[1]))
     other = TracedVector(_constant(X, np.asarray(points, X.dtype.numpy)[None]), int(X.shape[1]))
@@ -38,7 +38,7 @@ def _constant(X: Value, numbers: Any) -> Value:
 
 
 class TracedVector(TracedArray):
-    """A vector for each pair, as ``[rows, points, size]``; one of no ``size`` is a number for each, its last dim 1."""
+    """A vector for each pair, ``[rows, points, size]``; ``size`` None is a number for each pair, with last dim 1."""
 
     def __init__(self, value: Value, size: int | None) -> None:
         super().__init__(value)
@@ -107,7 +107,7 @@ def _reduced(function: Callable[..., Value], x: Any) -> TracedVector:
 
 
 def _dot(x: Any, y: Any) -> TracedVector:
-    if np.ndim(x) > 1 or np.ndim(y) > 1:  # a row by a fitted matrix
+    if np.ndim(x) > 1 or np.ndim(y) > 1:  # a row times a fitted matrix
         if not isinstance(x, TracedVector):
             x, y = y, np.asarray(x).T
         matrix = np.asarray(y, x.dtype)

@@ -1,4 +1,4 @@
-"""Folding of scaling into thresholds of trees, exactly, and into weights where no precision is lost."""
+"""Folding scaling into tree thresholds, exactly, and into weights where no precision is lost."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tenonnx.extend import Value
 
 Array = np.ndarray[Any, Any]
 
-#: How far from zero, in its scale, a column may be centered for weights to take it in: two digits of float32 at most.
+#: Maximum offset of a column, relative to its scale, for folding into weights: loses two digits of float32 at most.
 _NEAR = 4.0
 
 
 @dataclass(frozen=True)
 class Scaling:
-    """Scaling of each column: ``rows * factor + shift``, as ``transform`` of the estimator computes it.
+    """Scaling of each column: ``rows * factor + shift``, as computed by ``transform`` of the estimator.
 
-    ``transform`` never falls where a number rises, column by column.
+    ``transform`` is monotonically increasing in each column.
     """
 
     rows: Value
@@ -38,7 +38,7 @@ _exactly: ContextVar[bool] = ContextVar("exactly", default=False)
 
 @contextmanager
 def remembered(exactly: bool = False) -> Iterator[None]:
-    """Record scalings for their readers inside; ``exactly`` where the user's rows are scaled in float64."""
+    """Record scalings within the context; ``exactly`` if rows are scaled in float64."""
     token, other = _scaled.set({}), _exactly.set(exactly)
     try:
         yield
@@ -48,7 +48,7 @@ def remembered(exactly: bool = False) -> Iterator[None]:
 
 
 def remember(value: Value, scaling: Scaling) -> Value:
-    """Let what reads ``value`` take the rows before it; which is pruned where all do."""
+    """Record the scaling of ``value``, so that readers may use the unscaled rows; unused scalings are pruned."""
     held = _scaled.get()
     if held is not None and (np.asarray(scaling.factor) > 0).all():
         held[id(value)] = value, scaling
@@ -61,7 +61,7 @@ def _of(value: Value) -> Scaling | None:
 
 
 def before_scaling(X: Value) -> tuple[Value, Callable[[Array], Array] | None]:
-    """The rows before all scaling, and what that makes of them."""
+    """The rows before all scaling, and the composed transform."""
     steps: list[Callable[[Array], Array]] = []
     exactly = _exactly.get()
     while (found := _of(X)) is not None:
@@ -80,7 +80,7 @@ def before_scaling(X: Value) -> tuple[Value, Callable[[Array], Array] | None]:
 
 
 def absorbed(X: Value, weights: Array, bias: Array) -> tuple[Value, Array, Array]:
-    """Rows before the scaling, and a linear function of them that is that of the scaled ones; or all as they are."""
+    """Unscaled rows with weights and bias of the same linear function; or all unchanged."""
     found = _of(X)
     if found is None or np.abs(found.shift).max(initial=0) > _NEAR:
         return X, weights, bias
@@ -89,7 +89,7 @@ def absorbed(X: Value, weights: Array, bias: Array) -> tuple[Value, Array, Array
 
 
 def thresholds_before(transform: Callable[[Array], Array], features: Array, thresholds: Array, width: int) -> Array:
-    """The greatest numbers that ``transform`` of their columns leaves at or below ``thresholds``, of the same dtype."""
+    """The largest numbers, of the same dtype, that ``transform`` maps to at most ``thresholds``, by column."""
     asked = np.stack([features.astype(np.float64), thresholds.astype(np.float64)])
     (columns, limits), back = np.unique(asked, axis=1, return_inverse=True)
     columns, place, dtype = columns.astype(int), np.arange(len(limits)), thresholds.dtype.type
@@ -104,7 +104,7 @@ def thresholds_before(transform: Callable[[Array], Array], features: Array, thre
     low, high = _ordered(-greatest), _ordered(greatest)
     none = ~is_below(low)
     for _ in range(np.finfo(dtype).bits):
-        middle = (low | high) - ((low ^ high) >> 1)  # half way, rounded up
+        middle = (low | high) - ((low ^ high) >> 1)  # the midpoint, rounded up
         below = is_below(middle)
         low, high = np.where(below, middle, low), np.where(below, high, middle - 1)
     found = np.where(none, dtype(-np.inf), np.where(np.isposinf(limits), dtype(np.inf), _number(low, dtype)))
@@ -112,7 +112,7 @@ def thresholds_before(transform: Callable[[Array], Array], features: Array, thre
 
 
 def _ordered(numbers: Array) -> Array:
-    """Floats as integers that are in the same order, one apart where they are neighbors."""
+    """Map floats to integers, preserving order and adjacency."""
     bits = np.abs(numbers).view(f"i{numbers.itemsize}").astype(np.int64)
     return np.where(np.signbit(numbers), -bits, bits)
 

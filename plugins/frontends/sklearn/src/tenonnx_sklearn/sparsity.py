@@ -1,4 +1,4 @@
-"""Sparse rows: missing entries are zero to most estimators, and missing to XGBoost."""
+"""Sparse rows: missing entries are zero for most estimators, but missing for XGBoost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tenonnx_sklearn.tables import Table
 
 @dataclass
 class _Noted:
-    """Values that are sparse, and what among them may hold zeros that are not left out."""
+    """Sparse values, and the steps among them that may store explicit zeros."""
 
     values: dict[int, Value] = field(default_factory=dict)
     with_zeros: list[str] = field(default_factory=list)
@@ -24,7 +24,7 @@ class _Noted:
 
 _noted: ContextVar[_Noted | None] = ContextVar("sparse", default=None)
 
-#: What gives sparse rows of sparse rows.
+#: Transformers that keep rows sparse.
 _KEEP = (
     "AdditiveChi2Sampler",
     "Binarizer",
@@ -48,7 +48,7 @@ _KEEP = (
     "VarianceThreshold",
 )
 _GIVE = ("AdditiveChi2Sampler", "FeatureHasher", "KNeighborsTransformer", "RadiusNeighborsTransformer")
-#: What may store a zero: words whose signs cancel, distances of none, a sine of zero.
+#: Transformers that may store zeros: sums of signed hashes, distances, sines.
 _WITH_ZEROS = (
     "AdditiveChi2Sampler",
     "FunctionTransformer",
@@ -62,7 +62,7 @@ _WITH_ZEROS = (
 
 @contextmanager
 def noted_sparse() -> Iterator[None]:
-    """Record sparse values for their readers inside."""
+    """Record sparse values within the context."""
     token = _noted.set(_Noted())
     try:
         yield
@@ -71,19 +71,19 @@ def noted_sparse() -> Iterator[None]:
 
 
 def is_sparse(X: Value | Table) -> bool:
-    """Whether scikit-learn has these rows as a sparse matrix."""
+    """Whether these rows are a sparse matrix in scikit-learn."""
     held, blocks = _noted.get(), X.blocks if isinstance(X, Table) else (X,)
     return held is not None and len(blocks) == 1 and id(blocks[0]) in held.values
 
 
 def stores_zeros() -> list[str]:
-    """The steps of the model that may store a zero in a sparse matrix, so that it is not left out."""
+    """The steps of the model that may store explicit zeros in a sparse matrix."""
     held = _noted.get()
     return [] if held is None else held.with_zeros
 
 
 def note_sparse(model: Any, X: Value | Table, found: Value | Table) -> None:
-    """Note what ``model`` gives for the rows of ``X``, where that is sparse."""
+    """Record the output of ``model`` for the rows ``X``, if it is sparse."""
     held = _noted.get()
     if held is None or not _gives_sparse(model, is_sparse(X)):
         return
@@ -98,7 +98,7 @@ def _gives_sparse(model: Any, taken: bool) -> bool:
         return False
     if model == "passthrough":
         return taken
-    if hasattr(model, "sparse_output_"):  # by how many of the numbers were not zero
+    if hasattr(model, "sparse_output_"):  # determined by the density of results
         return bool(model.sparse_output_)
     if hasattr(model, "transformer_list"):
         return any(_gives_sparse(step, taken) for _, step in model.transformer_list)
@@ -108,7 +108,7 @@ def _gives_sparse(model: Any, taken: bool) -> bool:
         return taken
     name = type(model).__name__
     if name in ("OneHotEncoder", "RandomTreesEmbedding", "SplineTransformer"):
-        return bool(getattr(model, "sparse_output", False))  # one of another package may bear the name
+        return bool(getattr(model, "sparse_output", False))  # an estimator of another package may have this name
     if name == "KBinsDiscretizer":
         return bool(model.encode == "onehot")
     if name == "MissingIndicator":

@@ -1,4 +1,4 @@
-"""Tables of columns: numbers and text side by side, and the kinds of columns that an estimator was fitted on."""
+"""Tables of columns with several types, and the column types for which an estimator was fitted."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tenonnx.extend.transforms import extract
 
 @dataclass(frozen=True)
 class Table:
-    """Matrices side by side, each of one element type. ``dtype`` is that of the numbers that are computed with."""
+    """Matrices of one element type each, side by side. ``dtype`` is the float type for computations."""
 
     blocks: tuple[Value, ...]
     dtype: DType
@@ -27,7 +27,7 @@ class Table:
         return self.blocks[0].shape[0], sum(block.shape[1] for block in self.blocks)
 
     def column(self, index: int) -> Value:
-        """One column as a vector, in its own type."""
+        """A column as a vector, in its own type."""
         for block in self.blocks:
             if index < block.shape[1]:
                 return ops.gather(block, np.int64(index), axis=1)
@@ -35,7 +35,7 @@ class Table:
         raise IndexError(index)
 
     def take(self, indices: Sequence[int]) -> Table:
-        """These columns, in this order."""
+        """Select columns, in this order."""
         parts: list[Value] = []
         starts = np.cumsum([0, *(block.shape[1] for block in self.blocks)])
         owners = np.searchsorted(starts, indices, side="right") - 1
@@ -49,7 +49,7 @@ class Table:
         return Table(tuple(parts), self.dtype)
 
     def matrix(self) -> Value:
-        """All columns as numbers. Raises ``NotRepresentable`` where one is text."""
+        """All columns as numbers. Raises ``NotRepresentable`` for string columns."""
         if any(block.dtype is DType.string for block in self.blocks):
             raise NotRepresentable(
                 "an estimator of numbers was given a column of strings",
@@ -64,12 +64,12 @@ def as_table(X: Value | Table) -> Table:
 
 
 def as_matrix(X: Value | Table) -> Value:
-    """The columns as a matrix of numbers."""
+    """The columns as a numeric matrix."""
     return X.matrix() if isinstance(X, Table) else X if X.dtype.is_float else as_table(X).matrix()
 
 
 def joined(parts: Sequence[Value | Table], dtype: DType) -> Value | Table:
-    """Matrices and tables side by side: a matrix where all are numbers of one type."""
+    """Concatenate matrices and tables: a matrix if all are numbers of one type."""
     blocks: list[Value] = []
     for part in parts:
         for block in part.blocks if isinstance(part, Table) else (part,):
@@ -87,7 +87,7 @@ _example: ContextVar[dict[str, Any] | None] = ContextVar("example", default=None
 
 @contextmanager
 def exemplified(fed: dict[str, Any] | None) -> Iterator[None]:
-    """Record the example's contents of inputs for readers inside."""
+    """Make the example's inputs available within the context."""
     token = _example.set(fed)
     try:
         yield
@@ -104,19 +104,19 @@ def contents_of(value: Value) -> Any:
     return next(iter(part.run({each.name: fed[each.name] for each in part.inputs}).values()))
 
 
-# ----- what an estimator was fitted on --------------------------------------------------------------------------------
+# ----- column types of a fitted estimator -----------------------------------------------------------------------------
 
 FLOAT, TEXT, INTEGER, BOOLEAN = "float", "text", "int64", "bool"
 
 
 def takes_documents(model: Any) -> bool:
-    """Whether an estimator takes a sequence of texts, and no table."""
+    """Whether an estimator takes a sequence of strings rather than a table."""
     first = next(iter(members(model, 1)), None)
     return hasattr(model, "build_analyzer") if first is None else takes_documents(first[0])
 
 
 def fitted_kinds(model: Any, features: int) -> list[str]:
-    """The kind of each column as far as the fit tells: text where text was encoded, else floating-point numbers."""
+    """Column types from the fitted estimator: strings where strings were encoded, else floats."""
     kinds = [FLOAT] * features
     _find_kinds(model, list(range(features)), kinds)
     return kinds
@@ -142,7 +142,7 @@ def _kind_of(categories: Any) -> str:
 
 
 def members(model: Any, features: int) -> Iterator[tuple[Any, Sequence[int]]]:
-    """The members of an estimator that see its columns, and which of them."""
+    """The members of an estimator that read its columns, with the indices of these columns."""
     everything = range(features)
     if hasattr(model, "_transformer_to_input_indices") and hasattr(model, "transformers_"):
         for name, member, _ in model.transformers_:
@@ -155,7 +155,7 @@ def members(model: Any, features: int) -> Iterator[tuple[Any, Sequence[int]]]:
             yield member, everything
             if not keeps_columns(member):
                 break
-    elif getattr(model, "_preprocessor", None) is not None:  # of histogram boosting: it codes categories
+    elif getattr(model, "_preprocessor", None) is not None:  # histogram boosting encodes categories first
         yield model._preprocessor, everything
     elif hasattr(model, "transformer_list"):
         yield from ((member, everything) for _, member in model.transformer_list)
@@ -170,34 +170,34 @@ def members(model: Any, features: int) -> Iterator[tuple[Any, Sequence[int]]]:
 
 
 def first_of(model: Any) -> Any:
-    """The first step of a pipeline that is an estimator, or the estimator itself."""
+    """The first estimator of a pipeline, or the estimator itself."""
     steps = [step for _, step in getattr(model, "steps", []) if step is not None and not isinstance(step, str)]
     return first_of(steps[0]) if steps else model
 
 
 def features_of(model: Any) -> int | None:
-    """Number of columns that an estimator was fitted on, if known."""
+    """Number of columns of the fitted rows, if known."""
     found = getattr(model, "n_features_in_", None)
-    if found is None and getattr(model, "shape_fit_", None) is not None:  # support vectors with a kernel of one's own
+    if found is None and getattr(model, "shape_fit_", None) is not None:  # support vectors with a callable kernel
         found = model.shape_fit_[1]
-    # a model of CatBoost that was read from a file has names alone
+    # a CatBoost model from a file has only names
     if not found and getattr(model, "feature_names_", None) is not None:
         found = len(model.feature_names_)
-    if found is None:  # of a pipeline, a vote or a search the member says it that sees the columns first
+    if found is None:  # meta-estimators: ask the member that reads the columns first
         told = (features_of(member) for member, _ in members(model, 0))
         found = next((each for each in told if each is not None), None)
     return None if found is None else int(found)
 
 
 def keeps_columns(member: Any) -> bool:
-    """Whether a step leaves what its columns mean, so that the next one sees them, too."""
+    """Whether a step keeps the meaning of its columns, so that the next step can be inspected as well."""
     if member is None or isinstance(member, str):
         return True
     return type(member).__name__ == "SimpleImputer" and getattr(member, "indicator_", None) is None
 
 
 def ranges(model: Any, features: int) -> tuple[Any, Any]:
-    """The least and greatest number of each column that an estimator was fitted on, as far as it tells."""
+    """Minimum and maximum of each fitted column, NaN where unknown."""
     low, high = np.full(features, np.nan), np.full(features, np.nan)
 
     def saw(place: int, numbers: Any) -> None:

@@ -1,7 +1,7 @@
-"""Tokenization of strings into words and characters, as the analyzers of scikit-learn do it.
+"""Tokenization of strings into words and characters, like scikit-learn's analyzers.
 
-A runtime has no op that lowers the case or strips accents of any text on any machine. So texts are cut as they are, and
-each character becomes the integers of what the analyzer makes of it, as far as a vocabulary knows these.
+No runtime op lowercases or strips accents portably. So strings are split unchanged, and each character is mapped to the
+integers of its normalized form, as far as the vocabulary contains these.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from tenonnx.extend import DType, Value
 from tenonnx_contrib_ms.text import tokenizer
 from tenonnx_onnx_ml.encoders import label_encoder
 
-#: What Python's str.split cuts at, as a class of RE2, and letters, digits and the underscore as Python's re knows them.
+#: Whitespace of Python's str.split, and word characters of Python's re, as RE2 classes.
 SPACES = r"\t\n\x0b\f\r\x1c-\x1f \x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000}"
 LETTERS = r"\p{L}\p{N}_"
 
 
 def one_more(texts: Value) -> Value:
-    """Texts with an empty one behind, since kernels refuse no rows."""
+    """Append an empty string, since kernels fail without rows."""
     return ops.concat(texts, np.asarray([""], object), axis=0)
 
 
 def pieces(texts: Value, expression: str) -> Value:
-    """The matches of a regular expression in each text of a vector: ``string[texts, most]``, filled with empty text."""
+    """Matches of a regular expression in each string: ``string[texts, most]``, padded with empty strings."""
     return _wider(tokenizer(texts, mark=0, mincharnum=1, pad_value="", tokenexp=expression))
 
 
 def letters(texts: Value) -> Value:
-    """The characters of each text of a vector: ``string[texts, most]``, filled with empty text."""
+    """The characters of each string: ``string[texts, most]``, padded with empty strings."""
     return _wider(tokenizer(texts, mark=0, mincharnum=1, pad_value="", separators=[""]))
 
 
 def _wider(tokens: Value) -> Value:
-    """One column more, as texts may all be empty. The known one stands first: onnx infers no type of tokens."""
+    """Prepend an empty column, since all strings may be empty; onnx infers the type of tokens from it."""
     rows = ops.concat(ops.shape(tokens, start=0, end=1), np.array([1], np.int64), axis=0)
     blank = ops.expand(np.asarray([[""]], object), rows)
     limits = np.array([1], np.int64), np.array([1 << 40], np.int64), np.array([1], np.int64)
@@ -47,7 +47,7 @@ def _wider(tokens: Value) -> Value:
 
 
 def packed(codes: Value) -> Value:
-    """Each row of integers with its zeros moved behind the others, which keep their order."""
+    """Move the zeros of each row of integers to the end, keeping the order of the others."""
     width = ops.shape(codes, start=1, end=2)
     places = ops.range_(np.int64(0), ops.squeeze(width, np.array([0], np.int64)), np.int64(1))
     keys = ops.where(ops.equal(codes, np.int64(0)), places + 1_000_000_000, places)
@@ -57,7 +57,7 @@ def packed(codes: Value) -> Value:
 
 @dataclass(frozen=True)
 class Charset:
-    """Normalization of characters: ``fold`` gives the text for each. ``alphabet`` are those that count."""
+    """Normalization of characters: ``fold`` maps each to a string; ``alphabet`` are those in the vocabulary."""
 
     fold: Callable[[str], str]
     alphabet: tuple[str, ...]
@@ -68,12 +68,12 @@ class Charset:
 
     @cached_property
     def changes(self) -> bool:
-        """Whether any character that counts comes from another."""
+        """Whether normalization maps any character to a different one in the alphabet."""
         return any(key != value for key, value in self._entries.items())
 
     @cached_property
     def _entries(self) -> dict[str, str]:
-        """The characters that become something that counts, or nothing, or several."""
+        """Characters that are mapped to a character in the alphabet, to nothing, or to several."""
         known, found = set(self.alphabet), {}
         for number in range(0x20000):
             if not 0xD800 <= number < 0xE000:
@@ -84,12 +84,12 @@ class Charset:
         return found
 
     def code(self, text: str) -> list[int]:
-        """The integers of a text that is spelled already; 1 is what does not count."""
+        """The integers of a normalized string; 1 for characters outside of the alphabet."""
         places = {each: k for k, each in enumerate(self.alphabet, 2)}
         return [places.get(each, 1) for each in text]
 
     def codes(self, characters: Value) -> Value:
-        """``int64[rows, most]`` of ``string[rows, characters]``, with zeros behind."""
+        """``int64[rows, most]`` for ``string[rows, characters]``, padded with zeros."""
         dropped = [key for key, made in self._entries.items() if not made]
         ascii_alone = len(dropped) > 0x8000
         entries = {key: made for key, made in self._entries.items() if made or not ascii_alone}
@@ -109,7 +109,7 @@ class Charset:
 
 
 def named(words: Value, charset: Charset, names: dict[str, int], shortest: int = 1) -> Value:
-    """The integer of each word of ``string[rows, most]``: 0 for none or for one that is too short, -1 for others."""
+    """The integer of each word of ``string[rows, most]``: 0 for empty or too short words, -1 for unknown ones."""
     if not charset.changes:
         keys, values = ["", *names], [0, *names.values()]
         return label_encoder(words, keys_strings=keys, values_int64s=values, default_int64=-1)
@@ -128,9 +128,9 @@ def named(words: Value, charset: Charset, names: dict[str, int], shortest: int =
 
 
 def _looked_up(codes: Value, longest: int, names: dict[str, int], charset: Charset, seed: int) -> Value:
-    """The integer of each row of codes, by a sum with random factors that float64 holds, as kernels sum in that.
+    """Look up rows of codes by a random linear hash, exact in float64, since kernels sum in float64.
 
-    Words that are unknown may share a sum with a known one; those of two sums that agree do not, but for once in 2**60.
+    Unknown words may collide with known ones in one hash; in two hashes they do so about once in 2**60.
     """
     words = np.zeros((len(names), longest), np.int64)
     for row, word in zip(words, names, strict=True):
@@ -146,12 +146,12 @@ def _looked_up(codes: Value, longest: int, names: dict[str, int], charset: Chars
 
 
 def distinct_letters(words: Value) -> tuple[Value, Value]:
-    """The characters of each distinct word, and which of these stands at each place of ``words``."""
+    """The characters of each distinct word, and the index of the distinct word for each word."""
     distinct, _, places, _ = ops.unique(words)
     return letters(distinct), ops.reshape(places, ops.shape(words))
 
 
 def fold_of(model: Any) -> Callable[[str], str]:
-    """Character mapping of the preprocessor of an analyzer."""
+    """The character normalization of an analyzer's preprocessor."""
     made = model.build_preprocessor()
     return lambda character: str(made(character))

@@ -10,7 +10,7 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Value, dims
 
-#: What numpy computes element by element. Numbers that are no floats become floats first, as numpy does it.
+#: Elementwise numpy functions. Integers and booleans are cast to float first, as in numpy.
 _UNARY: dict[Any, Callable[[Any], Any]] = {
     np.exp: ops.exp,
     np.log: ops.log,
@@ -89,7 +89,7 @@ _LOGIC: dict[Any, Callable[[Any, Any], Any]] = {
     np.bitwise_xor: ops.xor,
 }
 
-#: What numpy's other functions are, which ``tracing`` fills in.
+#: Other numpy functions, registered by ``tracing``.
 FUNCTIONS: dict[Any, Callable[..., Any]] = {}
 _METHODS = {
     "sum": np.sum,
@@ -109,7 +109,7 @@ _METHODS = {
 
 
 class Rows(int):
-    """Unknown number of rows: arrays may be made for them, and nothing is computed with it."""
+    """Unknown number of rows: valid as an array size, but not in computations."""
 
     def __new__(cls) -> Rows:
         return super().__new__(cls, 251)
@@ -123,7 +123,7 @@ class Rows(int):
 
 
 class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
-    """A value of a graph that numpy's functions and operators take for an array."""
+    """A value of a graph with the interface of a numpy array."""
 
     def __init__(self, value: Value, names: Sequence[str] = ()) -> None:
         self.value = value
@@ -168,7 +168,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
         return TracedArray(_taken(self.value, key if isinstance(key, tuple) else (key,)))
 
     def _named(self, names: list[str], several: bool) -> TracedArray:
-        """Columns by their names: a table of several, or one as a vector."""
+        """Columns by name: several as a table, one as a vector."""
         unknown = [name for name in names if name not in self.names]
         if unknown:
             known = ", ".join(self.names) if self.names else "no names"
@@ -186,18 +186,18 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
         return FUNCTIONS[np.reshape](self, shape[0] if len(shape) == 1 else shape)  # type: ignore[no-any-return]
 
     def fillna(self, value: float) -> TracedArray:
-        """As a table of pandas has it: a number in place of those that are missing."""
+        """Replace missing numbers, as in pandas."""
         return TracedArray(ops.where(ops.isnan(self.value), number(self.value, value), self.value), self.names)
 
     def toarray(self) -> TracedArray:
-        """Rows that scikit-learn has sparse, as a value of its own: it is not known for sparse."""
+        """Densify sparse rows; a separate value, which is not recorded as sparse."""
         return TracedArray(ops.identity(self.value), self.names)
 
     def to_numpy(self) -> TracedArray:
         return self
 
     def to_frame(self) -> TracedArray:
-        """A column of pandas as a table of one column."""
+        """A column as a table of one column, as in pandas."""
         return TracedArray(ops.unsqueeze(self.value, np.array([1], np.int64)))
 
     def ravel(self) -> TracedArray:
@@ -226,7 +226,7 @@ def floating(x: Value) -> Value:
 
 
 def _with_nan(function: Any, x: Any, y: Any) -> Any:
-    """A missing number wins, as numpy has it."""
+    """Propagate NaN, as in numpy."""
     found = function(x, y)
     for each in (x, y):
         if isinstance(each, Value) and each.dtype.is_float:
@@ -235,13 +235,13 @@ def _with_nan(function: Any, x: Any, y: Any) -> Any:
 
 
 def _without_nan(function: Any, x: Any, y: Any) -> Any:
-    """A missing number gives way to the other."""
+    """Ignore NaN in favor of the other argument."""
     x, y = (each if isinstance(each, Value) else ops.expand(each, np.array([1], np.int64)) for each in (x, y))
     return ops.where(ops.isnan(x), y, ops.where(ops.isnan(y), x, function(x, y)))
 
 
 def _angle(y: Any, x: Any) -> Any:
-    """Of a point, in all four quadrants."""
+    """The angle of a point in all four quadrants."""
     half = number(x, np.pi / 2)
     turned = ops.where(y < 0, -half * 2, half * 2)
     upright = ops.where(y < 0, -half, ops.where(y > 0, half, number(x, 0)))
@@ -251,7 +251,7 @@ def _angle(y: Any, x: Any) -> Any:
 
 
 def alike(inputs: Sequence[Any]) -> list[Any]:
-    """Both in one dtype: that of the value beside a Python number, else numpy's choice."""
+    """Promote to a common dtype: that of the value for a Python number, else by numpy's rules."""
     values = [each for each in inputs if isinstance(each, Value)]
     known = [each.dtype.numpy for each in values]
     fitted = [each for each in inputs if not isinstance(each, Value)]
@@ -263,7 +263,7 @@ def alike(inputs: Sequence[Any]) -> list[Any]:
         ),
     )
     if any(isinstance(each, np.ndarray | np.float64) for each in fitted) and all(d == np.float32 for d in known):
-        dtype = np.dtype(np.float32)  # constants of the function do not make rows float64
+        dtype = np.dtype(np.float32)  # float64 constants in the function do not promote float32 rows
     held = DType.of(dtype)
     return [
         ops.cast(each, to=held)
@@ -304,7 +304,7 @@ def _computed(ufunc: Any, inputs: list[Any]) -> Value:
 
 
 def _taken(x: Value, key: tuple[Any, ...]) -> Value:
-    """Slices, positions and lists of positions, of columns mostly."""
+    """Basic and integer indexing, mostly of columns."""
     place = next((k for k, each in enumerate(key) if each is Ellipsis), None)
     if place is not None:
         fill = int(x.rank or 0) - sum(each is not None for each in key) + 1

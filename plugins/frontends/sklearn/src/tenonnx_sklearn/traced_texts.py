@@ -14,7 +14,7 @@ from tenonnx_onnx_ml.encoders import label_encoder
 from tenonnx_sklearn.tokenize import SPACES, letters, one_more, pieces
 from tenonnx_sklearn.traced_arrays import FUNCTIONS, TracedArray
 
-#: Named in every refusal.
+#: Supported operations, for error messages.
 SUPPORTED = (
     "of texts a function may count characters, words and substrings: X.str.len(), X.str.split().str.len(), "
     "np.char.str_len(X), np.char.count(X, 'text')"
@@ -22,7 +22,7 @@ SUPPORTED = (
 
 
 class TracedTexts(TracedArray):
-    """Texts as numpy's functions and pandas's ``str`` take them."""
+    """Strings with the interface of numpy arrays and of pandas's ``str``."""
 
     @property
     def str(self) -> TracedTexts:
@@ -71,7 +71,7 @@ class TracedTexts(TracedArray):
 
 
 class _Words:
-    """The words of each text, of which only the number is known."""
+    """The words of each string, of which only the number can be computed."""
 
     def __init__(self, texts: TracedTexts) -> None:
         self._texts = texts
@@ -88,7 +88,7 @@ class _Words:
 
 
 def _counted(texts: TracedTexts, cut: Callable[[Value], Value]) -> TracedArray:
-    """The number of pieces of each text."""
+    """The number of pieces of each string."""
     flat = one_more(ops.reshape(texts.value, np.array([-1], np.int64)))
     there = label_encoder(cut(flat), keys_strings=[""], values_int64s=[0], default_int64=1)
     counts = ops.reduce_sum(there, np.array([1], np.int64), keepdims=0)
@@ -102,5 +102,5 @@ def _substrings(texts: TracedTexts, sub: Any, start: int = 0, end: Any = None) -
     return _counted(texts, lambda each: pieces(each, re.escape(str(sub))))
 
 
-# Functions before numpy 2, and ufuncs since.
+# functions before numpy 2, ufuncs since
 FUNCTIONS |= {np.char.str_len: lambda x: x.len(), np.char.count: _substrings}

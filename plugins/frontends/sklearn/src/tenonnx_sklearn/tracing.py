@@ -1,4 +1,4 @@
-"""Tracing of numpy functions of users, such as ``np.log1p(X)[:, 1:]``."""
+"""Tracing of user-defined numpy functions, such as ``np.log1p(X)[:, 1:]``."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ Traced = TypeVar("Traced", bound="TracedArray")
 
 
 def traced(function: Callable[..., Any], value: Value, names: Sequence[str] = (), **options: Any) -> Value:
-    """Trace ``function`` on an array, as nodes of the graph that ``value`` belongs to.
+    """Trace ``function`` on an array, as nodes of the graph of ``value``.
 
-    With ``names`` columns may be taken by them, as of a table. Raises ``NotRepresentable`` with the line of the
-    function where it does what has no form in a graph.
+    With ``names``, columns can be selected by name, as in a table. Raises ``NotRepresentable`` with the line of the
+    function for an operation without an ONNX equivalent.
     """
     return traced_call(function, TracedArray, TracedArray(value, names), **options).value
 
 
 def traced_call(function: Callable[..., Any], kind: type[Traced], *given: Any, **options: Any) -> Traced:
-    """Result of ``function`` on traced arrays, which must be one of ``kind``."""
+    """Result of ``function`` on traced arrays, which must be of type ``kind``."""
     try:
         found = function(*given, **options)
     except TenonnxError:
@@ -48,7 +48,7 @@ def traced_call(function: Callable[..., Any], kind: type[Traced], *given: Any, *
 
 
 def _where(error: Exception) -> str:
-    """The last line outside of this file."""
+    """The last line of a traceback outside of this file."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
@@ -60,7 +60,7 @@ def _where(error: Exception) -> str:
 def _reshape(x: TracedArray, shape: Any) -> TracedArray:
     sizes = [shape] if isinstance(shape, int) else list(shape)
     known = list(x.shape)
-    if sizes and isinstance(sizes[0], Rows):  # as many as there are
+    if sizes and isinstance(sizes[0], Rows):  # the number of rows
         sizes[0] = 0
     elif len(sizes) > 1 and sizes[0] == -1 and isinstance(known[-1], int) and all(isinstance(n, int) for n in sizes):
         pass
@@ -95,7 +95,7 @@ def _reduced(kind: str) -> Callable[..., Any]:
             "prod": ops.reduce_prod,
         }[kind]
         found = function(value, at, keepdims=held)
-        if kind in ("max", "min") and value.dtype.is_float:  # a missing number wins, as numpy has it
+        if kind in ("max", "min") and value.dtype.is_float:  # NaN propagates, as in numpy
             gone = ops.where(ops.isnan(value), value, number(value, 0))
             found = found + ops.reduce_sum(gone, at, keepdims=held)
         return TracedArray(found)
@@ -112,7 +112,7 @@ def _joined(parts: Any, axis: int = 0) -> TracedArray:
 
 
 def _for_rows(each: Any, held: Value) -> Any:
-    """Constants that a function made for as many rows as ``X.shape[0]`` says, all alike, for those that there are."""
+    """Broadcast a constant array made with ``X.shape[0]`` rows, which must be equal, to the actual rows."""
     if isinstance(each, Value):
         return each
     each = np.asarray(each, held.dtype.numpy if np.asarray(each).dtype.kind == "f" else None)
@@ -128,7 +128,7 @@ def _beside(parts: Any) -> TracedArray:
 
 
 def _clip(x: Any, a_min: Any = None, a_max: Any = None, **options: Any) -> TracedArray:
-    """Of numpy, whose bounds have two names, and of a table of pandas, whose bounds are ``lower`` and ``upper``."""
+    """Clip with the argument names of numpy, or ``lower`` and ``upper`` of pandas."""
     low = next((options.pop(name) for name in ("min", "lower") if name in options), a_min)
     high = next((options.pop(name) for name in ("max", "upper") if name in options), a_max)
     if options:
@@ -262,7 +262,7 @@ def _known(x: TracedArray, filling: float) -> TracedArray:
 
 
 def _sorted(x: TracedArray, axis: int) -> tuple[Value, Value]:
-    """In ascending order along an axis, and where each was; missing numbers stand last."""
+    """Sort ascending along an axis, with indices; missing numbers come last."""
     at = _beyond_rows(axis % x.ndim)
     if x.ndim != 2 or at != 1:
         raise TypeError("a matrix is sorted along its columns alone")
@@ -275,7 +275,7 @@ def _quantile(x: TracedArray, q: float, axis: int, keepdims: bool) -> Any:
     ordered = np.sort(x, axis=axis)
     place = float(q) * (x.shape[1] - 1)
     low, high = (ordered[:, [int(f(place))]] for f in (np.floor, np.ceil))
-    gone = np.sum(x * 0.0, axis=1, keepdims=True)  # a missing number makes all missing
+    gone = np.sum(x * 0.0, axis=1, keepdims=True)  # a missing number makes the result missing
     found = low + (high - low) * float(place - np.floor(place)) + gone
     return found if keepdims else found[:, 0]
 
@@ -294,7 +294,7 @@ def _digitized(x: Any, bins: Any, right: bool) -> TracedArray:
     upright = ops.unsqueeze(x.value, np.array([x.ndim], np.int64))
     limits = bins.astype(x.dtype)
     below = upright <= limits if right else upright < limits
-    hits = ops.cast(ops.not_(below), to=DType.int64)  # a missing number lies above all
+    hits = ops.cast(ops.not_(below), to=DType.int64)  # missing numbers are above all bins
     return TracedArray(ops.reduce_sum(hits, np.array([x.ndim], np.int64), keepdims=0))
 
 
@@ -344,7 +344,7 @@ def _padded(x: TracedArray, width: Any, mode: str = "constant", constant_values:
 
 
 def _filled(x: TracedArray, filling: float) -> TracedArray:
-    """A number for each element, which may be missing."""
+    """A constant for each element, which may be NaN."""
     return TracedArray(ops.expand(np.asarray(filling, x.dtype), ops.shape(x.value)))
 
 
@@ -357,7 +357,7 @@ def _inserted(x: TracedArray, where: int, values: Any, axis: int) -> Any:
 
 
 def _piecewise(x: TracedArray, conditions: Any, functions: Any) -> Any:
-    """The last condition that holds counts, then a function more than there are conditions."""
+    """The last true condition wins; an extra function is the default."""
     of = [each if callable(each) else partial(_filled, filling=each) for each in functions]
     found = of[len(conditions)](x) if len(of) > len(conditions) else _filled(x, 0)
     for condition, function in zip(conditions, of, strict=False):

@@ -1,4 +1,4 @@
-"""Inputs other than tables: labels, sets, mappings and images."""
+"""Inputs other than tables: labels, sets of labels, mappings and images."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tenonnx_sklearn.tables import Table
 
 Array = np.ndarray[Any, Any]
 
-#: Fills rows of fewer integers than others: no label is that.
+#: Padding of shorter rows of integers, which is never a label.
 NO_INTEGER = np.iinfo(np.int64).min
 
 
 def rows_of(model: Any) -> str:
-    """The kind of rows that an estimator takes: ``labels``, ``sets``, ``mappings``, ``images``, or else ``table``."""
+    """The kind of rows of an estimator: ``labels``, ``sets``, ``mappings``, ``images``, or else ``table``."""
     name = type(model).__name__
     if name == "FeatureHasher":
         return "sets" if model.input_type == "string" else "mappings"
@@ -34,7 +34,7 @@ _KINDS = {
 
 
 def add_inputs(graph: Graph, model: Any, example: Any, numbers: DType) -> Table:
-    """The inputs of a graph for rows that are no table."""
+    """Add the inputs of a graph whose rows are not a table."""
     kind = rows_of(model)
     if kind == "images":
         return Table((graph.input("X", numbers, ("batch", *_image_sizes(model, example))),), numbers)
@@ -65,7 +65,7 @@ def _dtype_of(labels: Any, numbers: DType) -> DType:
 
 
 def feeds_of(inputs: list[Value], rows: Any) -> dict[str, Array] | None:
-    """Feeds of a graph with such inputs, or None where it takes a table."""
+    """Feeds of a graph with such inputs, or None for a graph with a table as input."""
     first = inputs[0]
     if len(inputs) == 2 and inputs[1].name == "values" and not isinstance(inputs[1].shape[1], int):
         return _items(inputs, rows)
@@ -78,7 +78,7 @@ def feeds_of(inputs: list[Value], rows: Any) -> dict[str, Array] | None:
 
 
 def _filled(rows: Any, filling: Any, dtype: Any) -> Array:
-    """Rows of any lengths as a matrix, of one column at least."""
+    """Pad rows of different lengths to a matrix with at least one column."""
     held = [list(row) for row in rows]
     found = np.full((len(held), max([1, *map(len, held)])), filling, dtype)
     for place, row in zip(found, held, strict=True):
@@ -87,7 +87,7 @@ def _filled(rows: Any, filling: Any, dtype: Any) -> Array:
 
 
 def _items(inputs: list[Value], rows: Any) -> dict[str, Array]:
-    """Names and numbers of mappings, or of pairs; a text is a name of its own, ``"name=text"``, that counts one."""
+    """Names and numbers of mappings or pairs; a string value becomes the name ``"name=text"`` with value 1."""
     names, numbers = [], []
     for row in rows:
         pairs = [_item(name, value) for name, value in (row.items() if isinstance(row, Mapping) else row)]
@@ -102,7 +102,7 @@ def _item(name: Any, value: Any) -> tuple[str, float]:
 
 
 def made_up_rows(model: Any, number: int, generator: Any) -> Any:
-    """Rows of such kinds, at random."""
+    """Random rows of these kinds."""
     kind, classes = rows_of(model), getattr(model, "classes_", ["a", "b", "some", "word"])
     if kind == "labels":
         return np.asarray(classes)[generator.integers(0, len(classes), number)]

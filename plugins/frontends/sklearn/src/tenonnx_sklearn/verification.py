@@ -1,4 +1,4 @@
-"""Verification against the estimator itself: labels are equal, numbers are near."""
+"""Verification against the estimator: equal labels, and numbers within a tolerance."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tenonnx_sklearn.inputs import feeds
 from tenonnx_sklearn.tables import TEXT, features_of, first_of, fitted_kinds, members, ranges, takes_documents
 from tenonnx_sklearn.untabular import made_up_rows, rows_of
 
-#: What reads the parts of an estimator: ``frontend.read``.
+#: Type of ``frontend.read``, which reads parts of an estimator.
 Read = Callable[..., Graph]
 
 METHODS = {"label": "predict", "variable": "predict", "probabilities": "predict_proba"}
 
-#: Rows that are made up, and how long an estimator may take for the many that a batch may have.
+#: Number of random rows, size of a large batch, and the time limit of an estimator for using the large batch.
 FEW, MANY, SECONDS = 100, 10_000, 1.0
 
 
 def verify_against(
     model: Any, examples: tuple[Any, ...], graph: Graph, atol: float | None = None, rtol: float | None = None
 ) -> Verification:
-    """Compare ``graph`` with ``model`` on the examples, or on rows that are made up; on one row, 10,000 and none."""
+    """Compare ``graph`` with ``model`` on examples or random rows: a few, one, 10,000 and none."""
     limit = _limit(model, examples, graph)
     near = Tolerance(limit if atol is None else atol, limit if rtol is None else rtol, "sums in another order")
     calls = (_call(model, graph, rows) for rows in batches(model, examples[0] if examples else None, graph))
@@ -43,13 +43,13 @@ def verify_against(
 
 
 def _limit(model: Any, examples: tuple[Any, ...], graph: Graph) -> float:
-    """The tolerance: of float64 numbers less, unless the estimator itself computes in float32, as XGBoost does."""
+    """The tolerance; smaller in float64, unless the estimator itself computes in float32, as XGBoost does."""
     if not any(value.dtype is DType.float64 for value in graph.inputs):
         return 1e-4
     try:
         row = taken(examples[0], [0]) if examples else made_up(model, 1)
         found = [expected_of(model, METHODS.get(value.name, value.name), row) for value in graph.outputs]
-    except Exception:  # whatever an estimator raises of one row is told where all of them are compared
+    except Exception:  # errors for one row are reported where all calls are compared
         return 1e-7
     return 1e-5 if any(array.dtype == np.float32 for array in found) else 1e-7
 
@@ -68,7 +68,7 @@ def _dtype(value: Value) -> Any:
 
 
 def refuse_difference(model: Any, found: Verification, graph: Graph, examples: tuple[Any, ...], read: Read) -> None:
-    """Raise ``VerificationFailed`` where the graph and the estimator differ, with the step of the pipeline."""
+    """Raise ``VerificationFailed``, naming the pipeline step, where the graph differs from the estimator."""
     bad = differences(found)
     if bad:
         step = differing_step(model, examples, graph, read)
@@ -79,12 +79,12 @@ def refuse_difference(model: Any, found: Verification, graph: Graph, examples: t
 
 
 def differences(found: Verification) -> list[str]:
-    """Differences found by a verification, one sentence each."""
+    """Differences that a verification found, as sentences."""
     return [*found.problems, *(f'"{d.name}": {d.difference.reason}' for d in found.outputs if not d.equal)]
 
 
 def differing_step(model: Any, examples: tuple[Any, ...], graph: Graph, read: Read) -> str | None:
-    """The first step of a pipeline, or part of a ``ColumnTransformer``, whose result differs from the estimator's."""
+    """The first pipeline step, or part of a ``ColumnTransformer``, whose result differs from the estimator's."""
     for name, part in _parts(model):
         inputs = "matrix" if len(graph.inputs) == 1 else "columns"
         dtype = "float64" if any(value.dtype is DType.float64 for value in graph.inputs) else "float32"
@@ -99,7 +99,7 @@ def differing_step(model: Any, examples: tuple[Any, ...], graph: Graph, read: Re
 
 
 def _parts(model: Any) -> Iterator[tuple[str, Any]]:
-    """Estimators that compute what comes behind each step but the last."""
+    """The pipeline up to each step except the last, with its name."""
     from sklearn.compose import ColumnTransformer
     from sklearn.pipeline import Pipeline
 
@@ -124,12 +124,12 @@ def _only(step: Any, part: str) -> Any:
 
 
 def expected_of(model: Any, method: str, rows: Any) -> Any:
-    """Results of a method of the estimator, in the form of a graph's."""
+    """Results of a method of the estimator, in the form of graph outputs."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             found = _asked(model, method, rows)
-        except (TypeError, ValueError) as error:  # KMeans and NMF fitted on float64 take no float32
+        except (TypeError, ValueError) as error:  # KMeans and NMF fitted on float64 reject float32
             if "dtype" not in str(error) or not hasattr(rows, "astype"):
                 raise
             found = _asked(model, method, rows.astype(np.float64))
@@ -138,7 +138,7 @@ def expected_of(model: Any, method: str, rows: Any) -> Any:
     if hasattr(found, "to_numpy"):
         found = found.to_numpy()
     found = found.toarray() if hasattr(found, "toarray") else np.asarray(found)
-    if method == "transform" and found.ndim == 1 and len(found) != count(rows):  # SparsePCA of one row
+    if method == "transform" and found.ndim == 1 and len(found) != count(rows):  # SparsePCA for one row
         found = found[None]
     return found.astype(object) if found.dtype.kind in "US" else found
 
@@ -149,13 +149,13 @@ def _asked(model: Any, method: str, rows: Any) -> Any:
     if method in ("distances", "indices"):
         return model.kneighbors(rows)[method == "indices"]
     of_all, _, place = method.rpartition("_")
-    if place.isdigit():  # of one target of several
+    if place.isdigit():  # one of several targets
         return getattr(model, METHODS.get(of_all, of_all))(rows)[int(place)]
     return getattr(model, method)(rows)
 
 
 def _plain(found: Any) -> Any:
-    """Maps of probabilities as a matrix."""
+    """Convert maps of probabilities to a matrix."""
     if isinstance(found, list):
         return np.asarray([list(row.values()) for row in found], np.float32)
     return found
@@ -165,9 +165,9 @@ def _plain(found: Any) -> Any:
 
 
 def batches(model: Any, given: Any, graph: Graph) -> Iterator[Any]:
-    """Rows to compare on: a few, one, and many if the estimator is not slow.
+    """Batches of rows to compare: a few, one, and many if the estimator is fast.
 
-    Of those that are made up, some miss numbers or hold unknown categories, where the estimator takes these.
+    Some random rows have missing numbers or unknown categories, if the estimator accepts these.
     """
     exact = any(value.dtype is DType.float64 for value in graph.inputs)
     exact = exact or rows_of(first_of(model)) != "table"
@@ -196,7 +196,7 @@ def count(rows: Any) -> int:
 
 
 def taken(rows: Any, places: Any) -> Any:
-    """Some of the rows, as they are."""
+    """Select rows, keeping their container type."""
     if hasattr(rows, "iloc"):
         return rows.iloc[places]
     if hasattr(rows, "take") and hasattr(rows, "column_names"):
@@ -207,7 +207,7 @@ def taken(rows: Any, places: Any) -> Any:
 
 
 def rounded(rows: Any, exact: bool) -> Any:
-    """Rows whose numbers are those of float32, where a graph gets these."""
+    """Round numbers of rows to float32, if the graph has float32 inputs."""
     if exact:
         return rows
     if hasattr(rows, "iloc") and hasattr(rows, "columns"):
@@ -228,7 +228,7 @@ def _none(graph: Graph) -> dict[str, Any]:
 
 
 def made_up(model: Any, number: int, seed: int = 0) -> Any:
-    """Rows within the ranges that the estimator saw, as far as it tells, with text among the categories it knows."""
+    """Random rows within the fitted ranges, as far as known, with strings from the known categories."""
     generator = np.random.default_rng(seed)
     if takes_documents(model):
         return _texts(model, generator, min(number, FEW))
@@ -254,7 +254,7 @@ def made_up(model: Any, number: int, seed: int = 0) -> Any:
         return np.stack([each.astype(object) for each in columns], axis=1)
     try:
         from pandas import DataFrame
-    except ImportError:  # without it rows have no names
+    except ImportError:  # without pandas, rows have no names
         if TEXT not in kinds:
             return numbers
         return {str(name): each for name, each in zip(names, columns, strict=True)}
@@ -262,7 +262,7 @@ def made_up(model: Any, number: int, seed: int = 0) -> Any:
 
 
 def unusual(model: Any, rows: Any) -> Iterator[Any]:
-    """The rows with a tenth of their elements missing, and with as many categories that are unknown."""
+    """Rows with a tenth of the elements missing, and rows with as many unknown categories."""
     if isinstance(rows, list) or rows_of(first_of(model)) != "table":
         return
     generator, known = np.random.default_rng(2), _categories(model, rows.shape[1])
@@ -287,7 +287,7 @@ def unusual(model: Any, rows: Any) -> Iterator[Any]:
 
 
 def _takes(model: Any, rows: Any, graph: Graph) -> bool:
-    """Whether the estimator takes the rows, for each output."""
+    """Whether the estimator accepts the rows, for each output."""
     try:
         for value in graph.outputs:
             expected_of(model, METHODS.get(value.name, value.name), rows)
@@ -297,7 +297,7 @@ def _takes(model: Any, rows: Any, graph: Graph) -> bool:
 
 
 def _categories(model: Any, features: int) -> dict[int, Any]:
-    """The categories of the columns that are encoded."""
+    """The categories of the encoded columns."""
     found: dict[int, Any] = {}
 
     def visit(part: Any, places: list[int]) -> None:
@@ -313,7 +313,7 @@ def _categories(model: Any, features: int) -> dict[int, Any]:
 
 
 def _texts(model: Any, generator: Any, number: int) -> list[str]:
-    """Texts of the words that the estimator knows, and others."""
+    """Random strings of known and unknown words."""
     words: list[str] = []
 
     def visit(part: Any) -> None:

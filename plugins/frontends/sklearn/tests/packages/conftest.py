@@ -1,4 +1,4 @@
-"""Without pandas and polars nothing here is collected: these have an environment of their own, see README.md."""
+"""Skip collection without pandas and polars: these tests have an environment of their own, see README.md."""
 
 import importlib.util
 

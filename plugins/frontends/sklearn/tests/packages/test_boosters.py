@@ -1,4 +1,4 @@
-"""Boosters of their own packages, and the files that these save."""
+"""Boosters without an estimator, and their files."""
 
 from __future__ import annotations
 
@@ -208,7 +208,7 @@ def test_zeros_that_a_sparse_matrix_stores_are_not_missing(step):
 
 
 def test_texts_that_were_fitted_lie_at_the_thresholds_of_xgboost():
-    """These are numbers of the fitted rows, which are computed in float64 as they were."""
+    """XGBoost's thresholds are fitted numbers, so that strings must be encoded in float64, as in training."""
     draw = np.random.default_rng(3)
     texts = [" ".join(draw.choice(list("abcdefgh"), 5)) for _ in range(100)]
     words = make_pipeline(TfidfVectorizer(token_pattern=r"[a-z]"), TruncatedSVD(3, random_state=0))

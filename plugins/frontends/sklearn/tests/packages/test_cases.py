@@ -1,4 +1,4 @@
-"""Every case, with the boosters: at the newest opset, at 13 and in plain ai.onnx, none is wrong."""
+"""All cases including boosters: right or rejected at the latest opset, at 13 and in plain ai.onnx."""
 
 import pytest
 

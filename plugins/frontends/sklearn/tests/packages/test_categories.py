@@ -1,4 +1,4 @@
-"""Categories as pandas, polars and Arrow have them, against the boosters that were fitted on them."""
+"""Categories of pandas, polars and Arrow, against the boosters that were fitted on them."""
 
 import numpy as np
 import pandas as pd
@@ -77,7 +77,7 @@ def test_categories_of_pandas(make):
 
 
 def plain(rows):
-    """Text of Arrow and integers, without categories."""
+    """Rows with Arrow strings and integers instead of categories."""
     return rows.astype({"level": "int64"}).drop(columns="only")
 
 

@@ -1,4 +1,4 @@
-"""Tables of pandas, polars and Arrow, with columns of every kind, against the pipelines that were fitted on them."""
+"""Tables of pandas, polars and Arrow with columns of every type, against the pipelines that were fitted on them."""
 
 import numpy as np
 import pandas as pd

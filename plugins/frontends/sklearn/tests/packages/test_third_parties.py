@@ -1,4 +1,4 @@
-"""Packages of others that register rules by an entry point: those in examples/, on the estimators themselves."""
+"""Rules registered by an entry point of other packages: those in examples/, against their estimators."""
 
 import numpy as np
 import pandas as pd
@@ -73,7 +73,7 @@ def test_category_encoders(name):
 def tables_of_skrub(count=300, seed=0):
     draw = np.random.default_rng(seed)
     letters = np.random.default_rng(7).choice(list("abcdefghijkł"), (60, 5))
-    words = np.asarray(["".join(each) for each in letters])  # so many that no component of texts is rounding alone
+    words = np.asarray(["".join(each) for each in letters])  # enough strings that no component is a rounding error
     made = pd.DataFrame(
         {
             "city": draw.choice(["Oslo", "Rome", "Łódź", "N/A", "  "], count),

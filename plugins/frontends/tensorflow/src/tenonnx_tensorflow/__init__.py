@@ -1,4 +1,4 @@
-"""TensorFlow and Keras: their models as graphs (``tx.load``), and rules for ops of others."""
+"""TensorFlow and Keras: models as graphs (``tx.load``), and rules for custom ops."""
 
 from tenonnx_tensorflow.rules import rule
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from tenonnx.extend import DType, InvalidModel, NotRepresentable, limits
 
-#: Element types by their number in ``types.proto``; quantized ones are integers, as TensorFlow's own kernels see them.
+#: Element types by their number in ``types.proto``; quantized ones are plain integers, as in TensorFlow's kernels.
 _DTYPES: dict[int, Any] = {
     1: np.float32,
     2: np.float64,
@@ -40,13 +40,13 @@ _DTYPES: dict[int, Any] = {
     30: ml_dtypes.uint4,
 }
 
-#: What is no tensor: handles of variables and tables, and lists of tensors.
+#: Types other than tensors: handles of variables and tables, and lists of tensors.
 RESOURCE, VARIANT = 20, 21
 
-#: Numbers from here on are references to variables, as TensorFlow 1 has them.
+#: Offset of reference types of TensorFlow 1.
 _REFERENCE = 100
 
-#: The field of a tensor that holds its elements where they are no bytes.
+#: Field of a tensor's elements in a message, unless they are raw bytes.
 _ELEMENTS = {
     np.float32: "float_val",
     np.float64: "double_val",
@@ -71,14 +71,14 @@ _ELEMENTS = {
 
 
 def count_of(node: Any, name: str) -> int:
-    """An attribute that says how many outputs a node has. Raises ``LimitExceeded`` beyond ``entries``."""
+    """An attribute with the number of outputs of a node. Raises ``LimitExceeded`` above the limit ``entries``."""
     count = int(node[name])
     limits.check("entries", count, f'attribute "{name}" of {node.title}')
     return count
 
 
 def numpy_type(number: int) -> Any:
-    """The element type of a number, ``object`` for text."""
+    """The numpy type of a type number, ``object`` for strings."""
     number %= _REFERENCE
     if number not in _DTYPES:
         raise NotRepresentable(
@@ -89,7 +89,7 @@ def numpy_type(number: int) -> Any:
 
 
 def dtype_of(number: int) -> DType:
-    """Raises ``NotRepresentable`` for a resource or variant; complex numbers have the type of their parts."""
+    """The element type of a number; that of parts for complex ones. Raises ``NotRepresentable`` for others."""
     found = numpy_type(number)
     if found is object:
         return DType.string
@@ -103,14 +103,14 @@ def is_complex(number: int) -> bool:
 
 
 def shape_of(message: Any) -> tuple[int | None, ...] | None:
-    """Sizes, None where one is not known; None where the rank is not."""
+    """Sizes, with None for unknown ones; None for an unknown rank."""
     if message.unknown_rank:
         return None
     return tuple(None if dim.size < 0 else int(dim.size) for dim in message.dim)
 
 
 def array_of(message: Any, what: str) -> np.ndarray[Any, Any]:
-    """The contents of a tensor; text as ``str``, or ``bytes`` where it is no UTF-8."""
+    """The contents of a tensor; strings as ``str``, or as ``bytes`` where they are not UTF-8."""
     kind = numpy_type(message.dtype)
     shape = [int(dim.size) for dim in message.tensor_shape.dim]
     count = math.prod(shape)
@@ -134,7 +134,7 @@ def array_of(message: Any, what: str) -> np.ndarray[Any, Any]:
             f'the tensor of "{what}" does not have the elements of its shape',
             given=f"{found.size} elements for {shape}",
         )
-    filled = np.zeros(count, kind)  # the last element stands for the rest, and none for zeros
+    filled = np.zeros(count, kind)  # the last element is repeated, and no elements means zeros
     filled[: found.size] = found
     filled[found.size :] = found[-1] if found.size else filled[found.size :]
     return filled.reshape(shape)
@@ -161,7 +161,7 @@ def text_of(contents: bytes) -> Any:
 
 
 def content_of(message: Any, what: str) -> Any:
-    """An attribute: a number, text, a list of such, the number of a type, a shape, an array, the name of a function."""
+    """An attribute: a number, a string, a list, a type number, a shape, an array, or the name of a function."""
     kind = message.WhichOneof("value")
     if kind == "list":
         held = message.list

@@ -1,4 +1,4 @@
-"""From a model of TensorFlow to a graph."""
+"""Building a graph from a model of TensorFlow."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from tenonnx_tensorflow.state import State, settled
 from tenonnx_tensorflow.tracked_values import Complex, Held
 from tenonnx_tensorflow.verification import array_of
 
-#: The opset that rules are written in, and that of the graphs; ``tx.export`` moves them to any other.
+#: Opset version of the rules, and of the resulting graphs; ``tx.export`` converts them to any other.
 WRITTEN, OPSET = 26, 21
 
 
 def graph_of(model: Model, registry: Registry | None, names: Sequence[str] | None = None) -> Graph:
-    """The graph of a model, not verified yet.
+    """The unverified graph of a model.
 
-    Raises ``NotRepresentable`` naming every op without a rule, or the node that has no form.
+    Raises ``NotRepresentable`` naming every op without a rule, or the node without an ONNX equivalent.
     """
     check_ops(model.library, [reference.node for _, reference in model.outputs], model.line_of, model.forms)
     try:
@@ -38,7 +38,7 @@ def graph_of(model: Model, registry: Registry | None, names: Sequence[str] | Non
 
 
 def with_place(error: TenonnxError) -> TenonnxError:
-    """The error with the node that it was raised at in its message."""
+    """The error with its node in the message."""
     notes = getattr(error, "__notes__", [])
     if not notes or not isinstance(error, NotRepresentable):
         return error
@@ -76,7 +76,7 @@ def _build(graph: Graph, state: State, model: Model, names: Sequence[str]) -> No
 
 
 def _captured(state: State, name: str, held: Held) -> Held:
-    """Constant that a function captures: arrays of floats that may be trained are variables."""
+    """A constant that a function captures; float arrays, which may be trained, become variables."""
     if not isinstance(held, np.ndarray):
         return held
     if held.dtype.kind == "c":
@@ -127,7 +127,7 @@ def _plain(name: str) -> str:
 
 
 def tidied(state: State) -> Graph:
-    """By as few nodes as it takes, channels first inside, weights by their names."""
+    """The simplified graph, in channels-first layout and with named weights."""
     moved = _text_lowered(retarget(prune(state.graph), OPSET))
     found = fuse(simplify(moved_quantized(channels_first(simplify(moved)))))
     state.add_defaults(found)
@@ -135,7 +135,7 @@ def tidied(state: State) -> Graph:
 
 
 def _text_lowered(graph: Graph) -> Graph:
-    """The graph with ops of text in ``ai.onnx``, as far as it can express them."""
+    """The graph with string ops replaced by those of ``ai.onnx``, where possible."""
     domains = [domain for domain in graph.opsets if domain != TEXT]
     if len(domains) == len(graph.opsets):
         return graph

@@ -1,7 +1,7 @@
-"""Checkpoints: the contents of variables by name, as SavedModels keep them.
+"""Checkpoints in SavedModels: the contents of variables by name.
 
-The index is a table of LevelDB (keys share prefixes within a block, blocks are named by an index block, a footer says
-where that lies), and its values are ``BundleEntryProto`` messages, which say where the bytes of a tensor lie.
+The index is a LevelDB table: keys share prefixes within a block, an index block lists the blocks, and a footer has its
+position. Its values are ``BundleEntryProto`` messages with the positions of tensors.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _varint(contents: bytes, place: int) -> tuple[int, int]:
 
 
 class Checkpoint:
-    """The tensors of ``variables`` in a folder, each read when it is asked for."""
+    """The tensors of ``variables`` in a folder, read on demand."""
 
     def __init__(self, prefix: Path) -> None:
         self.prefix = prefix
@@ -95,7 +95,7 @@ class Checkpoint:
 
 
 def _key_of_slice(name: str, pairs: Iterable[tuple[int, int]]) -> bytes:
-    """Numbers and text in an order of bytes that is theirs; -1 stands for the whole length."""
+    """Key of a slice: numbers and text in an order-preserving encoding; -1 is the whole axis."""
     pairs = list(pairs)
     escaped = name.encode().replace(b"\xff", b"\xff\0").replace(b"\0", b"\0\xff")
     ends = b"".join(_ordered(number) for pair in pairs for number in pair)
@@ -112,7 +112,7 @@ def _ordered(number: int) -> bytes:
 
 
 def _texts(contents: bytes, count: int) -> np.ndarray[Any, Any]:
-    """Lengths first, then a checksum, then the texts."""
+    """Decode strings: lengths first, then a checksum, then the strings."""
     if count > len(contents):
         raise InvalidModel("the strings of a checkpoint are truncated", given=f"{count} texts in {len(contents)} bytes")
     lengths, place = [], 0
@@ -142,7 +142,7 @@ def _entries(contents: bytes, what: str) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _rows(contents: bytes, start: int, size: int, what: str) -> Iterator[tuple[bytes, bytes]]:
-    """The keys and values of a block, whose end counts the places where whole keys stand."""
+    """Keys and values of a block, which ends with the positions of uncompressed keys."""
     block = contents[start : start + size]
     if len(block) != size or size < 4 or start + size + 1 > len(contents):
         raise InvalidModel(f'"{what}" lacks a block', given=f"one of {size} bytes from {start} on")

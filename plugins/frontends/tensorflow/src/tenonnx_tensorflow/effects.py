@@ -1,8 +1,8 @@
-"""Side effects of ops: checks of whether TensorFlow may run a graph for verification.
+"""Side effects of ops: whether TensorFlow may run a graph for verification.
 
-A graph is given to TensorFlow only when all of it consists of ops of ``effectless_ops.txt``. Messages are those of
-TensorFlow itself, so that what is checked is what is run. Ops that read a file are allowed where the file is one that
-the caller names: the checkpoint of a SavedModel, or an asset of it.
+TensorFlow runs a graph only if all of its ops are in ``effectless_ops.txt``. Checks use TensorFlow's own message
+classes, so that exactly the checked content runs. Ops that read a file are allowed for files that the caller names: the
+checkpoint of a SavedModel, or an asset of it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-#: Ops that read the file which this input names.
+#: Ops that read a file, with the input that names it.
 READERS: Mapping[str, int] = {
     "InitializeTableFromTextFile": 1,
     "InitializeTableFromTextFileV2": 1,
@@ -22,10 +22,10 @@ READERS: Mapping[str, int] = {
     "RestoreV2": 0,
 }
 
-#: Ops that write checkpoints. Every SavedModel holds them, to be saved again; they are never run.
+#: Ops that write checkpoints. Every SavedModel contains them for saving again; they are never run.
 SAVERS = frozenset({"MergeV2Checkpoints", "Save", "SaveSlices", "SaveV2", "ShardedFilename", "ShardedFilespec"})
 
-#: Where ``PrintV2`` may print to; any other stream is a file.
+#: Streams to which ``PrintV2`` may print; any other is a file.
 _STREAMS = frozenset({b"stderr", b"stdout", b"log(info)", b"log(warning)", b"log(error)"})
 
 #: Ops that call the function ``f`` with their own inputs.
@@ -39,7 +39,7 @@ def effectless_ops() -> frozenset[str]:
 
 
 def effects_of(graph: Any, known: frozenset[str] = frozenset()) -> list[str]:
-    """The ops of a ``GraphDef`` that may have effects, dead branches and functions that nothing calls included."""
+    """The ops of a ``GraphDef`` that may have side effects, including dead branches and unused functions."""
     functions = {function.signature.name for function in graph.library.function}
     known = known | functions | READERS.keys() | SAVERS
     found = [f'{node.op} (node "{node.name}")' for node in graph.node if _has_effect(node, known)]
@@ -57,7 +57,7 @@ def _has_effect(node: Any, known: frozenset[str]) -> bool:
 
 
 def needed_part(graph: Any, ends: Iterable[str]) -> Any:
-    """The nodes of a ``GraphDef`` that the named ones need, with the functions that these name in any attribute."""
+    """The nodes of a ``GraphDef`` on which the named ones depend, with all functions that their attributes name."""
     nodes = {node.name: node for node in graph.node}
     functions = {function.signature.name: function for function in graph.library.function}
     pending, kept = [_node_of(name) for name in ends], dict[str, None]()
@@ -84,7 +84,7 @@ def _node_of(text: str) -> str:
 
 
 def _names_in(node: Any) -> Iterator[str]:
-    """The names in a node that may be those of functions."""
+    """The names in a node that may refer to functions."""
     yield node.op
     for value in node.attr.values():
         yield from (value.func.name, value.s.decode("utf-8", "replace"))
@@ -94,13 +94,13 @@ def _names_in(node: Any) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class RunnablePart:
-    """A part of a graph that is to be run, and the nodes that give the names of files which it may read."""
+    """A part of a graph to run, and the nodes that produce names of files that it may read."""
 
     graph: Any
     file_names: frozenset[str]
 
     def problems(self) -> list[str]:
-        """Reasons why the part cannot be run; none where all of its ops are without effects."""
+        """Reasons why the part must not run; empty if all of its ops are free of side effects."""
         found = effects_of(self.graph)
         for scope, nodes in self._scopes():
             found += [f'{n.op} (node "{n.name}"{scope and f" of {scope}"})' for n in nodes if n.op in SAVERS]
@@ -132,9 +132,9 @@ class RunnablePart:
                 return found + [f'a reader of files in "{name}"' for name in self._called_otherwise(wanted)]
 
     def _assigned(self, read: Any, nodes: Mapping[str, Any]) -> str:
-        """The node whose value is the only one that the variable behind ``read`` can hold; empty where it is not known.
+        """The node with the only value that the variable of ``read`` can have; empty if unknown.
 
-        A SavedModel keeps the path of an asset in a variable.
+        A SavedModel stores the path of an asset in a variable.
         """
         handle = _node_of(read.input[0])
         if handle not in nodes or nodes[handle].op != "VarHandleOp":
@@ -147,14 +147,14 @@ class RunnablePart:
         return _origin(assigning[0], 1, nodes) if len(assigning) == len(same) == 1 and not others else ""
 
     def _file_names_of(self, node: Any, wanted: Mapping[str, set[int]]) -> list[int]:
-        """The inputs of a node that name files, as far as it is known which arguments of functions do."""
+        """The inputs of a node that are file names, considering known arguments of functions."""
         if node.op in READERS:
             return [READERS[node.op]]
         called = node.attr["f"].func.name if node.op in _CALLS and "f" in node.attr else node.op
         return sorted(wanted.get(called, ()))
 
     def _called_otherwise(self, wanted: Mapping[str, set[int]]) -> list[str]:
-        """Functions that read files and are named where their arguments cannot be followed."""
+        """Functions that read files and are referenced where their arguments are unknown."""
         found = []
         for _, nodes in self._scopes():
             for node in nodes:
@@ -165,13 +165,13 @@ class RunnablePart:
 
 
 def _key_of(handle: Any) -> tuple[bytes, bytes]:
-    """Key of the variable of a handle in a session."""
+    """Session key of the variable of a handle."""
     shared = handle.attr["shared_name"].s if "shared_name" in handle.attr else b""
     return handle.attr["container"].s if "container" in handle.attr else b"", shared or handle.name.encode()
 
 
 def _origin(node: Any, place: int, nodes: Mapping[str, Any]) -> str:
-    """The name of the node or argument that an input comes from, behind copies; empty where there is none."""
+    """Name of the node or argument behind an input, through copies; empty if there is none."""
     for _ in range(len(nodes) + 1):
         inputs = [text for text in node.input if not text.startswith("^")]
         name = _node_of(inputs[place]) if place < len(inputs) else ""

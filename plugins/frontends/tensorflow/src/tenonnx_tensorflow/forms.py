@@ -1,4 +1,4 @@
-"""Forms of one call: lowerings of a user's ops, by type or by name."""
+"""User-defined lowerings of one call of ``tx.load``, by op type or node name."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from typing import Any
 
 from tenonnx.extend import InvalidCall, did_you_mean, listing
 
-#: A function of a node and what its inputs hold; None where the rule of the op is to be used.
+#: A function of a node and its inputs; returns None to use the rule of the op.
 Form = Callable[..., Any]
 
 
 class Forms:
-    """Functions by the type of an op, or a name of nodes that may have wildcards, which comes first."""
+    """Functions by op type, or by name of nodes with wildcards; names take precedence."""
 
     def __init__(self, given: Mapping[str, Form] | None = None) -> None:
         self._given, self._used = dict(given or {}), set[str]()
@@ -29,7 +29,7 @@ class Forms:
                 yield self._given[key]
 
     def check_used(self, available: Sequence[str]) -> None:
-        """Raise ``InvalidCall`` for one that was for no node."""
+        """Raise ``InvalidCall`` for a function that no node used."""
         for key in self._given:
             if key not in self._used:
                 raise InvalidCall(

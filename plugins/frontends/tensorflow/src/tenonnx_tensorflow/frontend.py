@@ -1,4 +1,4 @@
-"""The front end: ``tx.load`` of models and files of TensorFlow and Keras."""
+"""The front end: ``tx.load`` of TensorFlow and Keras models and files."""
 
 from __future__ import annotations
 
@@ -52,16 +52,16 @@ def read(
 ) -> Graph:
     """Read a model: a folder or file of TensorFlow or Keras, or a model, function or module.
 
-    A model of Keras on JAX or PyTorch is traced there, by the front end of that package, and compared with it.
-    ``options`` are those of ``Options``. A Keras model needs no examples where its inputs are declared; a function
-    does, arrays or ``tf.TensorSpec``. Complex numbers are pairs of floats along a last axis. Variables are initializers
-    by their names; those that a call assigns are inputs with a default, and outputs ``<name>_next``.
+    A Keras model with the backend JAX or PyTorch is traced by the front end of that package. ``options`` are those of
+    ``Options``. A Keras model with declared inputs needs no examples; a function needs arrays or ``tf.TensorSpec``.
+    Complex numbers are float pairs along a last axis. Variables are initializers with their names; those that a call
+    assigns are inputs with defaults, and their new contents are outputs ``<name>_next``.
 
-    Raises ``NotRepresentable`` naming every op without a rule, ``InvalidCall`` for what does not fit the source,
-    ``VerificationFailed`` where the graph does not compute what TensorFlow does at several sizes, unless ``verify`` is
-    False or the source cannot be run: a file where TensorFlow is not installed. A file is run in a worker process, by
-    TensorFlow only where no op of it has an effect. An ``UnverifiedWarning`` names such an op, unless ``trust`` is
-    True, and tells that a file ended the process, or took more than the limits ``seconds`` and ``memory``.
+    Raises ``NotRepresentable`` naming every op without a rule, ``InvalidCall`` for options that do not suit the source,
+    and ``VerificationFailed`` where outputs differ from TensorFlow's at several sizes. Verification is skipped if
+    ``verify`` is False or the source cannot run: a file without an installed TensorFlow. Files run in a worker process,
+    and only if no op has side effects. An ``UnverifiedWarning`` names such ops, unless ``trust`` is True, and reports a
+    file that crashes the process or exceeds the limits ``seconds`` and ``memory``.
     """
     allowed = Allowed.of(verify, atol, rtol)
     chosen = Options.of(options)
@@ -82,7 +82,7 @@ def read(
 
 
 def _original(source: Any, examples: Sequence[Any], options: Options) -> Original | None:
-    """The original of a file where TensorFlow can run it."""
+    """The original of a file, None if TensorFlow cannot run it."""
     if not isinstance(source, str | os.PathLike) or find_spec("tensorflow") is None or not Path(source).exists():
         return None
     if os.environ.get("KERAS_BACKEND", "tensorflow") != "tensorflow" and is_of_keras(source):
@@ -94,7 +94,7 @@ def _original(source: Any, examples: Sequence[Any], options: Options) -> Origina
 def _verifier_of_call(
     call: Call, path: Any, examples: Sequence[Any], options: Options, backend: str
 ) -> Callable[..., Verification]:
-    """Verifier of a graph against Keras on another backend: in a worker process for the file at ``path``."""
+    """A function that verifies a graph against Keras on another backend, in a worker process for a file at ``path``."""
     if path is None:
         return call.verifier()
     original = Original(Path(path), examples, options, backend)
@@ -125,7 +125,7 @@ def _compared(model: Model, run: Runner, graph: Graph, allowed: Allowed, example
     if reason:
         return not_verified("TensorFlow", reason, graph)
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", FallbackWarning)  # what is compared is the graph, on whichever backend
+        warnings.simplefilter("ignore", FallbackWarning)  # the comparison concerns the graph, on any backend
         return verify_against("TensorFlow", run, graph, allowed, _feeds(model, examples), freed=model.freed)
 
 
@@ -138,7 +138,7 @@ def verifier(
     rtol: float | None = None,
     **options: Any,
 ) -> Callable[..., Verification] | None:
-    """Verifier of a graph against ``source``, called with the options of ``read``; None where it cannot be run."""
+    """A function that verifies a graph against ``source``, with the options of ``read``; None if it cannot run."""
     chosen = Options.of(options)
     original = _original(source, examples, chosen)
     held, is_apart = loaded(source, chosen.trust)
@@ -162,9 +162,9 @@ def model_of(
     options: Options | None = None,
     runner_of: Callable[[Path, Options, Model], FileRunner] | None = None,
 ) -> Model:
-    """The model of a source, with its inputs named and shaped as the options say.
+    """The model of a source, with inputs named and shaped by the options.
 
-    ``runner_of`` makes what runs a SavedModel or a frozen graph; without it they are not run.
+    ``runner_of`` makes the runner of a SavedModel or a frozen graph; without it they are not run.
     """
     options = options or Options()
     table.load_rules_of_packages()
@@ -188,7 +188,7 @@ def model_of(
 
 
 def _resized(model: Model, given: Sequence[Input]) -> Model:
-    """The model for inputs of these shapes: traced again where the sizes that it was traced for are in it."""
+    """The model for inputs of these shapes, traced again if its trace depends on sizes."""
     changed = [
         (old, new, axis)
         for old, new in zip(model.inputs, given, strict=True)
@@ -253,7 +253,7 @@ def _read(
 
 
 def _batched(model: Model) -> Model:
-    """The first axis of every input of a signature is the batch, where none of them has a size."""
+    """Make the first axis of all inputs of a signature the batch, if none of them has a static size."""
     ranked = [each for each in model.inputs if each.shape]
     if ranked and all(each.shape is not None and each.shape[0] is None for each in ranked):
         model.inputs = [replace(each, axes={0: "batch", **each.axes}) if each.shape else each for each in model.inputs]
@@ -279,7 +279,7 @@ def _shaped(given: Input, shape: Any, dims: Any, batched: bool) -> Input:
 
 
 def _feeds(model: Model, examples: Sequence[Any]) -> dict[str, Any] | None:
-    """The examples as feeds, where they are arrays."""
+    """The examples as feeds, if they are arrays."""
     flat = list(_leaves(examples))
     if not flat or len(flat) != len(model.inputs) or not all(hasattr(each, "__array__") for each in flat):
         return None
@@ -287,7 +287,7 @@ def _feeds(model: Model, examples: Sequence[Any]) -> dict[str, Any] | None:
 
 
 def _leaves(examples: Any) -> Iterator[Any]:
-    """Examples in the order of inputs: dictionaries by their keys, as TensorFlow flattens them."""
+    """Examples in the order of inputs; dictionaries are sorted by key, as TensorFlow flattens them."""
     if isinstance(examples, Mapping):
         examples = [examples[key] for key in sorted(examples)]
     for each in examples:

@@ -11,7 +11,7 @@ from tenonnx_tensorflow.graphs import Library, Node, Reference
 from tenonnx_tensorflow.messages import parse
 from tenonnx_tensorflow.model import Input, Model
 
-#: Nodes that nobody reads and that are no outputs.
+#: Ops without readers that are not outputs.
 _SILENT = frozenset(
     {
         "NoOp",
@@ -34,7 +34,7 @@ _SILENT = frozenset(
 
 
 def read_frozen(path: Path, inputs: Sequence[str] | None, outputs: Sequence[str] | None) -> Model:
-    """``inputs`` and ``outputs`` are names of nodes: by default all placeholders, and what no node reads."""
+    """Read a frozen graph between named nodes: by default from all placeholders to all nodes without readers."""
     message = parse("GraphDef", path.read_bytes(), f'"{path}"')
     library = Library.of(message)
     if not library.nodes:
@@ -65,7 +65,7 @@ def read_frozen(path: Path, inputs: Sequence[str] | None, outputs: Sequence[str]
 
 
 def _unread(library: Library) -> list[Reference]:
-    """Nodes without readers, but for the sides of a Switch, which a branch of TensorFlow 1 leaves beside its result."""
+    """Nodes without readers, except the unused output of a Switch in control flow of TensorFlow 1."""
     read = {r.node for node in library.nodes.values() for r in node.inputs}
     sides = {
         name

@@ -1,4 +1,4 @@
-"""Functions, modules and Keras models traced by TensorFlow itself."""
+"""Functions, modules and Keras models traced by TensorFlow."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tenonnx_tensorflow.tracked_values import Held, Table, Variable
 
 @dataclass(frozen=True)
 class Source:
-    """A function of TensorFlow, how it is traced, and how it runs without a trace of ours.
+    """A TensorFlow function, with how to trace and how to run it.
 
-    ``trace`` gives a concrete function for the types of its arguments; ``call`` is what the user calls, or None where
-    that is the concrete function itself. ``frozen`` gives the ids of handles of variables that are frozen. The
-    first axis of every input is the batch where the source is ``batched``.
+    ``trace`` returns a concrete function for argument types; ``call`` is the user's callable, or None if that is the
+    concrete function itself. ``frozen`` returns the ids of handles of frozen variables. ``batched``: the first axis of
+    every input is the batch.
     """
 
     name: str
@@ -41,7 +41,7 @@ class Source:
 
 
 def read_function(source: Any, examples: Sequence[Any], signature: str | None) -> Model:
-    """The model of a function or module for examples, or for the types that it was declared with."""
+    """The model of a function or module, for examples or its declared types."""
     function = _function_of(source, signature)
     name = getattr(source, "__name__", None) or type(source).__name__
 
@@ -58,19 +58,19 @@ def model_of(source: Source, arguments: Sequence[Any], options: Mapping[str, Any
 
 
 def _untraced(function: Any) -> Callable[..., Any]:
-    """The function as the user calls it; in a trace of the very sizes where it does not run without one."""
+    """The function as the user calls it; traced for the exact sizes if it does not run eagerly."""
 
     def call(*arguments: Any, **options: Any) -> Any:
         try:
             return function(*arguments, **options)
-        except RuntimeError:  # tf.gradients, for one, works in graphs alone
+        except RuntimeError:  # for instance, tf.gradients works only in graphs
             return tf.function(function)(*arguments, **options)
 
     if not _is_traced_anew(function):
         return function if hasattr(function, "get_concrete_function") else call
 
     def call_anew(*arguments: Any, **options: Any) -> Any:
-        def as_it_is(*arguments: Any, **options: Any) -> Any:  # TensorFlow counts traces by function, and warns
+        def as_it_is(*arguments: Any, **options: Any) -> Any:  # TensorFlow warns of frequent traces of one function
             return function.python_function(*arguments, **options)
 
         return tf.function(as_it_is, autograph=getattr(function, "_autograph", True))(*arguments, **options)
@@ -83,7 +83,7 @@ def _is_traced_anew(function: Any) -> bool:
 
 
 def _anew(function: Any) -> Any:
-    """A ``tf.function`` without its traces, as TensorFlow calls one of unknown sizes where it has one that fits."""
+    """A ``tf.function`` without its traces: TensorFlow would reuse one with fixed sizes if it fits."""
     if not _is_traced_anew(function):
         return function
     return tf.function(function.python_function, autograph=getattr(function, "_autograph", True))
@@ -110,7 +110,7 @@ def _function_of(source: Any, signature: str | None) -> Any:
 
 
 def concrete_of(function: Any, arguments: Sequence[Any], options: Mapping[str, Any] | None = None) -> Any:
-    """The trace of a function for arguments of these types. Raises ``InvalidCall`` with what TensorFlow says."""
+    """The trace of a function for arguments of these types. Raises ``InvalidCall`` with TensorFlow's message."""
     if _is_concrete(function):
         return function
     traced = function if hasattr(function, "get_concrete_function") else tf.function(function)
@@ -169,7 +169,7 @@ def _of_concrete(function: Any, source: Source) -> Model:
     ]
 
     def arguments(leaves: Sequence[Any]) -> tuple[Sequence[Any], Mapping[str, Any]]:
-        """The arguments and options of a call, with these in place of tensors."""
+        """The arguments and options of a call, with these leaves as tensors."""
         rest = iter(leaves)
         filled = [next(rest) if isinstance(each, tf.TensorSpec) else each for each in structure]
         packed: tuple[Any, Any] = tf.nest.pack_sequence_as(function.structured_input_signature, filled)
@@ -201,7 +201,7 @@ def _of_concrete(function: Any, source: Source) -> Model:
                 results = tf.nest.flatten(_flat_call(function, given))
             found = [np.asarray(each) for each in results if each is not None]
         if not _fits(function, found) and not (can_trace and _fits(trace([each.shape for each in given]), found)):
-            # a convolution of too few places gives its input, by oneDNN
+            # oneDNN returns the input of a convolution that is smaller than its kernel
             raise ValueError(f"TensorFlow infers other shapes than {[array.shape for array in found]} for the outputs")
         return found
 
@@ -220,7 +220,7 @@ def _of_concrete(function: Any, source: Source) -> Model:
 
 
 def _check_windows(function: Any) -> None:
-    """Raise ``ValueError`` for pooling that gives no elements, for which TensorFlow divides by zero and ends."""
+    """Raise ``ValueError`` for pooling with empty results, where TensorFlow crashes by division by zero."""
     for op in function.graph.get_operations():
         if "Pool" in op.type and any(0 in (_shape(each.shape) or ()) for each in op.outputs):
             raise ValueError(f"{op.type} gives no elements, as its window is larger than the image")
@@ -232,12 +232,12 @@ def _fits(function: Any, found: Sequence[Any]) -> bool:
     return all(tensor.shape.is_compatible_with(array.shape) for tensor, array in pairs)
 
 
-#: Tensors of which TensorFlow holds several in the place of one.
+#: Composite tensors, which consist of several tensors.
 _SEVERAL = (tf.RaggedTensorSpec, tf.RaggedTensor, tf.SparseTensorSpec, tf.SparseTensor)
 
 
 def _check_dense(function: Any) -> None:
-    """Check that inputs and outputs of a function have one shape."""
+    """Raise an error for ragged and sparse inputs and outputs of a function."""
     dense = ".to_tensor() of a ragged tensor, tf.sparse.to_dense() of a sparse one"
     for what, structure, advice in (
         ("input", function.structured_input_signature, f"give {dense}, with a mask or lengths beside it"),
@@ -248,29 +248,29 @@ def _check_dense(function: Any) -> None:
             raise NotRepresentable(f"an {what} is not a dense tensor", given=str(found)[:200], do=advice)
 
 
-#: Code that is not the user's.
+#: Files other than the user's.
 _USER = UserLines(
     (tf.__file__, keras.__file__, tenonnx.__file__, __file__), ("/autograph/", "__autograph_generated_file")
 )
 
 
 def _line(graph: Any, name: str) -> str:
-    """The line of the user's code that made a node, or nothing."""
+    """The user's line that created a node, empty if unknown."""
     try:
         frames = graph.get_operation_by_name(name).traceback
-    except (KeyError, ValueError):  # it is in a function that the graph calls
+    except (KeyError, ValueError):  # it belongs to a called function
         return ""
     return _USER.first((f.filename, f.lineno, f.name) for f in reversed(frames))
 
 
 def _complex(array: Any) -> Any:
-    """Pairs of parts along the last axis as complex numbers."""
+    """Convert pairs along the last axis to complex numbers."""
     return array if np.asarray(array).dtype.kind == "c" else np.asarray(array)[..., 0] + 1j * np.asarray(array)[..., 1]
 
 
 @contextmanager
 def unchanged(variables: Sequence[Any]) -> Iterator[None]:
-    """Let a call leave variables as they are."""
+    """Restore variables after a call."""
     before = [variable.numpy().copy() for variable in variables]
     yield
     for variable, content in zip(variables, before, strict=True):
@@ -289,7 +289,7 @@ def _shape(shape: Any) -> tuple[int | None, ...] | None:
 
 
 def _captured(function: Any, frozen: Container[int]) -> tuple[dict[str, Held], dict[Held, Any]]:
-    """Values for placeholders of captures: variables, tables, and arrays."""
+    """Values of the placeholders of captures: variables, tables, and arrays."""
     by_handle = {id(v.handle): v for v in function.graph.variables if hasattr(v, "handle")}
     held: dict[str, Held] = {}
     contents: dict[Held, Any] = {}
@@ -312,7 +312,7 @@ def _name(variable: Any) -> str:
 
 
 def _exporter(handle: Any) -> Callable[[int, int], tuple[Any, Any]]:
-    """Contents of a table, once the types are known by which it is read."""
+    """A function that reads a table, given the types of its keys and values."""
 
     def contents(keys: int, values: int) -> tuple[Any, Any]:
         found = tf.raw_ops.LookupTableExportV2(

@@ -1,4 +1,4 @@
-"""Graphs and functions of TensorFlow as they are read: nodes by name, and where their inputs come from."""
+"""Graphs and functions of TensorFlow: nodes by name, and references between them."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenonnx_tensorflow.attributes import content_of
 
 @dataclass(frozen=True)
 class Reference:
-    """An output of a node: by its position, or in functions by the name of an output and the position within it."""
+    """An output of a node: by index, or in functions by the name of an output and the index within it."""
 
     node: str
     position: int = 0
@@ -27,12 +27,12 @@ class Reference:
         return cls(name, int(rest[-1]) if rest else 0)
 
 
-#: Ops that check or print what a graph does not need.
+#: Ops that only check or print.
 REPORTS = frozenset({"Assert", "PrintV2"})
 
 
 class Node:
-    """One node: ``node["T"]`` is an attribute, ``node.get("axis", 0)`` one that may be missing."""
+    """A node: ``node["T"]`` is an attribute, ``node.get("axis", 0)`` an optional one."""
 
     def __init__(self, message: Any, in_function: bool = False) -> None:
         self.name: str = message.name
@@ -46,12 +46,12 @@ class Node:
 
     @cached_property
     def controls(self) -> list[str]:
-        """The nodes that run before this one without giving it anything."""
+        """Names of the control inputs."""
         return [text[1:] for text in self._message.input if text.startswith("^")]
 
     @property
     def needs(self) -> list[str]:
-        """The nodes that come before this one; none for what only says something to the user."""
+        """Names of the nodes that must run before this one; none for ops that only check or print."""
         return [] if self.op in REPORTS else [*(reference.node for reference in self.inputs), *self.controls]
 
     @cached_property
@@ -78,7 +78,7 @@ class Node:
 
 @dataclass(frozen=True)
 class Function:
-    """A function of a library: its inputs and outputs, and what computes these."""
+    """A function of a library: its inputs, outputs and nodes."""
 
     name: str
     inputs: Sequence[str]
@@ -108,24 +108,24 @@ class Function:
 
 @dataclass(frozen=True)
 class Library:
-    """The nodes of a graph, and the functions that these call."""
+    """The nodes of a graph, and the functions that they call."""
 
     nodes: Mapping[str, Node]
     functions: Mapping[str, Function] = field(default_factory=dict)
 
     @classmethod
     def of(cls, message: Any) -> Library:
-        """Graph in a ``GraphDef``."""
+        """Read the graph in a ``GraphDef``."""
         functions = {f.signature.name: Function.of(f) for f in message.library.function}
         return cls({node.name: Node(node) for node in message.node}, functions)
 
     @property
     def size(self) -> int:
-        """The number of nodes, those of the functions included."""
+        """Number of nodes, including those of functions."""
         return len(self.nodes) + sum(len(function.nodes) for function in self.functions.values())
 
     def all_nodes(self, wanted: Sequence[str]) -> list[Node]:
-        """All nodes that the named ones need, those of the functions that are called among them."""
+        """All nodes on which the named ones depend, including those of called functions."""
         found: dict[int, Node] = {}
         entered: set[str] = set()
         pending = [self.nodes[name] for name in wanted if name in self.nodes]

@@ -1,4 +1,4 @@
-"""The interpreter: nodes of TensorFlow, in the order that their inputs need, as calls of ops."""
+"""The interpreter: evaluates nodes of TensorFlow in topological order, as calls of ops."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tenonnx_tensorflow.tracked_values import Complex, Held, Table, Variable
 
 
 class Interpreter:
-    """Runs nodes over values of the graph under construction; what variables hold is its ``state``."""
+    """Evaluates nodes on values of the graph under construction; ``state`` has the contents of variables."""
 
     def __init__(self, library: Library, state: State) -> None:
         self.library, self.state = library, state
@@ -24,11 +24,11 @@ class Interpreter:
     def evaluate(
         self, wanted: Sequence[Reference], fed: Mapping[str, Sequence[Held]], controls: Sequence[str] = ()
     ) -> list[Held]:
-        """Evaluate outputs of the graph for given values of the nodes ``fed``."""
+        """Evaluate outputs of the graph, given the outputs of the nodes in ``fed``."""
         return self._evaluate(self.library.nodes, wanted, fed, controls)
 
     def call(self, name: str, values: Sequence[Held]) -> list[Held]:
-        """Results of a function of the library. Raises ``LimitExceeded`` where it calls too many others, or itself."""
+        """Results of a function of the library. Raises ``LimitExceeded`` for too deep or recursive calls."""
         function = self.function(name)
         if len(values) != len(function.inputs):
             raise InvalidModel(
@@ -56,7 +56,7 @@ class Interpreter:
         return [scope.read(reference) for reference in wanted]
 
     def offset(self, node: Node | None, output: str | None) -> int:
-        """Start of an output that a function refers to by name."""
+        """Index of the first output with this name in a function."""
         if node is None or output is None:
             return 0
         if node.op in self.library.functions:
@@ -102,21 +102,21 @@ class Interpreter:
 
 
 class Scope:
-    """The nodes of a graph or function, and what those hold that are computed."""
+    """The nodes of a graph or function, and their outputs computed so far."""
 
     def __init__(self, interpreter: Interpreter, nodes: Mapping[str, Node], held: dict[str, Sequence[Held]]) -> None:
         self.interpreter, self.nodes, self.held = interpreter, nodes, held
         self.loops: dict[str, dict[str, Held]] = {}
 
     def nested(self, more: Mapping[str, Sequence[Held]]) -> Scope:
-        """Evaluate inside with other values of some nodes, and forget the results."""
+        """A scope with other outputs of some nodes, whose results are not kept in this one."""
         return Scope(self.interpreter, self.nodes, {**self.held, **more})
 
     def within(self, more: Mapping[str, Sequence[Held]], reference: Reference) -> Held:
         return self.nested(more).read(reference)
 
     def inside(self, reference: Reference) -> Held:
-        """Value of an output, computed in a subgraph."""
+        """Value of an output, computed within a subgraph."""
         return self.nested({}).read(reference)
 
     def read(self, reference: Reference) -> Held:
@@ -130,7 +130,7 @@ class Scope:
         return outputs[position]
 
     def compute(self, wanted: str) -> None:
-        """Compute a node, and before it whatever it needs."""
+        """Compute a node, after all nodes on which it depends."""
         pending, entered = [wanted], set()
         while pending:
             name = pending[-1]
@@ -163,7 +163,7 @@ def _node(nodes: Mapping[str, Node], name: str) -> Node:
     return nodes[name]
 
 
-#: What to do about ops that work on what is no tensor, by how their names begin.
+#: Advice for ops on types other than tensors, by prefix of their names.
 _ADVICE = {
     "Ragged": "give and compute dense tensors: .to_tensor() of a ragged one before the model, with a mask or lengths",
     "Sparse": "give and compute dense tensors: tf.sparse.to_dense() before the model",
@@ -173,7 +173,7 @@ _ADVICE = {
 def check_ops(
     library: Library, wanted: Sequence[str], line_of: Callable[[str], str] | None = None, forms: Forms | None = None
 ) -> None:
-    """Raise ``NotRepresentable`` naming every op without a rule, with its nodes and the line that made the first."""
+    """Raise ``NotRepresentable`` naming every op without a rule, with its nodes and the user's line of the first."""
     missing: dict[str, list[str]] = {}
     forms, nodes = forms or Forms(), library.all_nodes(wanted)
     formed = {node.name for node in nodes if list(forms.of(node.op, node.name))}

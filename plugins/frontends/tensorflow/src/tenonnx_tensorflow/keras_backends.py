@@ -1,4 +1,4 @@
-"""Keras models on the backends JAX and PyTorch, read by the front ends of these, with the paths of layers as names."""
+"""Keras models on JAX and PyTorch, read by the front ends of these, with paths of layers as names."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from tenonnx_frontends import named_axes, read_dims, unknown_dims
 from tenonnx_optimize import channels_first, fuse, simplify
 from tenonnx_tensorflow.options import Options
 
-#: What sizes that vary are in examples that are made up: the batch, and others.
+#: Sizes of dynamic dims in generated examples: the batch, and others.
 _BATCH, _OTHERS = 2, 5
 
 
 def backend_of(source: Any) -> str | None:
-    """``jax`` or ``torch`` for a model or layer of Keras that computes there."""
-    keras = sys.modules.get("keras")  # whoever has a model has imported it
+    """``jax`` or ``torch`` for a Keras model or layer with that backend, else None."""
+    keras = sys.modules.get("keras")  # imported if the source is a Keras model
     if keras is None or not isinstance(source, keras.Layer) or keras.backend.backend() == "tensorflow":
         return None
     return str(keras.backend.backend())
 
 
-#: What is trained, what else is kept, and the inputs, to what a model gives and what it leaves of the second.
+#: A function of trainable variables, other variables and inputs, to the outputs and new values of the other variables.
 Called = Callable[[Sequence[Any], Sequence[Any], Sequence[Any]], Any]
 
 
 @dataclass(frozen=True)
 class Call:
-    """A front end, the source that it reads in the place of a model, and what it reads it with.
+    """A front end, with the source and the options with which it reads a model.
 
     ``compute`` returns the results of the model for arrays in the order of its inputs.
     """
@@ -47,11 +47,11 @@ class Call:
 
     @property
     def feeds(self) -> dict[str, Any]:
-        """The examples as arrays by the names of the inputs."""
+        """The examples as arrays, by the names of the inputs."""
         return dict(zip(self.options["input_names"], map(np.asarray, self.examples), strict=True))
 
     def refusal(self) -> str:
-        """Nothing: a model that Keras built is run."""
+        """Empty: models built in this process may run."""
         return ""
 
     def run(self, feeds: Mapping[str, Any]) -> list[Any]:
@@ -70,7 +70,7 @@ class Call:
 
 
 def call_of(model: Any, examples: Sequence[Any], options: Options) -> Call:
-    """Call by the front end of a model's backend, by examples or by the inputs that it declares."""
+    """The call of the front end for a model's backend, with examples or declared inputs."""
     import keras
 
     name = str(keras.backend.backend())
@@ -86,12 +86,12 @@ def call_of(model: Any, examples: Sequence[Any], options: Options) -> Call:
         raise unknown_dims(next(iter(others)), names)
     axes = {key: {**varying.get(key, {}), **named.get(key, {})} for key in names}
     chosen = list(options.input_names) if options.input_names else names
-    if len(chosen) == len(names):  # otherwise the front end says what is wrong
+    if len(chosen) == len(names):  # otherwise the front end raises an error
         axes = {new: axes[old] for old, new in zip(names, chosen, strict=True)}
     given = {"dims": {key: held for key, held in axes.items() if held}, "input_names": chosen}
 
     def called(trained: Sequence[Any], kept: Sequence[Any], leaves: Sequence[Any]) -> Any:
-        """Results of the model, and the new values of the variables that are not trained."""
+        """Results of the model, and the new values of the variables that are not trainable."""
         arguments = keras.tree.pack_sequence_as(structure, list(leaves))
         return model.stateless_call(trained, kept, *arguments, training=options.training)
 
@@ -99,7 +99,7 @@ def call_of(model: Any, examples: Sequence[Any], options: Options) -> Call:
 
 
 def _examples(model: Any, given: Sequence[Any], shapes: Any, batched: bool) -> tuple[tuple[Any, ...], list[str], Any]:
-    """Arrays for a call, what they are called, and the names of the axes of these that vary."""
+    """Arrays for a call, their names, and the names of their dynamic axes."""
     import keras
 
     declared = getattr(model, "inputs", None) if getattr(model, "built", False) else None
@@ -118,7 +118,7 @@ def _examples(model: Any, given: Sequence[Any], shapes: Any, batched: bool) -> t
     varying: dict[str, dict[int, str]] = {}
 
     def made(tensor: Any) -> Any:
-        # the batch that a row of layers declares may be that of its first call
+        # the declared batch of a Sequential may be that of its first call
         own = (None, *tensor.shape[1:]) if isinstance(model, keras.Sequential) and tensor.shape else tensor.shape
         sizes = list((shapes or {}).get(tensor.name, own))
         axes = {k: n or ("batch" if k == 0 else f"{tensor.name}_{k}") for k, n in enumerate(sizes) if not _is_size(n)}
@@ -149,7 +149,7 @@ def _drawn(sizes: Sequence[int], dtype: str) -> Any:
 
 
 def _paths(variables: Sequence[Any]) -> list[str]:
-    """Paths of variables; where two have one, the later ones get a number."""
+    """Paths of variables, made unique by numbers."""
     found: list[str] = []
     for variable in variables:
         times = sum(path.partition(".")[0] == variable.path for path in found)
@@ -200,7 +200,7 @@ def _on_torch(model: Any, called: Called, arrays: Sequence[Any], options: dict[s
     trained, kept = list(model.trainable_variables), list(model.non_trainable_variables)
 
     class Stateless(torch.nn.Module):
-        """The model as a function of parameters that are seen to be used."""
+        """The model as a function of parameters that PyTorch's exporter can track."""
 
         def __init__(self) -> None:
             super().__init__()

@@ -1,6 +1,6 @@
-"""Configs of Keras models: the classes and functions that they name are checked before Keras sees them.
+"""Configs of Keras models: classes and functions that they name are checked before Keras reads them.
 
-Keras imports and calls what a config names. So a config may name nothing but what ``keras_objects.txt`` lists, and
+Keras imports and calls objects that a config names. So a config may only name objects in ``keras_objects.txt``, and
 classes and functions that the user's own code has registered.
 """
 
@@ -12,13 +12,13 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-#: Modules of Keras that hold layers, operations and what these are made of.
+#: Keras modules of layers, operations and their components.
 _MODULES = re.compile(
     r"builtins|keras(\.(src|api|engine|legacy))*(\.(layers|models|ops|activations|initializers|regularizers|constraints"
     r"|losses|dtype_policies|quantizers|random|functional|sequential|training)(\.(?!\w*_test\b)[a-z0-9_]+)*)?"
 )
 
-#: Data in a config that looks like an object.
+#: Data in a config that resembles an object.
 _DATA = frozenset(
     {
         "__keras_tensor__",
@@ -32,7 +32,7 @@ _DATA = frozenset(
     }
 )
 
-#: Keys whose texts are paths of files.
+#: Keys of file paths.
 _PATHS = ("vocabulary", "filepath", "weights")
 
 
@@ -48,7 +48,7 @@ def _listed() -> Mapping[str, frozenset[str]]:
 
 
 def refused_objects(config: Any, registered: Callable[[str], Any] = lambda name: None) -> list[str]:
-    """Objects that a config must not name, each with its layer; ``registered`` tells the user's own."""
+    """Objects that a config must not name, each with its layer; ``registered`` looks up the user's own."""
     found = []
     for layer, each in _objects_in(config):
         reason = _refusal(each, registered)
@@ -69,7 +69,7 @@ def layers_of(config: Any) -> list[str]:
 
 
 def _objects_in(config: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """Every mapping of a config with the name of the layer around it, however deep it lies."""
+    """All mappings in a config at any depth, with the name of the enclosing layer."""
     pending: list[tuple[str, Any]] = [("", config)]
     while pending:
         layer, each = pending.pop()

@@ -1,4 +1,4 @@
-"""Files of Keras, checked by us and then loaded by Keras, on whatever backend it has."""
+"""Keras files: checked, and then loaded by Keras with its current backend."""
 
 from __future__ import annotations
 
@@ -16,31 +16,32 @@ from tenonnx.tools import import_optional, installing
 from tenonnx_frontends import read_below
 from tenonnx_tensorflow.keras_config import layers_of, refused_objects
 
-#: Keras below it opens other files that an HDF5 file names, whoever checks it before.
+#: Older versions of Keras open external files of an HDF5 file, regardless of our checks.
 OLDEST = (3, 13, 2)
 
-#: Advice where TensorFlow is missing.
+#: Advice if TensorFlow is missing.
 WITHOUT_TENSORFLOW = "give a SavedModel, a frozen graph or a .tflite file, which need none"
 
 _SUFFIXES = (".keras", ".h5", ".hdf5")
 
-#: How many times larger than the file its contents may be where they are beyond the limit of memory.
+#: Maximum ratio of contents to file size if the contents exceed the memory limit.
 _RATIO = 10
 
 
 def is_of_keras(source: Any) -> bool:
-    """Whether a source is a file of Keras, by its suffix."""
+    """Whether a source is a Keras file, by its suffix."""
     return isinstance(source, str | os.PathLike) and Path(source).suffix in _SUFFIXES
 
 
 def loaded(source: Any, trust: bool = False) -> tuple[Any, bool]:
-    """The model of a ``.keras`` or ``.h5`` file, anything else as it is; and whether another process can load it.
+    """Load a ``.keras`` or ``.h5`` file; returns the model, or another source unchanged, and whether a worker can load
+    it.
 
-    It cannot where the file names what this process has registered, or what it is trusted with.
+    A worker process cannot if the file names objects registered in this process, or is trusted.
 
-    What the file names is checked first: layers, functions and classes of Keras' own that compute, those that are
-    registered in this process, and weights in the file itself. Else ``InvalidCall`` names it, unless ``trust`` is True;
-    then Keras runs what the file brings.
+    Before loading, all names in the file are checked: layers, functions and classes of Keras itself, those registered
+    in this process, and weights in the file. Others raise ``InvalidCall``, unless ``trust`` is True; then Keras
+    executes code from the file.
     """
     if not is_of_keras(source):
         return source, isinstance(source, str | os.PathLike)
@@ -69,7 +70,7 @@ def _check_version(version: str) -> None:
 
 
 def _check(path: Path, trust: bool) -> bool:
-    """Check what the file names, and that its weights are in it; whether all that it names is Keras' own."""
+    """Check the names in the file, and that its weights are internal; returns whether all names are Keras's own."""
     if path.is_dir():
         config = _check_folder(path)
     else:
@@ -98,7 +99,7 @@ def _registered(name: str) -> Any:
 
 
 def _check_folder(folder: Path) -> Any:
-    """A model of Keras as a folder: its config, and the weights in it or beside it."""
+    """Check a Keras model in a folder: its config, and its weights."""
     config = _config_of(read_below(folder, "config.json", limits.current().memory), folder)
     for each in sorted(folder.rglob("*")):
         if each.is_symlink() or not (each.is_dir() or each.is_file()):
@@ -126,7 +127,7 @@ def _check_archive(path: Path, file: BinaryIO) -> Any:
 
 
 def _config_of(text: bytes | str, path: Path) -> Any:
-    """The config without what it says of training, which is not read."""
+    """The config without its compile section, which is not read."""
     try:
         config = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -137,7 +138,7 @@ def _config_of(text: bytes | str, path: Path) -> Any:
 
 
 def _check_weights(path: Path, file: BinaryIO) -> Any:
-    """Check that all data of an HDF5 file are in it; returns the config of the model, where it has one."""
+    """Check that all data of an HDF5 file are internal; returns the model's config, if any."""
     import h5py
 
     try:
@@ -150,12 +151,12 @@ def _check_weights(path: Path, file: BinaryIO) -> Any:
             return _config_of(config, path)
     except (TenonnxError, MemoryError):
         raise
-    except Exception as error:  # h5py raises errors of all kinds for what is broken
+    except Exception as error:  # h5py raises many kinds of errors for broken files
         raise InvalidModel(f'"{path}" is not a complete HDF5 file', given=f"{type(error).__name__}: {error}") from error
 
 
 def _sizes(path: Path, weights: Any) -> Iterator[int]:
-    """The bytes of each dataset. Raises ``UnsafePath`` for one that other files hold, and for links to other files."""
+    """Bytes of each dataset. Raises ``UnsafePath`` for external storage and external links."""
     import h5py
 
     pending, seen = [weights], set()

@@ -1,4 +1,4 @@
-"""Keras models and layers on TensorFlow, traced with their inputs named and their batch of any size."""
+"""Keras models and layers on TensorFlow, traced with named inputs and a dynamic batch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tenonnx_tensorflow.model import Model
 
 
 def read_traced(source: Any, examples: Sequence[Any], signature: str | None, training: bool) -> Model:
-    """The model of a Keras model, function or module, for examples or for the inputs that it declares."""
+    """The model of a Keras model, function or module, for examples or its declared inputs."""
     if isinstance(source, keras.Layer):
         return _read_keras(source, examples, training)
     return read_function(source, examples, signature)
@@ -44,7 +44,7 @@ def _read_keras(model: Any, examples: Sequence[Any], training: bool) -> Model:
         with _steps_at_once():
             return concrete_of(tf.function(called, autograph=False), arguments)
 
-    # layers are no lines of the user's
+    # layers have no lines of the user's code
     source = Source(model.name, trace, called, lambda: _frozen(model), not examples, names_lines=False)
     if examples or not _is_fixed_by_a_call(model):
         return model_of(source, structure)
@@ -52,7 +52,7 @@ def _read_keras(model: Any, examples: Sequence[Any], training: bool) -> Model:
 
 
 def _structure_of_examples(model: Any, examples: Sequence[Any]) -> list[Any]:
-    """The types of examples, by the names of the declared inputs, else of the parameters of ``call``."""
+    """Types of examples, named by the declared inputs, else by the parameters of ``call``."""
     structure = [spec_of(each) for each in examples]
     flat = tf.nest.flatten(structure)
     declared = [tensor.name for tensor in _declared_inputs(model) or []]
@@ -80,7 +80,7 @@ def _declared_inputs(model: Any) -> Any:
 
 
 def _structure_of(model: Any) -> list[Any] | None:
-    """The types of what a model takes: declared, recorded when it was called on ``keras.Input``, or built with."""
+    """Types of a model's inputs: declared, recorded from a call on ``keras.Input``, or from ``build``."""
     declared = _declared_inputs(model)
     if declared:
         held = getattr(model, "_inputs_struct", None)
@@ -95,7 +95,7 @@ def _structure_of(model: Any) -> list[Any] | None:
 
 
 def _built_with(model: Any) -> list[Any] | None:
-    """The types by the shapes that a model was built with, its batch of any size."""
+    """Types from the shapes with which a model was built, with a dynamic batch."""
     shapes = getattr(model, "_build_shapes_dict", None) or {}
     if not shapes or not all(_is_shape(shape) for shape in shapes.values()):
         return None
@@ -116,9 +116,9 @@ def _named_by_parameters(model: Any, arguments: Sequence[Any]) -> list[Any]:
 
 
 def _is_fixed_by_a_call(model: Any) -> bool:
-    """Whether the declared batch may be that of the first call: models of layers in a row take any batch.
+    """Whether the declared batch may be that of the first call: Sequential models accept any batch.
 
-    Keras does not tell it from a batch size that the user declared, and leaves it out of what it exports itself.
+    Keras does not distinguish it from a batch size declared by the user, and drops it in its own exports.
     """
     layers = getattr(model, "layers", [])
     return isinstance(model, keras.Sequential) and not any(getattr(layer, "stateful", False) for layer in layers)
@@ -129,16 +129,16 @@ def _of_any_batch(spec: Any) -> Any:
 
 
 def _frozen(model: Any) -> set[int]:
-    """The handles of weights of layers that are not trainable, which Keras knows and TensorFlow does not."""
+    """Handles of weights of layers that are not trainable, which TensorFlow does not know."""
     trained = {id(weight.value.handle) for weight in model.trainable_weights}
     return {id(weight.value.handle) for weight in model.weights} - trained
 
 
 @contextmanager
 def _steps_at_once() -> Iterator[None]:
-    """Let ``TimeDistributed`` call its layer once, for the steps of all rows.
+    """Make ``TimeDistributed`` call its layer once, for the steps of all rows.
 
-    Keras calls it for each step, and for as many as there are rows where their number is not known while it is traced.
+    Keras calls it for each step, or, for an unknown number of steps, as many times as there are rows.
     """
     layer, by_steps = keras.layers.TimeDistributed, keras.layers.TimeDistributed.call
 
@@ -164,7 +164,7 @@ def _declared(tensor: Any) -> Any:
 
 
 def _check_names(structure: Any) -> None:
-    """Raise for names that are given twice, which TensorFlow would change in silence."""
+    """Raise an error for duplicate names, which TensorFlow would change silently."""
     names = [each.name for each in tf.nest.flatten(structure) if isinstance(each, tf.TensorSpec) and each.name]
     twice = [name for name in names if names.count(name) > 1]
     if twice:

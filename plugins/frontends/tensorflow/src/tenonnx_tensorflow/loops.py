@@ -14,17 +14,17 @@ from tenonnx_tensorflow.recurrent import Loop, recognized
 from tenonnx_tensorflow.state import State
 from tenonnx_tensorflow.tracked_values import Complex, Held, Table, TensorList, Variable, int64, scalar
 
-#: How often the types of what a loop carries may widen.
+#: Maximum number of rounds in which types of carried values are widened.
 _ROUNDS = 4
 
 
 class RowsApart(NotRepresentable):
-    """A loop does more with a list than to write its rows one after the other, so that it has to carry the list."""
+    """A loop does more with a list than writing its rows in order, so that it has to carry the list."""
 
 
 @dataclass(eq=False)
 class Slot:
-    """A list that a loop fills, one row in each iteration: what is written in this one."""
+    """A list that a loop fills with one row per iteration, and the row of this iteration."""
 
     source: TensorList
     place: Value | None = None
@@ -32,7 +32,7 @@ class Slot:
 
 
 def tensors_of(held: Held, what: str) -> list[Value]:
-    """The tensors that something is made of."""
+    """The tensors that represent a tracked value."""
     if isinstance(held, Value):
         return [held]
     if isinstance(held, Complex):
@@ -47,7 +47,7 @@ def tensors_of(held: Held, what: str) -> list[Value]:
 
 
 def like(template: Held, values: Sequence[Value]) -> Held:
-    """The other way round: what is as ``template`` of other tensors."""
+    """Inverse of ``tensors_of``: a tracked value like ``template``, from other tensors."""
     if isinstance(template, Value):
         return values[0]
     if isinstance(template, Complex):
@@ -77,7 +77,7 @@ def flat(held: Sequence[Held], what: str) -> list[Value]:
 def branched(
     state: State, condition: Value, then: Callable[[], Sequence[Held]], other: Callable[[], Sequence[Held]], what: str
 ) -> list[Held]:
-    """Result of one of two functions; variables that either changes change likewise."""
+    """Result of one of two functions; variables that either of them changes become outputs of the branch."""
     known = static(condition)
     if known is not None:
         return list(then() if bool(np.asarray(known).reshape(-1)[0]) else other())
@@ -120,7 +120,7 @@ def branched(
 
 
 def _either(a: Held, b: Held) -> Held:
-    """Common form of two alternatives: a list has a size only where both have it."""
+    """Common form of two alternatives; a list keeps its size only if both have the same."""
     if isinstance(a, TensorList) and isinstance(b, TensorList):
         return TensorList(a.dtype, a.rows, a.size if a.size is b.size else None, a.shape)
     return a
@@ -131,7 +131,7 @@ def _either(a: Held, b: Held) -> Held:
 
 @dataclass
 class _Trace:
-    """Findings of one tracing of a body."""
+    """Results of tracing a body once."""
 
     formals: list[Value] = field(default_factory=list)
     results: list[Held] = field(default_factory=list)
@@ -141,9 +141,9 @@ class _Trace:
 
 @dataclass(frozen=True)
 class Looping:
-    """A loop of TensorFlow: what it carries at first, whether it goes on, and what it carries then.
+    """A loop of TensorFlow: initial values, condition and body.
 
-    What is ``fixed`` never changes and is used where it stands.
+    ``fixed`` values never change and are captured.
     """
 
     state: State
@@ -161,8 +161,8 @@ class Looping:
 def looped(loop: Looping) -> list[Held]:
     """Final values of the variables of a loop.
 
-    A list that is reserved before and gets one row in each iteration is what the loop stacks. Others are carried whole,
-    zeros at first, which needs the sizes of their rows.
+    A list that is reserved before and gets one row per iteration becomes a scan output. Other lists are carried as
+    tensors, initially zeros, which requires static sizes of rows.
     """
     if any(isinstance(loop.initial[k], Slot) for k in loop.changing):
         raise RowsApart("a loop inside of a loop writes the rows of its list", given=loop.what)
@@ -178,7 +178,7 @@ def looped(loop: Looping) -> list[Held]:
 
 
 def _zeros(held: TensorList) -> TensorList | None:
-    """A list of as many zeros as are reserved; None where nobody knows of what sizes."""
+    """A list of zeros of the reserved size; None where the shape of rows is unknown."""
     if held.shape is None or any(not isinstance(n, int) for n in held.shape) or held.dtype is DType.string:
         return None
     sizes = ops.concat(ops.reshape(int64(held.size), [1]), constant(np.asarray(held.shape, np.int64)), axis=0)
@@ -240,7 +240,7 @@ def _looped(loop: Looping) -> list[Held]:
 
 @dataclass(frozen=True)
 class _Tracing:
-    """Traces the body of a loop for the types that it carries; ``counted`` where it goes on without a look."""
+    """Traces the body of a loop for types of carried values; ``counted``: the loop has no condition."""
 
     loop: Looping
     templates: Sequence[Held]
@@ -278,7 +278,7 @@ class _Tracing:
 
 
 def _joined(a: Any, b: Any, what: str) -> Any:
-    """The type of what is either; sizes that differ are not known."""
+    """The common type of two alternatives, with differing sizes unknown."""
     found = join_types(a, b) if a is not None and b is not None else None
     if found is None:
         raise NotRepresentable("a loop-carried value changes its element type", given=f"{what}: {a} and {b}")
@@ -297,16 +297,16 @@ def _row(held: Held, source: TensorList, what: str) -> Value:
 
 def _list_again(held: Held, inner: Held) -> Held:
     if isinstance(held, TensorList) and isinstance(inner, TensorList):
-        held.size = None  # it may have grown
+        held.size = None  # the loop may have extended it
     return held
 
 
 def _stacked(rows: Value, trace: _Trace, position: int, initial: Sequence[Held], count: Any, what: str) -> TensorList:
-    """The rows of a list, with zeros where a loop ends before its size; they must be written in order."""
+    """The rows of a list, padded by zeros where a loop ends early; they must be written in order."""
     source, slot = initial[position], trace.results[position]
     assert isinstance(source, TensorList)
     assert isinstance(slot, Slot)
-    if slot.place is None:  # pushed behind the others; lists are pushed to from their beginning
+    if slot.place is None:  # pushed at the end, which is only possible from an empty list
         return TensorList(source.dtype, rows, None, source.shape)
     place = static(slot.place)
     if place is not None:
@@ -320,14 +320,14 @@ def _stacked(rows: Value, trace: _Trace, position: int, initial: Sequence[Held],
         )
     if source.size is not None and (count is None or not _same(count, source.size)):
         missing = ops.sub(ops.reshape(int64(source.size), [1]), ops.slice_(ops.shape(rows), [0], [1], [0]))
-        missing = ops.maximum(missing, constant(np.asarray([0])))  # a list may grow beyond its size
+        missing = ops.maximum(missing, constant(np.asarray([0])))  # a list may exceed its reserved size
         rest = [constant(np.zeros(rows.ndim - 1, np.int64))] if rows.ndim > 1 else []
         rows = ops.pad(rows, ops.concat(constant(np.zeros(rows.ndim, np.int64)), missing, *rest, axis=0))
     return TensorList(source.dtype, rows, source.size, source.shape)
 
 
 def _overwritten(rows: Value, source: TensorList, place: int) -> TensorList:
-    """A list whose one row is written in each iteration: the last row that was."""
+    """A list in which every iteration overwrites the same row: keeps the last row."""
     last = ops.slice_(rows, [-1], [np.iinfo(np.int64).max], [0])
     size = static(source.size)
     if size is None or int(np.asarray(size)) != 1 or place:
@@ -341,7 +341,7 @@ def _overwritten(rows: Value, source: TensorList, place: int) -> TensorList:
 
 
 def _counts_up(trace: _Trace, index: int, initial: Sequence[Held]) -> bool:
-    """Whether something that a loop carries is the number of the iteration."""
+    """Whether a carried value is the iteration number."""
     start = static(initial[index]) if isinstance(initial[index], Value) else None
     after = trace.results[index]
     producer = after.producer if isinstance(after, Value) else None
@@ -358,7 +358,7 @@ def _equals(value: Value, content: int) -> bool:
 
 
 def _trip_count(trace: _Trace, initial: Sequence[Held]) -> Value | None:
-    """Number of iterations of a loop that runs while its counter is below some bounds."""
+    """Number of iterations of a loop whose condition compares its counter with upper bounds."""
     bounds = _bounds(trace.going, trace, initial)
     if not bounds:
         return None
@@ -374,7 +374,7 @@ def _trip_count(trace: _Trace, initial: Sequence[Held]) -> Value | None:
 
 
 def _bounds(going: Value | None, trace: _Trace, initial: Sequence[Held]) -> list[Value]:
-    """The bounds of counters that must all hold; none where a loop goes on by anything else."""
+    """The upper bounds of counters in a conjunction; empty for any other condition."""
     producer = going.producer if going is not None else None
     if producer is None:
         return []

@@ -1,7 +1,7 @@
-"""TensorFlow's messages, as far as graphs need them: read by protobuf, without TensorFlow.
+"""TensorFlow's protobuf messages, as far as needed for graphs, without TensorFlow.
 
-Numbers and types of fields are those of ``tensorflow/core/framework/*.proto`` and ``core/protobuf/*.proto``; fields
-that are not named here are skipped. Maps are lists of entries, ``key`` and ``value``.
+Numbers and types of fields are those of ``tensorflow/core/framework/*.proto`` and ``core/protobuf/*.proto``; unknown
+fields are skipped. Maps are lists of entries, ``key`` and ``value``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from google.protobuf.message import DecodeError
 
 from tenonnx.extend import InvalidModel
 
-#: By message its fields: number, name and type, a star for a list.
+#: Fields by message: number, name and type, with a star for repeated ones.
 _FIELDS = {
     "Dim": "1 size int64, 2 name string",
     "Shape": "2 dim Dim*, 3 unknown_rank bool",
@@ -89,7 +89,7 @@ _CLASSES = _classes()
 
 
 def parse(kind: str, contents: bytes, what: str) -> Any:
-    """A message of a kind. Raises ``InvalidModel`` naming ``what`` is read where the bytes are none."""
+    """Parse a message. Raises ``InvalidModel`` naming ``what`` if the bytes are invalid."""
     message = _CLASSES[kind]()
     try:
         message.ParseFromString(contents)

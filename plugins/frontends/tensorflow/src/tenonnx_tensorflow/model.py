@@ -1,4 +1,4 @@
-"""A model of TensorFlow as it is read, whatever it comes from."""
+"""A model of TensorFlow from any source."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenonnx_tensorflow.tracked_values import Held
 
 @dataclass(frozen=True)
 class Input:
-    """Input of a model: its name, its node, the number of its type, its sizes."""
+    """Input of a model: its name, its node, its type number, its shape."""
 
     name: str
     node: str
@@ -24,15 +24,15 @@ class Input:
 
 @dataclass
 class Model:
-    """Nodes and functions, what goes in and comes out, and what variables hold.
+    """Nodes and functions, inputs and outputs, and contents of variables.
 
-    ``captured`` are nodes that stand for what a function uses from outside, ``contents`` what variables of it hold.
-    ``restored`` reads what a checkpoint has by a key, and ``named`` tells by the key a name and its role in training.
-    ``prepared`` are nodes that run once before, such as those that restore variables and fill tables. ``run`` is the
-    original, a function of arrays, where there is one to compare with. ``line_of`` tells the line of the user's code
-    that made a node, or nothing. ``retrace`` gives the model for other shapes of its inputs, where the source can be
-    traced again; ``freed`` are the dims that vary against the source's own types. ``forms`` are tried before the rules.
-    ``refusal`` is why the original is not run. TensorFlow itself made a graph that ``is_traced``; others are of files.
+    ``captured`` maps placeholder nodes to captured values, ``contents`` has the contents of variables. ``restored``
+    reads an entry of a checkpoint by key, and ``named`` maps keys to names and roles in training. ``prepared`` are
+    nodes that run once first, such as those that restore variables and initialize tables. ``run`` is the original as a
+    function of arrays, if it can run. ``line_of`` maps a node to the user's line that created it, or an empty string.
+    ``retrace`` returns the model for other input shapes, if the source can be traced again; ``freed`` are dims that are
+    dynamic although the source declares a size. ``forms`` are tried before the rules. ``refusal`` is the reason why the
+    original must not run. ``is_traced``: TensorFlow made the graph in this process, rather than reading a file.
     """
 
     name: str

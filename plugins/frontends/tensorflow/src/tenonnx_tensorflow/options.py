@@ -1,4 +1,4 @@
-"""Options of reading a source of TensorFlow or Keras."""
+"""Options for reading a source of TensorFlow or Keras."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from tenonnx_tensorflow.forms import Form
 
 @dataclass(frozen=True, kw_only=True)
 class Options:
-    """Options of ``tx.load`` beside a source and its examples, and beside those for any source.
+    """Options of ``tx.load`` for TensorFlow and Keras, in addition to those of all front ends.
 
     A SavedModel is read by its ``signature`` (by default ``serving_default``) and ``tags``; a frozen graph (``.pb``)
-    from its nodes ``inputs`` to its nodes ``outputs``, by default from all placeholders to what no node reads.
-    ``shapes`` are sizes of inputs in place of those in the source, with names or None where they vary, ``dims`` (or
-    ``dynamic_axes``) names for axes that vary, perhaps as JSON or a file of it; ``dynamic_batch`` names the first axis
-    of every input "batch". ``training`` traces a Keras model as it trains. ``forms`` are functions by the type of an
-    op, or by a name of nodes: of the node and its inputs, giving its outputs, or None for the usual rule. ``trust``
-    lets what a file brings run: ops with effects to verify it, and functions and classes that its config names.
+    between its nodes ``inputs`` and ``outputs``, by default from all placeholders to all nodes without readers.
+    ``shapes`` replace the shapes of inputs, with names or None for dynamic sizes. ``dims`` (or ``dynamic_axes``) names
+    dynamic axes, and may be JSON or a JSON file; ``dynamic_batch`` names the first axis of every input "batch".
+    ``training`` traces a Keras model in training mode. ``forms`` are functions by op type or node name: they map a node
+    and its inputs to its outputs, or return None to use the default rule. ``trust`` allows to execute code from a file:
+    ops with side effects for verification, and functions and classes that its config names.
     """
 
     signature: str | None = None
@@ -40,6 +40,6 @@ class Options:
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> Options:
-        """Raises ``InvalidCall`` for options that there are not."""
+        """Options from keywords. Raises ``InvalidCall`` for unknown ones."""
         check_takes("the front end of TensorFlow does not take these options", cls, **given)
         return cls(**given)

@@ -1,4 +1,4 @@
-"""The original of a file, run in a worker process by TensorFlow or another backend of Keras, for verification."""
+"""The original of a file, run for verification in a worker process by TensorFlow or another backend of Keras."""
 
 from __future__ import annotations
 
@@ -11,21 +11,21 @@ from tenonnx.extend.checks import SourceProcess, size_of
 from tenonnx_frontends import read_dims
 from tenonnx_tensorflow.options import Options
 
-#: The functions that the worker process serves.
+#: Module of the functions that the worker process runs.
 _FUNCTIONS = Path(__file__).with_name("original_process.py")
 
-#: Key of a shape and type in the place of an example.
+#: Key of a shape and type in place of an example.
 SPEC = "TensorSpec"
 
-#: Names of the runtimes by the backends of Keras.
+#: Names of the runtimes, by the Keras backend.
 RUNTIMES = {"tensorflow": "TensorFlow", "jax": "Keras on JAX", "torch": "Keras on PyTorch"}
 
 
 class Original:
-    """A function of arrays by the names of inputs. The process starts at once, and imports the runtime meanwhile.
+    """A function from arrays by input name to outputs. The process starts at once, and imports the runtime in parallel.
 
-    ``backend`` is that of Keras for a file of Keras. A call raises ``CallFailed`` for what the runtime raises, and
-    ``WorkerEnded`` where the file ended the process.
+    ``backend`` is the Keras backend for a Keras file. A call raises ``CallFailed`` for errors of the runtime, and
+    ``WorkerEnded`` where the process ended unexpectedly.
     """
 
     def __init__(self, path: Path, examples: Sequence[Any], options: Options, backend: str = "tensorflow") -> None:
@@ -43,7 +43,7 @@ class Original:
 
     @cached_property
     def refusal(self) -> str:
-        """Reason why the runtime does not run the file; empty where it does. Raises as a call."""
+        """Reason why the file must not run; empty if it may. Raises the errors of a call."""
         return str(self._process("refusal"))
 
     def __call__(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
@@ -52,7 +52,7 @@ class Original:
 
 
 def _sendable(example: Any) -> Any:
-    """Examples as a message between processes takes them: arrays, and types in the place of such."""
+    """Convert examples for sending to another process: arrays, and dicts in place of types."""
     if isinstance(example, Mapping):
         return {key: _sendable(each) for key, each in example.items()}
     if isinstance(example, list | tuple):

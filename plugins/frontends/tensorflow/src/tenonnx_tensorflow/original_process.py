@@ -1,6 +1,6 @@
-"""TensorFlow, or Keras on another backend, in a worker process, since some files end it or keep it busy for ever.
+"""Functions of the worker process for TensorFlow and other Keras backends, since some files crash or hang.
 
-The file is read here again, by the same checks, so that what is run is what was checked.
+The file is read and checked again here, so that exactly the checked content runs.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ def opened(path: str, examples: Any, options: Mapping[str, Any]) -> Runnable:
 
 
 def refusal(model: Runnable) -> str:
-    """Reason why the file is not run; empty where it is."""
+    """Reason why the file must not run; empty if it may."""
     return str(model.refusal())
 
 
 def outputs(model: Runnable, feeds: Mapping[str, Any]) -> Sequence[Any]:
-    """Outputs of the model for feeds by the names of its inputs."""
+    """Outputs of the model for feeds by input name."""
     reason = model.refusal()
     if reason or model.run is None:
         raise InvalidCall("the model is not run", given=reason)
@@ -54,7 +54,7 @@ def outputs(model: Runnable, feeds: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def _example(sent: Any) -> Any:
-    """An example as it was before it was sent."""
+    """An example restored from ``_sendable``."""
     if isinstance(sent, list):
         return [_example(each) for each in sent]
     if not isinstance(sent, dict):

@@ -1,6 +1,6 @@
-"""Data movement of quantized values without dequantizing them.
+"""Moving data-movement ops to quantized values.
 
-onnxruntime would move it there itself, and from opset 21 on fails to load what it makes of quantized values of 8 bits.
+onnxruntime would do so itself, but from opset 21 on it then fails to load 8-bit models.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _MOVING = frozenset({"Transpose", "Reshape", "Squeeze", "Unsqueeze", "Flatten", 
 
 @in_registry_of_graph
 def moved_quantized(graph: Graph) -> Graph:
-    """The graph with what moves elements before DequantizeLinear and behind QuantizeLinear, if one scale is for all."""
+    """Move data-movement ops before DequantizeLinear and after QuantizeLinear, for per-tensor scales."""
     return prune(Rewriter(graph, _decide).run())
 
 
@@ -40,7 +40,7 @@ def _decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
 
 
 def _again(node: Node, x: Value) -> Any:
-    """Recompute a node with another first input."""
+    """A copy of a node with another first input."""
     op: Any = node.op
     return op(x, *node.inputs[1:], **node.attributes)
 

@@ -1,4 +1,4 @@
-"""Recognition of LSTM, GRU and RNN layers of Keras in loops."""
+"""Recognition of Keras LSTM, GRU and RNN layers in loops."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenonnx.extend import Graph, Node, Value, constant, static
 
 @dataclass(frozen=True)
 class Loop:
-    """A loop that was built: its body, what its node takes, and the number of its iterations."""
+    """A loop node: its body, its inputs, and its number of iterations."""
 
     body: Graph
     node: Node
@@ -22,7 +22,7 @@ class Loop:
 
     @property
     def states(self) -> list[int]:
-        """The positions of floats among what the loop carries."""
+        """The positions of floats among the carried values."""
         carried = self.body.all_inputs[2:]
         return [k for k, value in enumerate(carried) if value.dtype.numpy.kind == "f"]
 
@@ -30,11 +30,11 @@ class Loop:
         return self.body.all_inputs[2 + position]
 
     def result(self, position: int) -> Value:
-        return _seen(self.body.outputs[1 + position])
+        return _source(self.body.outputs[1 + position])
 
     def outer(self, value: Value) -> Value | None:
-        """Value of the loop for a captured value of the body; constants are the same on both sides."""
-        value = _seen(value)
+        """The value outside the loop of a captured value of the body; constants are equal on both sides."""
+        value = _source(value)
         for inner, outside in zip(self.body.captures, self.node.captures, strict=True):
             if inner is value:
                 return outside
@@ -43,7 +43,7 @@ class Loop:
         return self._computed(value)
 
     def _computed(self, value: Value) -> Value | None:
-        """A part of what is outside, which the body takes out of it."""
+        """Copy a selection from a captured value out of the body."""
         node = value.producer
         if node is None or node.op_type not in ("Gather", "Slice", "Split", "Squeeze") or node.inputs[0] is None:
             return None
@@ -63,11 +63,11 @@ class Loop:
         return ops.slice_(held, [start], [start + int(which[place])], [axis])
 
     def elements(self, value: Value) -> Value | None:
-        """The rows of which iteration ``k`` takes row ``k``, all of them."""
-        node = _seen(value).producer
+        """The tensor from which iteration ``k`` takes row ``k``."""
+        node = _source(value).producer
         if node is None or node.op_type != "Gather" or node.attributes.get("axis", 0):
             return None
-        rows, index = self.outer(_seen(node.inputs[0])), _counter(node.inputs[1])
+        rows, index = self.outer(_source(node.inputs[0])), _counter(node.inputs[1])
         counts = index is self.body.all_inputs[0] or any(
             index is formal and self._counts(k) for k, formal in enumerate(self.body.all_inputs[2:])
         )
@@ -77,7 +77,7 @@ class Loop:
         node, start = self.result(position).producer, static(self.node.inputs[2 + position])
         if node is None or node.op_type != "Add" or start is None or int(np.asarray(start)):
             return False
-        others = [static(v) for v in node.inputs if _seen(v) is not self.formal(position)]
+        others = [static(v) for v in node.inputs if _source(v) is not self.formal(position)]
         return len(others) == 1 and others[0] is not None and int(np.asarray(others[0])) == 1
 
     def _is_whole(self, rows: Value) -> bool:
@@ -87,8 +87,8 @@ class Loop:
         return contents is not None and length is not None and np.asarray(contents).reshape(-1)[0] == length
 
 
-def _seen(value: Any) -> Value:
-    """A value behind copies."""
+def _source(value: Any) -> Value:
+    """The value behind Identity nodes."""
     while value.producer is not None and value.producer.op_type == "Identity":
         value = value.producer.inputs[0]
     found: Value = value
@@ -101,7 +101,7 @@ def _known(value: Value | None) -> Any:
 
 
 def _counter(value: Any) -> Value:
-    """A number behind casts and reshapes."""
+    """The number behind casts and reshapes."""
     while value.producer is not None and value.producer.op_type in ("Identity", "Cast", "Reshape"):
         value = value.producer.inputs[0]
     found: Value = value
@@ -109,9 +109,9 @@ def _counter(value: Any) -> Value:
 
 
 def _taken(value: Any, op: str) -> list[Value]:
-    """Inputs of the op whose result a value is; nothing where it is of another op."""
-    node = _seen(value).producer
-    return [_seen(v) for v in node.inputs if v is not None] if node is not None and node.op_type == op else []
+    """Inputs of the node that produces a value, if it has this op type; else empty."""
+    node = _source(value).producer
+    return [_source(v) for v in node.inputs if v is not None] if node is not None and node.op_type == op else []
 
 
 def _terms(value: Value) -> Iterator[Value]:
@@ -119,12 +119,12 @@ def _terms(value: Value) -> Iterator[Value]:
     for each in added:
         yield from _terms(each)
     if not added:
-        yield _seen(value)
+        yield _source(value)
 
 
 @dataclass(frozen=True)
 class _Gates:
-    """A sum of products that is split: rows times weights, a state times weights, and a bias."""
+    """A sum of gates: rows times weights, a state times weights, and a bias."""
 
     whole: Value
     rows: Value | None = None
@@ -153,21 +153,21 @@ def _gates(loop: Loop, whole: Value, state: Value) -> _Gates | None:
 
 
 def _part(value: Value) -> tuple[Value, int] | None:
-    """Source and index of a gate: a part by Split, or by a Slice of as many columns as it has."""
-    node = _seen(value).producer
+    """Source and index of a gate, extracted by Split, or by a Slice of the gate's width."""
+    node = _source(value).producer
     if node is None or node.op_type not in ("Slice", "Split"):
         return None
-    whole = _seen(node.inputs[0])
+    whole = _source(node.inputs[0])
     if node.op_type == "Split":
-        return whole, next(k for k, v in enumerate(node.outputs) if v is _seen(value))
-    starts, axes, width = _known(node.inputs[1]), _known(node.inputs[3]), (_seen(value).shape or (None,))[-1]
+        return whole, next(k for k, v in enumerate(node.outputs) if v is _source(value))
+    starts, axes, width = _known(node.inputs[1]), _known(node.inputs[3]), (_source(value).shape or (None,))[-1]
     if starts is None or axes is None or axes.tolist() not in ([1], [-1]) or not isinstance(width, int):
         return None
     return None if int(starts[0]) % width else (whole, int(starts[0]) // width)
 
 
 def recognized(loop: Loop) -> tuple[dict[int, Value], Value] | None:
-    """By position what a layer of ONNX leaves of the states, and its outputs by step; None for another body."""
+    """Final states of an equivalent ONNX layer by position, and its outputs by step; None for another body."""
     floats = loop.states
     if any(not (loop.formal(k).rank == 2 and isinstance((loop.formal(k).shape or (None,))[-1], int)) for k in floats):
         return None
@@ -211,7 +211,7 @@ def _lstm(loop: Loop, hidden: int, cell: int) -> tuple[dict[int, Value], Value] 
 
 
 def _mixed(loop: Loop, hidden: int) -> tuple[Value, Value] | None:
-    """Of a state that is ``u * state + (1 - u) * c``: a sigmoid, and the content by a hyperbolic tangent."""
+    """The parts of a state ``u * state + (1 - u) * c``: the sigmoid u, and the tanh c."""
     state = loop.formal(hidden)
     terms = list(_terms(loop.result(hidden)))
     kept = next((t for t in terms if state in _taken(t, "Mul")), None)
@@ -229,7 +229,7 @@ def _mixed(loop: Loop, hidden: int) -> tuple[Value, Value] | None:
 
 
 def _gru_before(loop: Loop, hidden: int) -> tuple[dict[int, Value], Value] | None:
-    """As Keras computes it without ``reset_after``: the state is reset before its product."""
+    """GRU of Keras without ``reset_after``: the state is reset before its matrix product."""
     state, mixed = loop.formal(hidden), _mixed(loop, hidden)
     if mixed is None:
         return None
@@ -269,7 +269,7 @@ def _gru_before(loop: Loop, hidden: int) -> tuple[dict[int, Value], Value] | Non
 
 
 def _gru(loop: Loop, hidden: int) -> tuple[dict[int, Value], Value] | None:
-    """As Keras computes it with ``reset_after``: a bias of its own behind the product of the state."""
+    """GRU of Keras with ``reset_after``: the state's product has a separate bias."""
     state, mixed = loop.formal(hidden), _mixed(loop, hidden)
     if mixed is None:
         return None
@@ -337,7 +337,7 @@ def _start(loop: Loop, position: int) -> Value:
 
 
 def _in_order(weights: Any, order: Sequence[int], size: int) -> Value:
-    """Columns of gates as rows, in the order that ONNX has them, with an axis of directions in front."""
+    """Weights for ONNX: columns of gates as rows, reordered, with a leading axis of directions."""
     rows = ops.transpose(weights, perm=[1, 0])
     return ops.unsqueeze(_ordered(rows, order, size), [0])
 

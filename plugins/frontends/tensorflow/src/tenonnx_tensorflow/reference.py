@@ -1,8 +1,8 @@
-"""The originals of files, run by TensorFlow, for verification.
+"""Originals of files, run by TensorFlow for verification.
 
-TensorFlow never loads a SavedModel, which would run the initializers of its objects. Only the part of the graph that a
-signature needs is run, with what restores its variables and fills its tables, and only when no op of the file has an
-effect (``effects``).
+TensorFlow never loads a SavedModel, which would run the initializers of its objects. Only the part of the graph for a
+signature is run, with the nodes that restore variables and initialize tables, and only if no op of the file has side
+effects (``effects``).
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from tenonnx_tensorflow.saved_model import SET_UP, chosen_signature, meta_graph_
 
 
 class FileRunner:
-    """Runs a part of a ``GraphDef``: ``outputs`` of ``inputs``, after the nodes ``before``, in a session for each call.
+    """Runs a part of a ``GraphDef``: ``outputs`` of ``inputs``, after the nodes ``before``, with a new session per
+    call.
 
-    ``file_names`` are paths by the tensors that give the names of files which are read.
+    ``file_names`` maps tensors with names of files to their paths.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class FileRunner:
 
     @cached_property
     def refusal(self) -> str:
-        """Reason why the file is not run; empty where it is."""
+        """Reason why the file must not run; empty if it may."""
         names = frozenset(name.partition(":")[0] for name in self._file_names)
         found = effects_of(self._whole) or RunnablePart(self._part, names).problems()
         more = f" and {len(found) - 3} more" if len(found) > 3 else ""

@@ -1,4 +1,4 @@
-"""SavedModels, read without TensorFlow: a graph with functions, a checkpoint, files of tables."""
+"""SavedModels, read without TensorFlow: a graph with functions, a checkpoint, and files of lookup tables."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tenonnx_tensorflow.graphs import Library, Reference
 from tenonnx_tensorflow.messages import parse
 from tenonnx_tensorflow.model import Input, Model
 
-#: What is asked for where nobody says which signature, and what sets up tables and variables.
+#: Default signature, and the signature that initializes tables and variables.
 _DEFAULT, SET_UP = "serving_default", "__saved_model_init_op"
 
 
 def read_saved_model(folder: Path, signature: str | None, tags: Sequence[str] | None) -> Model:
-    """One signature of a SavedModel. Raises ``InvalidCall`` naming those there are for one that is not."""
+    """Read one signature of a SavedModel. Raises ``InvalidCall`` naming the available ones for an unknown one."""
     message = parse("SavedModel", read_below(folder, "saved_model.pb"), f'"{folder / "saved_model.pb"}"')
     graph = meta_graph_of(message, tags)
     signatures = {entry.key: entry.value for entry in graph.signature_def}
@@ -59,7 +59,7 @@ def read_saved_model(folder: Path, signature: str | None, tags: Sequence[str] | 
 
 
 def _lines_of(folder: Path, path: str, assets: Mapping[str, str]) -> list[str]:
-    """The lines of an asset; a table may read no other file."""
+    """The lines of an asset; tables must not read other files."""
     if path not in assets.values():
         raise UnsafePath(
             "a table reads a file that is not an asset of the SavedModel",
@@ -75,7 +75,7 @@ def _lines_of(folder: Path, path: str, assets: Mapping[str, str]) -> list[str]:
 
 
 def chosen_signature(signatures: Mapping[str, Any], wanted: str | None) -> str:
-    """The signature to read: the one that is wanted, the default one, or the only one there is."""
+    """The signature to read: ``wanted``, the default one, or the only one."""
     offered = [name for name in signatures if name != SET_UP]
     chosen = wanted or (_DEFAULT if _DEFAULT in signatures else offered[0] if len(offered) == 1 else None)
     if chosen is None or chosen not in signatures:
@@ -89,7 +89,7 @@ def chosen_signature(signatures: Mapping[str, Any], wanted: str | None) -> str:
 
 
 def meta_graph_of(message: Any, tags: Sequence[str] | None) -> Any:
-    """The graph of a SavedModel that has these tags, by default "serve", or the only one there is."""
+    """The graph of a SavedModel with these tags, by default "serve", or the only graph."""
     held = [list(graph.meta_info_def.tags) for graph in message.meta_graphs]
     wanted = list(tags) if tags is not None else ["serve"]
     for graph, each in zip(message.meta_graphs, held, strict=True):
@@ -107,7 +107,7 @@ def meta_graph_of(message: Any, tags: Sequence[str] | None) -> Any:
 
 
 def _prepared(graph: Any, signatures: Any, library: Library, has_variables: bool) -> list[str]:
-    """The nodes that restore variables and fill tables."""
+    """The nodes that restore variables and initialize tables."""
     names = [graph.saver_def.restore_op_name] if has_variables and graph.saver_def.restore_op_name else []
     names += [entry.value.name for entry in signatures[SET_UP].outputs] if SET_UP in signatures else []
     found = [Reference.of(name).node for name in names if name]
@@ -118,10 +118,10 @@ _KEPT = "non_trainable_variables"
 
 
 def _named(graph: Any) -> dict[str, tuple[str, str]]:
-    """By the key of a checkpoint the name of a variable, and what it is to training.
+    """Name and role in training of variables, by key in the checkpoint.
 
-    Keys are the shortest paths to objects, in the order of their children. Variables of layers that are not trainable
-    are in a list of the root, as Keras exports it.
+    Keys are the shortest paths to objects, in the order of their children. Non-trainable variables of layers are in a
+    list of the root, as Keras exports it.
     """
     nodes = graph.object_graph_def.nodes
     lists = {child.node_id for node in nodes[:1] for child in node.children if child.local_name == _KEPT}

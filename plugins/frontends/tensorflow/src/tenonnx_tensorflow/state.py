@@ -17,7 +17,7 @@ from tenonnx.extend.formats import Role
 from tenonnx_tensorflow.forms import Forms
 from tenonnx_tensorflow.tracked_values import Complex, Held, Table, Variable
 
-#: What reading raises where numbers of a file lead outside of it, or do not fit each other.
+#: Errors of reading a file with invalid or inconsistent numbers.
 BROKEN = (
     ArithmeticError,
     AssertionError,
@@ -29,16 +29,15 @@ BROKEN = (
     struct.error,
 )
 
-#: Calls of functions that each node of a file justifies.
+#: Number of function calls that each node of a file justifies.
 _CALLS = 64
 
 
 class State:
-    """Variables by handle. An array becomes a variable of the graph when it is first read; assignments replace it.
+    """Variables by handle. An array becomes a variable of the graph on its first read; assignments replace it.
 
-    Of variables of the names ``mutable`` nothing may count on the contents: they are inputs, which have these as
-    ``defaults`` in the end. ``nodes`` is the size of a file that is read, which may call more functions than the limit
-    ``nodes`` allows by itself.
+    Contents of variables in ``mutable`` must not be relied upon: these are inputs, and get the contents as ``defaults``
+    at the end. ``nodes`` is the size of a file, which may justify more function calls than the limit ``nodes``.
     """
 
     def __init__(
@@ -54,7 +53,7 @@ class State:
         self.restored, self._asset = restored, asset
         self.named: Mapping[str, tuple[str, str]] = {}
         self.forms = Forms()
-        #: Names that outputs will have.
+        #: Names of outputs.
         self.reserved: frozenset[str] = frozenset()
         self.keys: dict[Value, str] = {}
         self.tables: dict[str, Table] = {}
@@ -66,18 +65,18 @@ class State:
         self._is_file = nodes is not None
         self._calls, self._depth = -_CALLS * (nodes or 0), 0
         self.constants: dict[int, Value] = {}
-        #: Of images whose blocks are images of a batch: the image, the sizes of the blocks, and what is padded.
+        #: For images whose blocks were moved to the batch: the original image, the block sizes, and the padding.
         self.blocks: dict[Value, tuple[Value, list[int], Value]] = {}
 
     def asset(self, name: str) -> Sequence[str]:
-        """The lines of a file of a table."""
+        """The lines of the file of a table."""
         if self._asset is None:
             raise NotRepresentable("the file of a table is missing", given=f'"{name}"')
         return self._asset(name)
 
     @contextmanager
     def calling(self, title: str) -> Iterator[None]:
-        """Count a call of a function, one level deeper: functions that call each other twice double at each level.
+        """Count a call of a function, at one more level: mutual double calls grow exponentially.
 
         Raises ``LimitExceeded`` beyond ``nodes`` or ``depth``, and ``OutOfTime``.
         """
@@ -93,7 +92,7 @@ class State:
 
     @contextmanager
     def applying(self, title: str) -> Iterator[None]:
-        """Apply a rule. Raises ``InvalidModel`` where it fails on what a file gives: too few inputs, a wrong rank."""
+        """Apply a rule. Raises ``InvalidModel`` where it fails on invalid content, such as missing inputs."""
         try:
             yield
         except TenonnxError:
@@ -108,7 +107,7 @@ class State:
             ) from error
 
     def handle(self, name: str, **known: Any) -> Variable:
-        """The one handle of a name."""
+        """The unique handle of a name."""
         return self.handles.setdefault(name, Variable(name, **known))
 
     def read(self, variable: Variable) -> Held:
@@ -128,15 +127,15 @@ class State:
                 variable.name, variable.kind = self.named[key]
 
     def changes_since(self, before: Mapping[Variable, Held]) -> list[Variable]:
-        """The variables that were assigned, and not only read for the first time."""
+        """The variables that were assigned, rather than only read for the first time."""
         return [v for v, held in self.held.items() if held is not before.get(v, self.sources.get(v))]
 
     def undo(self, before: Mapping[Variable, Held]) -> None:
-        """Let variables hold what they did; those that were read for the first time keep what they were."""
+        """Restore the contents of variables; those that were read for the first time keep their initial contents."""
         self.held = {v: before.get(v, self.sources.get(v)) for v in self.held if v in before or v in self.sources}
 
     def changed(self) -> dict[Variable, Value]:
-        """The variables that were assigned since they were read first, with what they hold now."""
+        """The variables that were assigned after their first read, with their contents."""
         return {v: held for v, held in self.held.items() if held is not self.sources.get(v) and v in self.sources}
 
     def _made(self, variable: Variable) -> Held:
@@ -159,7 +158,7 @@ class State:
         return made
 
     def _by_name(self, variable: Variable) -> Any:
-        """Contents of a checkpoint by name; the graph of a saved model of Keras 3 may restore copies alone."""
+        """Contents of a checkpoint by variable name: Keras 3 SavedModels may restore only copies of variables."""
         keys = [key for key, (name, _) in self.named.items() if name == variable.name]
         if self.restored is None or len(keys) != 1:
             raise NotRepresentable(
@@ -171,7 +170,7 @@ class State:
         return self.restored(keys[0])
 
     def variable(self, name: str, array: Any) -> Value:
-        """A variable of the graph, of this name or a similar one that is free."""
+        """A variable of the graph with this name, made unique."""
         return self.graph.variable(self._free(name), np.asarray(array))
 
     def _free(self, name: str) -> str:
@@ -182,7 +181,7 @@ class State:
         return unique
 
     def add_outputs(self) -> None:
-        """Outputs for what variables hold after a call."""
+        """Add outputs for the contents of variables after a call."""
         for variable, content in self.changed().items():
             source = self.sources[variable]
             if source.role is None:
@@ -190,7 +189,7 @@ class State:
             self.graph.output(f"{source.name}_next", ops.identity(content))
 
     def add_defaults(self, graph: Graph) -> None:
-        """Let the inputs of a graph that was made of this one hold what variables do before the first call."""
+        """Set the defaults of inputs of a transformed graph: the contents of variables before the first call."""
         changed = {self.sources[variable].name for variable in self.changed()}
         roles = {source.name: source.role for source in self.sources.values()}
         for name, array in self.defaults.items():
@@ -201,7 +200,7 @@ class State:
 
 
 def settled(build: Callable[[frozenset[str]], State]) -> State:
-    """Build once it is known which variables change, so that nothing is computed of their contents before."""
+    """Build a graph again until all changing variables are known, so that their initial contents are not folded."""
     mutable: frozenset[str] = frozenset()
     while True:
         state = build(mutable)

@@ -1,4 +1,4 @@
-"""The table of rules: those of this package, and those of installed packages that bring some."""
+"""Loading all rules: those of this package, and those of installed packages."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ from tenonnx_tensorflow.rules import (  # noqa: F401 - what they are imported fo
     windows,
 )
 
-#: Plugins of this entry-point group are modules whose import gives rules: ``@tenonnx_tensorflow.rule("NAME")``.
+#: Entry-point group of modules that register rules on import: ``@tenonnx_tensorflow.rule("NAME")``.
 GROUP = "tenonnx.tensorflow_ops"
 
 
 def load_rules_of_packages() -> None:
-    """Import the modules of installed packages that bring rules for ops of their own."""
+    """Import the modules of installed packages that register rules."""
     for _ in loaded(GROUP):
         pass

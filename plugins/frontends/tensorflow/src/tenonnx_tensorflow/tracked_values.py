@@ -13,7 +13,7 @@ from tenonnx.extend import DType, InvalidModel, NotRepresentable, Value, constan
 
 
 class Complex(NamedTuple):
-    """Complex numbers: their parts, each of the shape of the whole."""
+    """Complex numbers as real and imaginary part of equal shape."""
 
     real: Any
     imaginary: Any
@@ -24,9 +24,9 @@ class Complex(NamedTuple):
 
 @dataclass(eq=False)
 class Variable:
-    """The handle of a variable; what it holds is with the interpreter, as calls may change it.
+    """The handle of a variable; the interpreter stores the contents, which calls may change.
 
-    ``kind`` is what it is to training (``Role.kind``), None where nobody says so.
+    ``kind`` is the role in training (``Role.kind``), None if unknown.
     """
 
     name: str
@@ -37,7 +37,7 @@ class Variable:
 
 @dataclass(eq=False)
 class Table:
-    """The handle of a lookup table, and its contents once they are known."""
+    """The handle of a lookup table, with its contents once known."""
 
     name: str
     keys: Any = None
@@ -48,7 +48,7 @@ class Table:
 
 @dataclass(eq=False)
 class TensorList:
-    """A list of tensors of one shape: its rows as one tensor, or how many there will be while none is written."""
+    """A list of tensors of one shape: its rows as one tensor, or its size if none is written yet."""
 
     dtype: DType
     rows: Value | None = None
@@ -61,13 +61,13 @@ Held = Any  # Value | Complex | Variable | Table | TensorList
 
 
 def number(content: Any, like: Value | DType) -> Value:
-    """A scalar of the element type of ``like``."""
+    """A scalar with the element type of ``like``."""
     dtype = like if isinstance(like, DType) else like.dtype
     return constant(np.asarray(content, dtype.numpy))
 
 
 def int64(value: Any) -> Any:
-    """Sizes and positions as ONNX wants them."""
+    """Sizes and positions as int64, as ONNX requires."""
     if isinstance(value, list | tuple | np.ndarray):
         return constant(np.asarray(value, np.int64))
     if value.dtype is DType.int64:
@@ -77,11 +77,11 @@ def int64(value: Any) -> Any:
 
 
 def as_dtype(value: Value, dtype: Any) -> Value:
-    """``value`` cast where it is of another element type."""
+    """``value`` cast to ``dtype``, if necessary."""
     return value if value.dtype is dtype else ops.cast(value, to=dtype)
 
 
-#: Integers that runtimes choose from and compare by 32 or 64 bits alone, and the types in which they do.
+#: Integer types without kernels for selection and comparison in runtimes, and wider types with kernels.
 _WIDER = {
     DType.int8: DType.int32,
     DType.int16: DType.int32,
@@ -90,21 +90,21 @@ _WIDER = {
 
 
 def by_wider(op: Callable[..., Value], *values: Value) -> Value:
-    """``op`` of values of one type, which is computed in a wider one where runtimes lack a kernel."""
+    """Apply ``op`` to values of one type, in a wider type if runtimes lack a kernel."""
     dtype = values[0].dtype
     wider = _WIDER.get(dtype)
     return op(*values) if wider is None else ops.cast(op(*(ops.cast(v, to=wider) for v in values)), to=dtype)
 
 
 def where(condition: Value, x: Value, y: Value) -> Value:
-    """``x`` where the condition holds, else ``y``; of truth by logic, which runtimes have kernels for."""
+    """``x`` where the condition holds, else ``y``; booleans by logical ops, for which runtimes have kernels."""
     if x.dtype is DType.bool:
         return ops.or_(ops.and_(condition, x), ops.and_(ops.not_(condition), y))
     return by_wider(lambda x, y: ops.where(condition, x, y), x, y)
 
 
 def known(value: Value, what: str) -> Any:
-    """The contents of what must not depend on inputs, as an array."""
+    """The contents of a value that must not depend on inputs, as an array."""
     found = static(value)
     if found is None:
         raise NotRepresentable(
@@ -120,7 +120,7 @@ def integers(value: Value, what: str) -> list[int]:
 
 
 def axis_of(axis: int, x: Value) -> int:
-    """An axis of ``x`` counted from the front. Raises ``InvalidModel`` for one that it lacks."""
+    """A non-negative axis of ``x``. Raises ``InvalidModel`` for an axis out of range."""
     if not -x.ndim <= axis < x.ndim:
         raise InvalidModel(f'"{x.name}" has no axis {axis}', given=str(x.type))
     return axis % x.ndim

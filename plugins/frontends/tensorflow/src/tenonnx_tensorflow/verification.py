@@ -1,4 +1,4 @@
-"""Verification against the original: at the sizes of the examples, and at others where dims vary."""
+"""Verification against the original: at the sizes of the examples, and at other sizes of dynamic dims."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from tenonnx.extend.checks import BY_TABLE, DRAWN, Allowed, Tolerance, Verificat
 from tenonnx_frontends import SizedCalls, not_verified, one_line, resized, sizes_of, verify_calls
 from tenonnx_frontends import sizes_to_compare as sizes_around
 
-#: The original: a function of arrays by the names of inputs.
+#: The original: a function from arrays by input name to outputs.
 Runner = Callable[[Mapping[str, Any]], Sequence[Any]]
 
-#: Sizes that a dim without examples is tried at.
+#: Sizes at which dims are tried without examples.
 _SIZES = (2, 1, 5)
 
 
@@ -29,10 +29,10 @@ def verify_against(
     steps: int = 0,
     freed: Sequence[str] = (),
 ) -> Verification:
-    """Compare ``graph`` with ``run``, what the ``source`` computes; where that gives nothing, there is nothing to say.
+    """Compare ``graph`` with ``run``, the original of ``source``; outputs that it does not return are not compared.
 
-    Outputs behind those of the original are what variables hold after the call, and are not compared; nor is what
-    is drawn at random. A problem is a dim of those ``freed`` that the source takes at one size alone.
+    Further outputs are contents of variables after the call and are not compared; neither are random outputs. It is a
+    problem if the source accepts only one size of a dim in ``freed``.
     """
     inner = coarse_inside(graph) if coarse is None else coarse
     variables = {f"{value.name}_next" for value in graph.variables}
@@ -43,7 +43,7 @@ def verify_against(
         for each in () if examples else sizes:
             for value in graph.inputs:
                 limits.check_elements(_shape(value, each), f'input "{value.name}"')
-    except LimitExceeded as error:  # nothing is drawn for it
+    except LimitExceeded as error:  # no random input is generated
         return not_verified(source, one_line(error), graph)
 
     def call(sizes: Mapping[str, int]) -> tuple[Mapping[str, Any], Callable[[], list[Any]]]:
@@ -65,7 +65,7 @@ def verify_against(
 
 
 def _resized(graph: Graph, examples: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:
-    """Examples at other sizes. Random numbers replace floats that are all equal, which would hide differences."""
+    """Examples at other sizes. Random numbers replace constant floats, which would hide differences."""
     random = drawn(graph, sizes)
     feeds = {}
     for value in graph.inputs:
@@ -78,7 +78,7 @@ def _resized(graph: Graph, examples: Mapping[str, Any], sizes: Mapping[str, int]
 
 
 def array_of(array: Any) -> Any:
-    """Convert an array of TensorFlow to the graph's form: complex numbers as a last axis of size 2, text as ``str``."""
+    """Convert an array of TensorFlow to the graph's form: complex numbers as a last axis of 2, strings as ``str``."""
     array = np.asarray(array)
     if array.dtype.kind == "c":
         return np.stack([array.real, array.imag], -1)
@@ -96,9 +96,9 @@ def dims_of(graph: Graph) -> list[str]:
 
 
 def sizes_to_compare(graph: Graph, examples: Mapping[str, Any] | None = None) -> Iterator[dict[str, int]]:
-    """The sizes of the examples where none varies; else all dims at a few sizes, and each alone at another.
+    """The sizes of the examples for static dims; else all dims at a few sizes, and each one at another size.
 
-    Around examples each dim varies alone, as other inputs may have to fit.
+    With examples, only single dims vary, since sizes of inputs may depend on each other.
     """
     names = dims_of(graph)
     if not names:
@@ -121,7 +121,7 @@ def sizes_to_compare(graph: Graph, examples: Mapping[str, Any] | None = None) ->
 
 
 def drawn(graph: Graph, sizes: Mapping[str, int]) -> dict[str, Any]:
-    """Random feeds of these sizes; floats from 0 to 1 where they become integers of few bits."""
+    """Random feeds of these sizes; floats in [0, 1) where they are cast to short integers."""
     random = np.random.default_rng(0)
     feeds: dict[str, Any] = {}
     narrows = _narrows(graph)
@@ -135,7 +135,7 @@ def drawn(graph: Graph, sizes: Mapping[str, int]) -> dict[str, Any]:
             feeds[value.name] = random.integers(0, 2, shape).astype(bool)
         elif (
             kind.dtype.numpy.kind in "iu" and kind.dtype.numpy.itemsize < 4
-        ):  # quantized values and pixels, where others are places
+        ):  # quantized values and pixels; other integers may be indices
             most = np.iinfo(kind.dtype.numpy)
             feeds[value.name] = random.integers(most.min, most.max, shape, endpoint=True).astype(kind.dtype.numpy)
         elif kind.dtype.numpy.kind in "iu":
@@ -152,7 +152,7 @@ def _shape(value: Value, sizes: Mapping[str, int]) -> list[int]:
 
 
 def _narrows(graph: Graph) -> bool:
-    """Whether floats are cast to integers that may not hold them: TensorFlow has two answers for those."""
+    """Whether floats are cast to integers that may overflow, where TensorFlow's kernels differ."""
     return any(
         node.op_type == "Cast" and _is(node.inputs[0], "f") and _is(node.outputs[0], "iu", 2) for node in graph.walk()
     )

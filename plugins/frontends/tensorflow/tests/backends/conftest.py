@@ -1,4 +1,4 @@
-"""Keras computes on the backend whose front end is installed; its first import decides that for the whole process."""
+"""Set the Keras backend to the installed front end's; the first import decides it for the whole process."""
 
 import importlib.util
 import os

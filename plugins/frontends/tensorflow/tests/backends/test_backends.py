@@ -1,6 +1,6 @@
-"""Keras models on JAX or PyTorch: read there, equal to Keras, with the paths of layers as names.
+"""Keras models on JAX or PyTorch: read there, equal to Keras, and named by paths of layers.
 
-Keras has one backend in a process, so that these run in the environments of tenonnx-jax and tenonnx-torch.
+Keras has one backend per process, so these tests run in the environments of tenonnx-jax and tenonnx-torch.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Data sets of Keras as data of training."""
+"""Keras data sets as training data."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ X, LABELS = RNG.normal(size=(24, 6)).astype(np.float32), np.arange(24) % 3
 
 
 class Rows(keras.utils.PyDataset):
-    """Batches of eight rows, in an order of their own in each epoch."""
+    """Batches of eight rows, in a new order in each epoch."""
 
     def __init__(self, *, nested: bool = False) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Loops, branches, variables, lists, text."""
+"""Loops, branches, variables, lists, strings."""
 
 from __future__ import annotations
 

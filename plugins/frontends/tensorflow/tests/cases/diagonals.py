@@ -1,4 +1,4 @@
-"""Diagonals by offset, band and alignment, at fixed and at varying batches."""
+"""Diagonals by offset, band and alignment, with static and dynamic batch."""
 
 from __future__ import annotations
 
@@ -62,6 +62,6 @@ _FUNCTIONS: dict[str, tuple[Any, Any]] = {
 CASES = {name: Case(lambda f=f: tf.function(f), [x]) for name, (f, x) in _FUNCTIONS.items()} | {
     f"{name}_of_any_batch": Case(lambda f=f: tf.function(f), [tf.TensorSpec([None, *x.shape[1:]], name="x")])
     for name, (f, x) in _FUNCTIONS.items()
-    # what is drawn has determinants near zero, and TensorFlow infers another rank for diagonals that are set
+    # random matrices have determinants near zero, and TensorFlow infers another rank for set_diag
     if name not in ("slogdet", "logdet", *(f"set_diag_{a.lower()}" for a in ALIGNMENTS))
 }

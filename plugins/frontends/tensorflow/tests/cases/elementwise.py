@@ -1,4 +1,4 @@
-"""Functions of single elements."""
+"""Elementwise functions."""
 
 from __future__ import annotations
 

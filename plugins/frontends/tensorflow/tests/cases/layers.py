@@ -1,4 +1,4 @@
-"""Layers of Keras, each as a model of its own, with any batch."""
+"""Keras layers, each as a model with a dynamic batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Models as TFLite files, in floats and in every quantization."""
+"""Models as TFLite files, in float and in every quantization mode."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ L = keras.layers
 
 
 def converted(source: Any, shapes: Any = None, mode: str = "float", dtype: Any = None) -> Any:
-    """A path to a file made by TensorFlow's converter."""
+    """Path to a file made by TensorFlow's converter."""
     if isinstance(source, keras.Model):
         converter = tf.lite.TFLiteConverter.from_keras_model(source)
         shapes = [[1 if n is None else n for n in each.shape] for each in source.inputs]
@@ -160,7 +160,7 @@ _SECOND = {
     f"{name}_{mode}": Case(lambda make=make, mode=mode: converted(make(), mode=mode))
     for name, make in {"network": _network, "perceptron": _perceptron, "residual": _residual}.items()
     for mode in ("float", "float16", "dynamic", "int8", "int16", "int8_float")
-    if (name, mode) != ("residual", "int16")  # TFLite has no TILE of 16 bits
+    if (name, mode) != ("residual", "int16")  # TFLite has no 16-bit TILE
 }
 _THIRD = {
     f"{n}_int8": Case(lambda n=n: converted(_FUNCTIONS[n], [_X], "int8"))

@@ -1,4 +1,4 @@
-"""Operators of TFLite that models of the other cases have none of, of floats and integers."""
+"""TFLite operators that no other case covers, on floats and integers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ X = (2, 4, 6, 3)
 
 
 def bits_there_and_back(floats: Any, integers: Any) -> Path:
-    """Floats as integers of the same bits, and these as floats again."""
+    """Bit casts of floats to integers and back."""
     tensors = [T(shape=X, dtype=floats), T(shape=X, dtype=integers), T(shape=X, dtype=floats)]
     return built(tensors, [Op("BITCAST", [0], [1]), Op("BITCAST", [1], [2])], [0], [1, 2])
 
@@ -58,7 +58,7 @@ def counter() -> Any:
 
 
 def detection(background: int = 0, of_box: int = 1, dtype: Any = np.float32, **more: Any) -> Path:
-    """Boxes of a detector around twelve anchors, and the scores of three classes."""
+    """Detector postprocessing: boxes around twelve anchors, and scores of three classes."""
     anchors = np.abs(array(12, 4)) / 4 + 0.1
     shapes, scales = [(1, 12, 4), (1, 12, 3 + background)], [(0.02, 128), (1 / 256, 0)]
     given = [

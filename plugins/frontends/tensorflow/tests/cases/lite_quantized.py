@@ -1,4 +1,4 @@
-"""Operators of TFLite on quantized values of every kind: uint8 and int8 with zero points, int16, weights by one scale or by channel."""
+"""TFLite operators on every quantized type: uint8, int8 and int16, with per-tensor or per-channel weights."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import numpy as np
 from judging import Case, array
 from lite_files import Op, T, built
 
-#: Scale and zero point of an input, and of another with its own, by the type of the quantized values.
+#: Scale and zero point of an input, and of another input, by quantized type.
 _X = {np.float32: (None, 0), np.uint8: (0.02, 131), np.int8: (0.02, -3), np.int16: (1e-4, 0)}
 _Y = {np.float32: (None, 0), np.uint8: (0.031, 117), np.int8: (0.031, 11), np.int16: (1.7e-4, 0)}
 
-#: Kernels fix what some operators give.
+#: Fixed output scales of some kernels.
 _UNIT = {np.uint8: (1 / 256, 0), np.int8: (1 / 256, -128), np.int16: (1 / 32768, 0)}
 _SIGNED = {np.uint8: (1 / 128, 128), np.int8: (1 / 128, 0), np.int16: (1 / 32768, 0)}
 
@@ -25,7 +25,7 @@ def _like(shape: Sequence[int], dtype: Any, held: Any = None) -> T:
 
 
 def _weights(dtype: Any, *shape: int, axis: int | None = None) -> T:
-    """By one scale, with a zero point where the quantized values have no sign, or by a scale for each channel."""
+    """Per-tensor weights, with a zero point for unsigned types, or per-channel weights."""
     if dtype is np.float32:
         return T(array(*shape))
     if dtype is np.uint8:
@@ -50,7 +50,7 @@ def single(
     options: tuple[str, dict[str, Any]] | None = None,
     version: int = 1,
 ) -> Path:
-    """A file of one operator; what has no contents is given."""
+    """A file of one operator; tensors without contents are inputs."""
     tensors = [*inputs, *outputs]
     numbers = list(range(len(tensors)))
     given = [k for k in numbers[: len(inputs)] if tensors[k].contents is None]
@@ -126,7 +126,7 @@ def dense(dtype: Any, activation: int = 0, axis: int | None = None, with_bias: b
 
 
 def hybrid(name: str, axis: int | None = None, asymmetric: bool = False) -> Path:
-    """Activations of floats, and weights of quantized values."""
+    """Float activations with quantized weights."""
     x, weights = _like((2, 6, 5, 4), np.float32), _weights(np.int8, 5, 3, 3, 4, axis=axis)
     if name == "FULLY_CONNECTED":
         weights = _weights(np.int8, 5, 6, axis=axis)
@@ -174,7 +174,7 @@ def plain(
     out: Sequence[int] | None = None,
     version: int | None = None,
 ) -> Path:
-    """An operator of inputs of quantized values, the second by other scales."""
+    """An operator on quantized inputs, where the second one has other scales."""
     inputs = [_like(shape, dtype, _X if k == 0 else _Y) for k in range(count)]
     newest = 1 if name in ("RESHAPE", "HARD_SWISH", "ELU") else 2
     return single(
@@ -294,7 +294,7 @@ _PLAIN: dict[str, tuple[str, dict[str, Any]]] = {
     "elu": ("ELU", {}),
     "gelu": ("GELU", {}),
 }
-#: What kernels have for these quantized values alone, and what their outputs are where they are no quantized values.
+#: Operators with kernels only for these quantized types, and their outputs if these are not quantized.
 _ONLY = {
     "maximum": ("uint8",),
     "concatenation": ("uint8",),

@@ -1,4 +1,4 @@
-"""Recurrent layers of TFLite in each arithmetic of its kernels, by files that the converter does not make."""
+"""TFLite recurrent layers in each arithmetic of their kernels, in files that the converter does not produce."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def _quantized(*shape: int, seed: int = 0, most: int = 127) -> Any:
 
 
 class _Tensors:
-    """The tensors of a file, by number."""
+    """The tensors of a file, by index."""
 
     def __init__(self) -> None:
         self.held: list[T] = []

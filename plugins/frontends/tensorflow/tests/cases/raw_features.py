@@ -1,4 +1,4 @@
-"""Preprocessing layers on raw features: words of text, and buckets of integers."""
+"""Preprocessing layers on raw features: words of strings, and buckets of integers."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def _vocabulary() -> Any:
     return tf.function(lambda x: table.lookup(x))
 
 
-#: Text is split by an op of opset 20.
+#: Strings are split by an op of opset 20.
 _SPLIT: dict[str, dict[str, Any]] = {
     "words": {},
     "words_cut": {"output_sequence_length": 4},

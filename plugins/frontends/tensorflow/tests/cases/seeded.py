@@ -1,4 +1,4 @@
-"""Stateless random numbers of TensorFlow; the seed, or the shape, may be an input."""
+"""Stateless random numbers of TensorFlow, where the seed or the shape may be an input."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _dropout() -> keras.Model:
 class _Generator(tf.Module):
     def __init__(self) -> None:
         super().__init__()
-        self.generator = R.Generator.from_state([-3, 4, 5], "philox")  # the counter carries
+        self.generator = R.Generator.from_state([-3, 4, 5], "philox")  # increments of this counter carry over
 
     @tf.function
     def __call__(self, x: tf.Tensor) -> list[tf.Tensor]:

@@ -1,4 +1,4 @@
-"""Layers of Keras over sequences: recurrent ones in every manner, masks, and convolutions of any length."""
+"""Keras layers on sequences: all options of recurrent ones, masks, and convolutions of dynamic length."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ L = keras.layers
 
 
 class Halving(L.Layer):
-    """A cell of one's own."""
+    """A user-defined cell."""
 
     def __init__(self, units: int) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class Halving(L.Layer):
 
 
 def _filled(model: Any) -> Any:
-    """With numbers in place of zeros and ones, so that no bias goes unseen."""
+    """Replace initial zeros and ones, so that every bias has an effect."""
     for place, weight in enumerate(model.weights):
         if "seed" not in weight.path:
             weight.assign(np.random.default_rng(place).normal(size=weight.shape).astype(np.float32) * 0.5)

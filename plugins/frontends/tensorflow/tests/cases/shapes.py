@@ -171,7 +171,7 @@ _MATRICES = {
     "fake_quant_vars": (lambda x: tf.quantization.fake_quant_with_min_max_vars(x, -1.1, 1.5, narrow_range=True), X),
 }
 
-#: What has no elements, few bits, or places outside of what is chosen from.
+#: Edge cases: empty tensors, short integers, and indices out of range.
 _EDGES = {
     "any_of_none": (
         lambda x: (tf.reduce_any(x > 0, 0), tf.reduce_all(x > 0, 0), tf.reduce_max(x, 0), tf.reduce_sum(x, 0)),

@@ -1,4 +1,4 @@
-"""Ops of text: as TensorFlow's own kernels, in ``ai.onnx`` or in the ops of onnxruntime-extensions."""
+"""String ops, in ``ai.onnx`` or in onnxruntime-extensions, compared with TensorFlow's kernels."""
 
 from __future__ import annotations
 

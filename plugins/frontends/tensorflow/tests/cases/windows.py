@@ -1,4 +1,4 @@
-"""Convolutions, pools, images."""
+"""Convolutions, pooling, images."""
 
 from __future__ import annotations
 

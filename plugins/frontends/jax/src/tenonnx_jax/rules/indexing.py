@@ -151,7 +151,7 @@ def gather_rule(
 def _placed(
     found: Value, order: list[int], points: Points, rest: list[int], numbers: Any, batch: int, rank: int
 ) -> Any:
-    """Move windows to their axes of the result. Axis k of [*batch, *windows, *rest] is axis ``order[k]`` of ``found``."""
+    """Move windows to the axes of the result; axis k of [*batch, *windows, *rest] is axis ``order[k]`` of ``found``."""
     collapsed = {*map(int, numbers.collapsed_slice_dims), *map(int, numbers.operand_batching_dims)}
     held = [*points.windows, *rest]  # axes of the operand after the batch
     kept = sorted(a for a in {*points.axes, *rest} if a not in collapsed)

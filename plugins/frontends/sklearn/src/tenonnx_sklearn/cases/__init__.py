@@ -1,4 +1,4 @@
-"""Cases: estimators by their defaults and in many settings, fitted on small data of the right kind."""
+"""Cases: estimators with default and other settings, fitted on small suitable data."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ PACKAGES = ("lightgbm", "xgboost", "catboost")
 
 @dataclass(frozen=True)
 class Case:
-    """An estimator and a function that fits it and gives it with rows to ask it about."""
+    """An estimator, with a function that fits it and returns it with rows to predict."""
 
     name: str
     fitted: Callable[[], tuple[Any, Any]]
@@ -30,7 +30,7 @@ class Case:
 
 
 def cases() -> Iterator[Case]:
-    """Every estimator by its defaults, then the settings, and those of the boosters that are installed."""
+    """All estimators with default settings, then other settings, and those of the installed boosters."""
     from tenonnx_sklearn.cases.estimators import defaults
 
     yield from (Case(name, fitted) for name, fitted in defaults())
@@ -38,7 +38,7 @@ def cases() -> Iterator[Case]:
 
 
 def configurations() -> Iterator[Case]:
-    """A case for each line of the settings and each kind of data that it stands under."""
+    """A case for each setting and each kind of data in its heading."""
     for held in (CONFIGURATIONS, COMPOSITIONS, BOOSTERS):
         for heading, lines in held.items():
             for line in lines.strip().splitlines():
@@ -51,7 +51,7 @@ def configurations() -> Iterator[Case]:
 
 
 def _kinds(heading: str) -> list[str]:
-    """``"counts three"`` is one kind, ``"binary three"`` are two."""
+    """Split ``"binary three"`` into two kinds; other headings, such as ``"counts three"``, are one kind."""
     return heading.split() if heading == "binary three" else [heading]
 
 
@@ -83,7 +83,7 @@ def _fit(expression: str, kind: str) -> Callable[[], tuple[Any, Any]]:
 
 @cache
 def names() -> dict[str, Any]:
-    """Names for expressions: estimators, kernels, scores, and the boosters that are installed."""
+    """Names for expressions: estimators, kernels, score functions, and installed boosters."""
     from sklearn.experimental import enable_halving_search_cv, enable_iterative_imputer  # noqa: F401
     from sklearn.utils import all_estimators
 

@@ -1,4 +1,4 @@
-"""Settings of estimators of estimators, and of functions that users write, as data like the others."""
+"""Settings of meta-estimators, and of user-defined functions, as data."""
 
 COMPOSITIONS = {
     "binary three": """

@@ -1,6 +1,6 @@
-"""Settings of estimators as data: an estimator a line, under the kinds of data that each is fitted on.
+"""Settings of estimators as data: one estimator per line, below the kinds of data on which it is fitted.
 
-Behind ``->`` stand the outputs that are asked for, where they are not those by default.
+After ``->`` follow the requested outputs, if these are not the default ones.
 """
 
 CONFIGURATIONS = {

@@ -1,4 +1,4 @@
-"""Small data of each kind that configurations are fitted on: rows, targets and the rows that are asked about."""
+"""Small data sets of each kind for configurations: rows and targets to fit, and rows to predict."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ROWS = 120
 
 
 def rows_and_target(kind: str) -> tuple[Any, Any, Any]:
-    """Rows and target to fit on, and rows to ask about. ``kind`` is what rows hold, then what the target is."""
+    """Rows and target to fit, and rows to predict. ``kind`` names the content of rows, then the target."""
     draw = np.random.default_rng(0)
     X: Any = draw.normal(size=(ROWS, 4))
     score = X @ [1.0, -2.0, 0.5, 1.0] + draw.normal(size=ROWS) * 0.3
@@ -21,7 +21,7 @@ def rows_and_target(kind: str) -> tuple[Any, Any, Any]:
     if "positive" in words:
         X = np.abs(X)
     asked = np.concatenate([X, draw.permuted(X, axis=0)]).astype(np.float32)
-    if "missing" in words:  # rows of their own: at those that were fitted, distances are rounding alone
+    if "missing" in words:  # not the fitted rows, whose distances are rounding errors
         asked = draw.normal(size=(2 * ROWS, 4)).astype(np.float32)
         X, asked = (np.where(draw.random(each.shape) < 0.15, np.nan, each) for each in (X, asked))
     if "texts" in words:

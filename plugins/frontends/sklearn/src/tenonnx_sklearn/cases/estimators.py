@@ -1,4 +1,4 @@
-"""Every estimator of scikit-learn that predicts or transforms, by its defaults."""
+"""Every scikit-learn estimator that predicts or transforms, with default settings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 
 def defaults() -> Iterator[tuple[str, Callable[[], tuple[Any, Any]]]]:
-    """Every estimator by its defaults, on data of two classes and of three, or of one target."""
+    """Every estimator with default settings, on data of two and of three classes, or of one target."""
     from sklearn.utils import all_estimators
 
     for name, kind in all_estimators():
@@ -82,7 +82,7 @@ _POSITIVE = {"AdditiveChi2Sampler", "SkewedChi2Sampler", "NMF", "MiniBatchNMF", 
 
 
 def _made(kind: Any) -> Any:
-    """An estimator by its defaults, and with members where it needs these."""
+    """An estimator with default settings, and with members if it requires some."""
     from sklearn.compose import ColumnTransformer
     from sklearn.feature_selection import SequentialFeatureSelector
     from sklearn.linear_model import LinearRegression, LogisticRegression
@@ -123,7 +123,7 @@ def _needs_member(kind: Any) -> bool:
     import inspect
 
     found = inspect.signature(kind).parameters
-    member = found.get("estimator", found.get("base_estimator"))  # the latter before 1.7
+    member = found.get("estimator", found.get("base_estimator"))  # base_estimator before 1.7
     return member is not None and member.default is inspect.Parameter.empty
 
 

@@ -1,1 +1,1 @@
-"""The rules of scikit-learn's own estimators, by family."""
+"""Rules of scikit-learn's estimators, by family."""

@@ -29,7 +29,7 @@ def skewed_chi_squared(model: Any, X: Value) -> Outputs:
 
 @converts("sklearn.AdditiveChi2Sampler")
 def additive_chi_squared(model: Any, X: Value) -> Outputs:
-    """A number of 0 has 0 for all its features."""
+    """Additive chi-squared features; those of 0 are 0."""
     interval = model.sample_interval
     interval = {1: 0.8, 2: 0.5, 3: 0.4}[model.sample_steps] if interval is None else interval
     rows = double(X)
@@ -45,7 +45,7 @@ def additive_chi_squared(model: Any, X: Value) -> Outputs:
 
 @converts("sklearn.PolynomialCountSketch")
 def count_sketch(model: Any, X: Value) -> Outputs:
-    """A product of the Fourier transforms of sketches, transformed back: each transform is two matrices."""
+    """Polynomial count sketch: the inverse Fourier transform of a product of transforms, each as two matrices."""
     rows, size = double(X) * float(np.sqrt(model.gamma)), model.n_components
     if model.coef0 != 0:
         rows = beside([rows, column(rows, 0) * 0.0 + float(np.sqrt(model.coef0))])
@@ -66,7 +66,7 @@ def count_sketch(model: Any, X: Value) -> Outputs:
 
 
 def mahalanobis(X: Value, model: Any) -> Value:
-    """The squared distance of each row from the center, by the precision that was fitted."""
+    """The squared Mahalanobis distance of each row from the center, by the fitted precision matrix."""
     gaps = double(X) - model.location_
     return total((gaps @ model.get_precision()) * gaps)
 
@@ -81,7 +81,7 @@ def covariance(model: Any, X: Value) -> Outputs:
 
 @converts("sklearn.Isomap")
 def isomap(model: Any, X: Value) -> Outputs:
-    """The shortest way to each point over the nearest ones, then components of its kernel."""
+    """Shortest paths to each point through the nearest ones, followed by kernel PCA."""
     if model.n_neighbors is None:
         raise refusal(model, "a radius of neighbors")
     distance, place = smallest(distances(model.nbrs_, X), model.n_neighbors)

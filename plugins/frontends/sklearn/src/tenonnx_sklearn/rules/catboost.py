@@ -1,4 +1,4 @@
-"""CatBoost, read from the JSON that its model saves without importing the package."""
+"""CatBoost, read from the model's JSON without importing the package."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ def _scores(model: Any, X: Table) -> Value:
     return scores + like(scores, bias) if bias.any() else scores
 
 
-#: A question of a tree: the column, the number that rows to the left do not exceed, and whether a missing one is left.
+#: A test of a tree: the column, the maximum of rows to the left, and whether missing numbers go left.
 Split = tuple[int, float, bool]
 
 
 def _splits(codes: Codes, info: dict[str, Any], memberships: Memberships) -> Callable[[int], Split]:
-    """The questions by their number: of numbers, then of single categories, then of counts."""
+    """The tests by their index: on numbers, then on single categories, then on counters."""
     found: list[Callable[[], Split]] = []
     for each in info.get("float_features", []):
         place, missing = each["flat_feature_index"], _missing_left(each)
@@ -81,19 +81,19 @@ def _splits(codes: Codes, info: dict[str, Any], memberships: Memberships) -> Cal
 
 
 def _is_category(codes: Codes, memberships: Memberships, feature: dict[str, Any], value: int) -> Split:
-    """A row goes to the right where its category is this one."""
+    """Test of one category, whose rows go right."""
     others = np.ones(len(codes.hashes[feature["feature_index"]]), bool)
     others[codes.place(feature["feature_index"], value)] = False
     return memberships.ask(feature["flat_feature_index"], others, otherwise=True), 0.5, False
 
 
 def _missing_left(feature: dict[str, Any]) -> bool:
-    """A number that is missing lies above all borders (``AsTrue``), or below them."""
+    """Whether missing numbers go left; they are above all borders with ``AsTrue``, else below."""
     return feature["nan_value_treatment"] != "AsTrue"
 
 
 def _oblivious(tree: dict[str, Any], splits: Callable[[int], Split]) -> Tree:
-    """All nodes of a level ask one question: the first split is the lowest bit of a leaf's place."""
+    """An oblivious tree, with one test for each level: the first test is the lowest bit of the leaf index."""
     asked = [splits(each["split_index"]) for each in tree["splits"] or []]
     depth = len(asked)
     inner, leaves = 2**depth - 1, 2**depth
@@ -148,7 +148,7 @@ def classifier(model: Any, X: Table) -> Outputs:
         decision, threshold = flat(scores), model.get_probability_threshold() or 0.5
         above = ops.cast(decision > float(np.log(threshold / (1 - threshold))), to="int64")
         return {**by_logistic(model.classes_, decision), "predict": label(model.classes_, above)}
-    if loss in ("MultiClass", "MultiClassOneVsAll"):  # labels are a column, as CatBoost gives them
+    if loss in ("MultiClass", "MultiClassOneVsAll"):  # labels are a column, as in CatBoost
         proba = ops.softmax(scores, axis=1) if loss == "MultiClass" else ops.sigmoid(scores)
         return {"predict": upright(label(model.classes_, position(scores))), "predict_proba": proba}
     if loss in ("MultiLogloss", "MultiCrossEntropy"):
@@ -169,6 +169,6 @@ def regressor(model: Any, X: Table) -> Outputs:
 
 @converts("catboost.CatBoost", table=True)
 def raw(model: Any, X: Table) -> Outputs:
-    """Without a kind it predicts raw scores."""
+    """Raw scores, for a model that is neither classifier nor regressor."""
     scores = _scores(model, X)
     return {"predict": flat(scores) if scores.shape[1] == 1 else scores}

@@ -1,7 +1,7 @@
-"""Categorical features of CatBoost: hashes of strings, combinations, and their counters.
+"""Categorical features of CatBoost: hashes of strings, combinations, and counters.
 
-The texts are those of the example; where they do not explain all hashes of the model, it is refused, since a text that
-is not known would count as unknown.
+Strings are taken from the example. If they do not explain all hashes of the model, it is rejected, since a missing
+string would be treated as unknown.
 """
 
 from __future__ import annotations
@@ -22,17 +22,17 @@ from tenonnx_sklearn.ensembles import Array, Memberships
 from tenonnx_sklearn.rules.encoding import positions
 from tenonnx_sklearn.tables import Table, contents_of
 
-#: How hashes are joined: ``MIX * (joined + MIX * hash)`` in 64 bits, so that each is a sum of products.
+#: Multiplier of hash combination: ``MIX * (joined + MIX * hash)`` modulo 2**64, thus a sum of products.
 MIX = 0x4906BA494954CB65
-#: What stands in an empty place of a table of hashes.
+#: Marker of empty slots in a hash table.
 EMPTY = (1 << 64) - 1
-#: How many combinations of categories are tried for a hash, and how many rows a dense table has at most.
+#: Maximum number of combinations of categories to try for the hashes, and of rows in a dense table.
 MOST, DENSE = 50_000_000, 1 << 16
 
 
 @dataclass
 class Codes:
-    """The rows of a booster: numbers, and categories as codes among those that are known, else their number."""
+    """The rows of a booster: numbers, and categories as indices of known ones; unknown ones have the next index."""
 
     model: Any
     info: dict[str, Any]
@@ -60,15 +60,15 @@ class Codes:
         return positions(x, np.asarray(known, object if x.dtype is DType.string else np.float64))
 
     def flat(self, index: int) -> int:
-        """The column of a category by its place among categories."""
+        """Column of a category, by its index among categorical features."""
         return int(self.info["categorical_features"][index]["flat_feature_index"])
 
     def place(self, index: int, value: int) -> int:
-        """The code of a category by its hash."""
+        """Index of a category, by its hash."""
         return int(np.flatnonzero(self.hashes[index] == np.int64(value).astype(np.uint64))[0])
 
     def digit(self, element: dict[str, Any]) -> tuple[Value, Array]:
-        """Element of a combination as an integer, and the hash of each; the last integer is for unknown ones."""
+        """Element of a combination as an integer, with the hash of each; the last integer is for unknown ones."""
         kind = element["combination_element"]
         if kind == "float_feature":
             features = self.info["float_features"]
@@ -84,7 +84,7 @@ class Codes:
 
 
 def counted(codes: Codes, ctrs: list[dict[str, Any]], data: dict[str, Any], dtype: DType) -> list[Value]:
-    """Mean of the target, or number of occurrences, for the categories of a row: a column for each."""
+    """Mean target, or number of occurrences, of the categories of a row: one column for each counter."""
     known: dict[str, tuple[Value, Array]] = {}
     found = []
     for ctr in ctrs:
@@ -105,7 +105,7 @@ def counted(codes: Codes, ctrs: list[dict[str, Any]], data: dict[str, Any], dtyp
 
 
 def _place(codes: Codes, elements: list[dict[str, Any]], keys: Array) -> tuple[Value, Array]:
-    """Position of each row's combination in the sorted hashes (their number for an unknown one); the hashes."""
+    """Index of each row's combination in the sorted hashes (their number for unknown ones), and the hashes."""
     keys = np.sort(keys)
     digits = [codes.digit(element) for element in elements]
     sizes = [len(hashes) for _, hashes in digits]
@@ -137,7 +137,7 @@ def _place(codes: Codes, elements: list[dict[str, Any]], keys: Array) -> tuple[V
 
 
 def _values(model: Any, ctr: dict[str, Any], table: dict[str, Any], counts: Array) -> Array:
-    """``(good + prior) / (total + 1)`` in float32 for each combination, and for an unknown one."""
+    """``(good + prior) / (total + 1)`` in float32 for each combination, and for unknown ones."""
     kind, target = ctr["ctr_type"], int(ctr["target_border_idx"])
     counts = np.vstack([counts, np.zeros((1, counts.shape[1]), np.float32)])
     if kind in ("Counter", "FeatureFreq"):
@@ -157,12 +157,12 @@ def _values(model: Any, ctr: dict[str, Any], table: dict[str, Any], counts: Arra
 
 
 def columns_of(codes: Codes, values: list[Value], memberships: Memberships, dtype: DType) -> Value:
-    """Numbers, codes, counts, and behind them the questions for single categories."""
+    """Numbers, category indices and counters, followed by the tests of single categories."""
     return memberships.append(beside([cast(upright(each), dtype) for each in (*codes.parts, *values)]))
 
 
 def _texts(model: Any, x: Value, feature: dict[str, Any]) -> list[str]:
-    """The texts of a column in the example: integers as CatBoost writes them."""
+    """The strings of a column in the example; integers in CatBoost's format."""
     seen = contents_of(x)
     if seen is None:
         raise refusal(
@@ -175,12 +175,12 @@ def _texts(model: Any, x: Value, feature: dict[str, Any]) -> list[str]:
 
 
 def _written(number: Any) -> str:
-    """As CatBoost writes numbers: booleans as 0 and 1."""
+    """Format numbers like CatBoost: booleans as 0 and 1."""
     return str(int(number)) if number == int(number) else str(number)
 
 
 def _hash(text: str) -> int:
-    """32 bits of a text's hash, with their sign."""
+    """The low 32 bits of a string's hash, sign-extended."""
     low = city_hash(text.encode()) & 0xFFFFFFFF
     return low - (1 << 32) & EMPTY if low >> 31 else low
 

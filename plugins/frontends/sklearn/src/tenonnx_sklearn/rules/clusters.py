@@ -1,4 +1,4 @@
-"""Clusters and mixtures."""
+"""Clustering and mixture models."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def k_means(model: Any, X: Value) -> Outputs:
 
 @converts("sklearn.BisectingKMeans")
 def bisecting(model: Any, X: Value) -> Outputs:
-    """At each node of the tree the nearer of two centers, down to a leaf with a label."""
+    """Descend a tree to the nearer of two centers at each node; leaves have labels."""
     mean = np.asarray(getattr(model, "_X_mean", 0.0))
 
     def chosen(node: Any) -> Value | Any:
@@ -87,7 +87,7 @@ def mixture(model: Any, X: Value) -> Outputs:
         if hasattr(model, "degrees_of_freedom_"):
             from scipy.special import digamma
 
-            freedom = np.broadcast_to(model.degrees_of_freedom_, len(model.means_))[k]  # one for all that are tied
+            freedom = np.broadcast_to(model.degrees_of_freedom_, len(model.means_))[k]  # tied covariances share one
             constant -= 0.5 * size * np.log(freedom)
             wishart = size * np.log(2.0) + digamma(0.5 * (freedom - np.arange(size))).sum()
             constant += 0.5 * (wishart - size / model.mean_precision_[k])

@@ -1,4 +1,4 @@
-"""Components, projections and factors."""
+"""Matrix decompositions and projections."""
 
 from __future__ import annotations
 

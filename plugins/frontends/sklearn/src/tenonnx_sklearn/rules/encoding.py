@@ -1,4 +1,4 @@
-"""Encoders of categories: a table with a row for each category, and one for unknown ones."""
+"""Encoders of categories: a table with one row for each category, and one for unknown ones."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tenonnx_sklearn.algebra import beside, cast, is_zero
 from tenonnx_sklearn.conversion import Outputs, converts, refusal
 from tenonnx_sklearn.tables import Table
 
-#: How text that is missing arrives: empty, or as runtimes spell NaN, None and NA of an array of objects.
+#: Missing strings: empty, or runtimes' text of NaN, None and NA in object arrays.
 MISSING_TEXTS = ("", "nan", "None", "<NA>")
 
 
 def positions(x: Value, categories: Any) -> Value:
-    """Positions of the elements of a vector in the categories; the number of categories for others."""
+    """Indices of elements in the categories; the number of categories for unknown ones."""
     categories = np.asarray(categories)
     if x.dtype is DType.string:
         return _positions_of_text(x, categories)
@@ -32,7 +32,7 @@ def positions(x: Value, categories: Any) -> Value:
         x = ops.cast(x, to=DType.int64)
     missing = np.array([each is None or each != each for each in categories.tolist()], bool)
     numbers = categories if categories.dtype.kind in "iu" else np.where(missing, 0, categories).astype(np.float64)
-    # An integer equals no category that is none; floats are compared as the rows have them.
+    # fractions equal no integer category; floats are compared in the dtype of the rows
     whole = numbers == np.floor(numbers)
     fits = ~missing & (whole if not x.dtype.is_float else True)
     rows = ops.unsqueeze(x, np.array([1], np.int64))
@@ -59,12 +59,12 @@ def _positions_of_text(x: Value, categories: Any) -> Value:
 
 
 def encoded(x: Value, categories: Any, table: Any, dtype: DType) -> Value:
-    """The row of ``table`` for each element of a vector: one for each category, and the last for what is unknown."""
+    """The row of ``table`` for each element: one for each category, and the last for unknown ones."""
     return ops.gather(np.asarray(table, dtype.numpy), positions(x, categories), axis=0)
 
 
 def _groups(model: Any, k: int) -> Any:
-    """The code of each category of a column, where those that are infrequent share one."""
+    """The code of each category of a column, where infrequent ones share a code."""
     mapping = model._default_to_infrequent_mappings[k] if getattr(model, "_infrequent_enabled", False) else None
     return np.arange(len(model.categories_[k])) if mapping is None else np.asarray(mapping)
 
@@ -75,7 +75,7 @@ def ordinal_encoder(model: Any, X: Table) -> Outputs:
     for k, categories in enumerate(model.categories_):
         unknown = model.unknown_value if model.handle_unknown == "use_encoded_value" else np.nan
         codes = np.full(len(categories) + 1, np.nan if unknown is None else unknown, np.float64)
-        known = _groups(model, k)  # without what is missing, where others are infrequent
+        known = _groups(model, k)  # excludes missing ones if others are infrequent
         codes[: len(known)] = known
         if k in model._missing_indices:
             codes[model._missing_indices[k]] = model.encoded_missing_value
@@ -133,7 +133,7 @@ def label_binarizer(model: Any, X: Table) -> Outputs:
 
 @converts("sklearn.MultiLabelBinarizer", table=True)
 def multi_label_binarizer(model: Any, X: Table) -> Outputs:
-    """A one for each label of a row; rows of fewer labels are filled with what is none."""
+    """One-hot of sets of labels; shorter rows are padded with labels that are not classes."""
     labels, classes = X.blocks[0], np.asarray(model.classes_)
     if labels.dtype is DType.string:
         labels, classes = _positions_of_text(labels, classes), np.arange(len(classes))
@@ -143,7 +143,7 @@ def multi_label_binarizer(model: Any, X: Table) -> Outputs:
 
 
 def coded(model: Any, X: Table, categories: dict[int, Any]) -> Value:
-    """The rows of a booster, which codes the categories of some columns by their places; others are missing."""
+    """The rows of a booster with categories replaced by their indices, and unknown ones by missing."""
     if not categories:
         return X.matrix()
     parts = []

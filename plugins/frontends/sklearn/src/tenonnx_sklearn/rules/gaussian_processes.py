@@ -36,7 +36,7 @@ def regressor(model: Any, X: Value) -> Outputs:
     values = covariance(model, model.kernel_, X, model.X_train_)
     scale, mean = np.asarray(model._y_train_std, np.float64), np.asarray(model._y_train_mean, np.float64)
     alpha = np.asarray(model.alpha_)
-    weights = (alpha.reshape(len(alpha), -1) * np.atleast_1d(scale)).T  # onnxruntime would round a factor to float32
+    weights = (alpha.reshape(len(alpha), -1) * np.atleast_1d(scale)).T  # onnxruntime would round scalars to float32
     y = affine(values, weights, np.broadcast_to(np.atleast_1d(mean), len(weights)))
     spread = values @ np.linalg.inv(np.asarray(model.L_)).T
     variance = ops.relu(variances(model, model.kernel_, X) - total(spread * spread))
@@ -58,7 +58,7 @@ def regressor(model: Any, X: Value) -> Outputs:
 
 @converts("sklearn.GaussianProcessClassifier")
 def classifier(model: Any, X: Value) -> Outputs:
-    """One against one has labels alone, in scikit-learn too."""
+    """Gaussian process classifier; one_vs_one has only labels, as in scikit-learn."""
     found = convert(model.base_estimator_, X)
     pairs = model.n_classes_ > 2 and model.multi_class == "one_vs_one"
     return {"predict": found["predict"], "predict_proba": None if pairs else found["predict_proba"]}
@@ -66,7 +66,7 @@ def classifier(model: Any, X: Value) -> Outputs:
 
 @converts("sklearn._BinaryGaussianProcessClassifierLaplace")
 def laplace(model: Any, X: Value) -> Outputs:
-    """The integral of the logistic function over a normal distribution, by five error functions."""
+    """The integral of the logistic function over a normal distribution, approximated by five error functions."""
     from sklearn.gaussian_process._gpc import COEFS, LAMBDAS
 
     values = covariance(model, model.kernel_, X, model.X_train_)
@@ -84,7 +84,7 @@ def laplace(model: Any, X: Value) -> Outputs:
 
 
 def covariance(model: Any, part: Any, X: Value, points: Any) -> Value:
-    """The kernel between rows and the points that a process was fitted on, or the rows themselves."""
+    """The kernel between rows and the fitted points, or between the rows themselves."""
     name = type(part).__name__
     if name in ("Sum", "Product"):
         one, two = (covariance(model, each, X, points) for each in (part.k1, part.k2))
@@ -114,7 +114,7 @@ def covariance(model: Any, part: Any, X: Value, points: Any) -> Value:
 
 
 def _stationary(model: Any, part: Any, square: Value) -> Value:
-    """A kernel of the distance alone."""
+    """A kernel of the distance only."""
     name = type(part).__name__
     if name == "RBF" or (name == "Matern" and part.nu == np.inf):
         return ops.exp(square * -0.5)

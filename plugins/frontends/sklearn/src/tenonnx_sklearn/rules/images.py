@@ -13,7 +13,7 @@ from tenonnx_sklearn.conversion import Outputs, converts, refusal
 
 @converts("sklearn.PatchExtractor")
 def patch_extractor(model: Any, X: Value) -> Outputs:
-    """All patches of an image below each other, row by row: ``[images * patches, height, width, ...]``."""
+    """All patches of images in row-major order: ``[images * patches, height, width, ...]``."""
     if model.max_patches is not None:
         raise refusal(model, f"max_patches={model.max_patches}, by which patches are drawn at random")
     height, width, channels = int(X.shape[1]), int(X.shape[2]), [int(size) for size in X.shape[3:]]

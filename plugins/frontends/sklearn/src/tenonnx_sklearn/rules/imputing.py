@@ -1,4 +1,4 @@
-"""Imputers: by one number for a column, by neighbors and by regression; and missing indicators."""
+"""Imputers: constant, by neighbors and by regression; and missing indicators."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tenonnx_sklearn.tables import Table, joined
 
 
 def _is_missing(model: Any, x: Value) -> Value:
-    """Mask of the elements of a column or a matrix that ``missing_values`` names."""
+    """Mask of the elements equal to ``missing_values``."""
     marked = model.missing_values
     nothing = marked is None or marked != marked
     if x.dtype is DType.string:
@@ -73,7 +73,7 @@ def _with_indicator(model: Any, y: Value, X: Value) -> Outputs:
 
 @converts("sklearn.KNNImputer")
 def nearest_imputer(model: Any, X: Value) -> Outputs:
-    """The mean of the nearest rows that have the number, by distances over what both rows have."""
+    """Impute by the mean of the nearest rows with a number, by distances over common columns."""
     if model.metric != "nan_euclidean":
         raise refusal(model, f"metric={model.metric}")
     known = ~np.asarray(model._mask_fit_X)
@@ -83,7 +83,7 @@ def nearest_imputer(model: Any, X: Value) -> Outputs:
     parts = []
     valid = np.asarray(getattr(model, "_valid_mask", np.ones(X.shape[1], bool)))
     for k in range(X.shape[1]):
-        if not valid[k]:  # nothing was known of it
+        if not valid[k]:  # the column had no numbers
             if getattr(model, "keep_empty_features", False):
                 parts.append(cast(column(gone, k), X.dtype) * 0.0)
             continue
@@ -101,7 +101,7 @@ def nearest_imputer(model: Any, X: Value) -> Outputs:
 
 @converts("sklearn.IterativeImputer")
 def iterative_imputer(model: Any, X: Value) -> Outputs:
-    """Rounds of regressions, each of one column on the others, in the order in which they were fitted."""
+    """Rounds of regressions of one column on the others, in the order of fitting."""
     if model.sample_posterior:
         raise refusal(model, "sample_posterior=True, which draws at random")
     given = X

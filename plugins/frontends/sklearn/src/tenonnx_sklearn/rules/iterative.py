@@ -1,4 +1,4 @@
-"""Iterative solvers for each row, by the steps of the estimator."""
+"""Iterative solvers for each row, with the same steps as the estimator."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ EACH = np.array([0, 1], np.int64)
 
 
 def repeated(step: Callable[..., Sequence[Value]], state: Sequence[Value], limit: int) -> list[Value]:
-    """``step(number, *state)`` gives whether to go on and the next state; at most ``limit`` times."""
+    """Repeat ``step(number, *state)``, which returns whether to go on and the next state, at most ``limit`` times."""
     scalar = TensorType(DType.int64, ())
     formals = [("number", scalar), ("goes_on", scalar.with_dtype(DType.bool))]
     formals += [(f"held_{k}", value.type) for k, value in enumerate(state)]
@@ -31,21 +31,21 @@ def repeated(step: Callable[..., Sequence[Value]], state: Sequence[Value], limit
 
 
 def whole(X: Value) -> Value:
-    """The sum of a matrix."""
+    """The sum of all elements of a matrix."""
     return ops.reduce_sum(X, EACH, keepdims=0)
 
 
 def anywhere(mask: Value) -> Value:
-    """Whether any row of a column of booleans is true; false where there are none."""
+    """Whether any element of a boolean column is true; false for no rows."""
     return ops.reduce_sum(cast(mask, DType.int64), EACH, keepdims=0) > 0
 
 
-# ----- factors that are not negative ----------------------------------------------------------------------------------
+# ----- non-negative matrix factorization ------------------------------------------------------------------------------
 
 
 @converts("sklearn.NMF")
 def factors(model: Any, X: Value) -> Outputs:
-    """Both solvers end by a sum over all rows, so that a row's numbers depend on the others, as they do there."""
+    """NMF. Convergence is tested over all rows, so that rows affect each other, as in scikit-learn."""
     rows, H = double(X), np.asarray(model.components_, np.float64)
     if model.solver == "mu":
         return {"transform": cast(_multiplied_to_tolerance(model, rows, H), X.dtype)}
@@ -91,7 +91,7 @@ def _penalties(model: Any) -> tuple[float, float]:
 
 
 def _even(rows: Value, H: Any) -> Value:
-    """Common start of both solvers by products."""
+    """Common initialization of both multiplicative solvers."""
     mean = ops.reduce_mean(rows, EACH, keepdims=1) / float(len(H))
     return rows @ np.zeros((H.shape[1], len(H))) + ops.sqrt(mean)
 
@@ -104,7 +104,7 @@ EPSILON = float(np.finfo(np.float32).eps)
 
 
 def _multiplied(model: Any, rows: Value, W: Value, H: Any) -> Value:
-    """One step of the solver by products, which ends nowhere below zero."""
+    """One multiplicative update, which keeps numbers non-negative."""
     beta, (l1, l2) = _beta(model), _penalties(model)
     if beta == 2:
         above, below = rows @ H.T, W @ (H @ H.T)
@@ -122,7 +122,7 @@ def _multiplied(model: Any, rows: Value, W: Value, H: Any) -> Value:
 
 
 def _multiplied_to_tolerance(model: Any, rows: Value, H: Any) -> Value:
-    """The error is asked for after every ten steps."""
+    """Multiplicative updates with a convergence test every ten steps."""
     beta = _beta(model)
 
     def tens(_: Value, W: Value, before: Value, first: Value) -> list[Value]:
@@ -149,7 +149,7 @@ def _divergence(beta: float, rows: Value, W: Value, H: Any) -> Value:
     counted = rows > EPSILON
     x = ops.where(counted, rows, np.float64(1))
     y = ops.where(counted, ops.maximum(product, np.float64(EPSILON)), np.float64(1))
-    if beta == 1:  # where nothing is counted, the logarithm is 0
+    if beta == 1:  # log of 1 where there are no counts
         found = whole(x * ops.log(x / y)) + whole(product) - whole(ops.where(counted, rows, np.float64(0)))
     elif beta == 0:
         ratio = x / y
@@ -167,7 +167,7 @@ def _divergence(beta: float, rows: Value, W: Value, H: Any) -> Value:
 
 @converts("sklearn.LatentDirichletAllocation")
 def topics(model: Any, X: Value) -> Outputs:
-    """Each row ends by itself, when its topics change no more."""
+    """LDA: each row stops as soon as its topics converge."""
     rows, words = double(X), np.asarray(model.exp_dirichlet_component_, np.float64)
     count, tiny = len(words), float(np.finfo(np.float32 if X.dtype is DType.float32 else np.float64).eps)
 
@@ -190,7 +190,7 @@ def topics(model: Any, X: Value) -> Outputs:
 
 # ----- sparse codes ---------------------------------------------------------------------------------------------------
 
-#: Up to which condition of the products of atoms all solvers of a lasso give the same numbers.
+#: Maximum condition number of the Gram matrix at which all lasso solvers agree.
 REGULAR = 1e4
 
 
@@ -223,10 +223,10 @@ def sparse_codes(model: Any, X: Value) -> Outputs:
 
 
 def _matching_pursuit(near: Value, gram: Any, count: int) -> Value:
-    """The atom that is nearest to what is left, ``count`` times, and the least squares of those chosen.
+    """Orthogonal matching pursuit: ``count`` times the atom closest to the residual, with least-squares weights.
 
-    Atoms are made orthogonal one by one (a Cholesky factor, of which each row spans all atoms), so that what is left
-    loses one multiple of each, and the weights follow backwards.
+    Atoms are orthogonalized one by one (a Cholesky factor whose rows span all atoms). Each step subtracts one multiple
+    from the residual; the weights follow by back substitution.
     """
     tiny = float(np.finfo(np.float64).eps)
     left, going = near, total(near * 0.0, keepdims=True) + 1.0 > 0.0
@@ -262,7 +262,7 @@ def _matching_pursuit(near: Value, gram: Any, count: int) -> Value:
 
 
 def _lasso(near: Value, gram: Any, alpha: float, positive: bool) -> Value:
-    """Sweeps over the atoms until no weight moves: the least of a convex function, whoever looks for it."""
+    """Coordinate descent until convergence; any solver finds the minimum of this convex function."""
 
     def sweep(_: Value, W: Value) -> list[Value]:
         slopes, parts = near - W @ gram, []
@@ -288,7 +288,7 @@ def _lasso(near: Value, gram: Any, alpha: float, positive: bool) -> Value:
 
 @converts("sklearn.LocallyLinearEmbedding")
 def locally_linear(model: Any, X: Value) -> Outputs:
-    """The weights by which the nearest points make a row, of where these points were laid."""
+    """Reconstruct a row from its nearest points, and apply the weights to their embedding."""
     points, count = np.asarray(model.nbrs_._fit_X, np.float64), model.n_neighbors
     _, place = smallest(distances(model.nbrs_, X), count)
     gaps = ops.gather(points, place, axis=0) - ops.unsqueeze(double(X), np.array([1], np.int64))
@@ -303,7 +303,7 @@ def locally_linear(model: Any, X: Value) -> Outputs:
 
 
 def solved(matrices: Value, size: int) -> Value:
-    """``x`` of ``matrix @ x = 1`` for positive definite matrices: ``[rows, size, 1]``."""
+    """Solve ``matrix @ x = 1`` for positive definite matrices: ``[rows, size, 1]``."""
     A = ops.concat(matrices, ops.reduce_sum(matrices * 0.0, np.array([2], np.int64), keepdims=1) + 1.0, axis=2)
     for k in range(size):
         pivot = ops.gather(A, np.array([k], np.int64), axis=1)
@@ -314,7 +314,7 @@ def solved(matrices: Value, size: int) -> Value:
 
 
 def coupled(pairs: Sequence[tuple[int, int]], firsts: Value, count: int) -> Value:
-    """Probabilities of classes from those of pairs, as libsvm finds them: until no class is far from its share.
+    """Class probabilities from pairwise ones by libsvm's iteration, until convergence.
 
     ``firsts`` is the probability of the first class of each pair, ``float64[rows, pairs]``.
     """

@@ -1,4 +1,4 @@
-"""Support vectors, kernels and Gaussian processes."""
+"""Support vector machines and kernel methods."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def _kernel_of(model: Any, X: Value, points: Any, gamma: Any) -> Value:
 
 
 def _supported(model: Any, X: Value) -> Value:
-    if callable(model.kernel):  # of two matrices; the fitted one is kept beside the supports
+    if callable(model.kernel):  # a function of two matrices; all fitted rows are stored as well
         fitted = model._BaseLibSVM__Xfit
         return columns(traced(lambda rows: model.kernel(rows, fitted), double(X)), model.support_)
-    if model.kernel == "precomputed":  # with a column for each fitted row
+    if model.kernel == "precomputed":  # with one column for each fitted row
         return columns(double(X), model.support_)
     return _kernel_of(model, X, model.support_vectors_, model._gamma)
 
@@ -63,7 +63,7 @@ def support_one_class(model: Any, X: Value) -> Outputs:
 
 @converts("sklearn.SVC", "sklearn.NuSVC")
 def support_classifier(model: Any, X: Value) -> Outputs:
-    """Labels are by decisions, also where probabilities are known, which may prefer another class."""
+    """Labels follow the decision function even if probabilities exist, which may prefer another class."""
     values, classes = _supported(model, X), len(model.classes_)
     if classes == 2:
         decision = flat(affine(values, model.dual_coef_, model.intercept_))
@@ -90,7 +90,7 @@ def support_classifier(model: Any, X: Value) -> Outputs:
 
 
 def _probabilities(model: Any, pairs: list[tuple[int, int]], scores: Value, X: Value) -> Outputs:
-    """Fitted probabilities: a logistic function of the score of each pair, and the best agreement with all of them."""
+    """Platt scaling: a logistic function of each pair's score, coupled to class probabilities."""
     if not len(model._probA):
         return {}
 

@@ -1,4 +1,4 @@
-"""LightGBM, read from the dump of its booster without importing the package."""
+"""LightGBM, read from the booster's dump without importing the package."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenonnx_sklearn.rules.encoding import coded
 from tenonnx_sklearn.rules.results import by_logistic
 from tenonnx_sklearn.tables import Table
 
-#: Numbers that LightGBM takes for zero.
+#: LightGBM's threshold for zero.
 ZERO = 1.0000000180025095e-35
 
 
@@ -34,7 +34,7 @@ def _scores(model: Any, rows: Table) -> tuple[Value, list[str]]:
     X = _zeros_as_missing(X, sorted(zeros))
     sums = Ensemble(trees, stored=np.float64).scores(memberships.append(X))
     scores = columns(sums, range(targets)) if linear else sums
-    for k, feature in enumerate(linear, 1):  # the factors of a feature in all leaves that a row reaches, summed
+    for k, feature in enumerate(linear, 1):  # summed coefficients of a feature over all reached leaves
         x = columns(X, [feature])
         x = ops.where(ops.isnan(x), like(X, 0.0), x)
         scores = scores + x * columns(sums, range(k * targets, (k + 1) * targets))
@@ -44,7 +44,7 @@ def _scores(model: Any, rows: Table) -> tuple[Value, list[str]]:
 
 
 def _categories_of_pandas(model: Any, dumped: dict[str, Any]) -> dict[int, Any]:
-    """The categories of a table by the column: the model's text says which columns have some."""
+    """The categories of pandas columns, by column; the model's text lists these columns."""
     found = dumped.get("pandas_categorical") or []
     if not found:
         return {}
@@ -67,7 +67,7 @@ def _zeros_as_missing(X: Value, features: list[int]) -> Value:
 
 
 def _linear_features(roots: list[dict[str, Any]]) -> list[int]:
-    """The features that a leaf has a factor for."""
+    """The features with a coefficient in some leaf."""
     nodes, found = list(roots), set()
     for node in nodes:
         nodes += [node[side] for side in ("left_child", "right_child") if side in node]
@@ -76,7 +76,7 @@ def _linear_features(roots: list[dict[str, Any]]) -> list[int]:
 
 
 def _without_missing(leaf: dict[str, Any]) -> dict[str, Any]:
-    """A linear leaf below questions whether one of its features is missing, where it is a number alone."""
+    """A linear leaf, preceded by tests for missing features, in which case it is constant."""
     node = leaf
     for feature in leaf.get("leaf_features", []):
         node = {
@@ -140,7 +140,7 @@ def _parameter(words: list[str], name: str) -> float:
 
 
 def _linked(scores: Value, words: list[str]) -> Value:
-    """Output by objective: a number, a probability, or one for each class."""
+    """Output according to the objective: a number, a probability, or one for each class."""
     name = words[0]
     if name in ("poisson", "gamma", "tweedie"):
         return ops.exp(scores)
@@ -156,7 +156,7 @@ def _linked(scores: Value, words: list[str]) -> Value:
 @converts("lightgbm.LGBMClassifier", table=True)
 def classifier(model: Any, X: Table) -> Outputs:
     scores, words = _scores(model, X)
-    if callable(model.objective):  # by a function of one's own, it predicts scores
+    if callable(model.objective):  # a user-defined objective predicts scores
         return {"predict": scores, "predict_proba": scores, "decision_function": scores}
     proba = _linked(scores, words)
     if words[0] in ("binary", "cross_entropy"):

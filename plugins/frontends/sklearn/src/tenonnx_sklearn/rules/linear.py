@@ -1,4 +1,4 @@
-"""Linear models, discriminant analysis, naive Bayes, nets."""
+"""Linear models, discriminant analysis, naive Bayes, neural networks."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _REGRESSORS = (
 )
 
 
-#: What parameters of a linear model are called in a graph.
+#: Parameter names of a linear model in the graph.
 COEFFICIENTS = ("coef", "intercept")
 
 
@@ -47,11 +47,11 @@ def linear_regressor(model: Any, X: Value) -> Outputs:
 
 @converts("sklearn.BayesianRidge", "sklearn.ARDRegression")
 def bayesian_regressor(model: Any, X: Value) -> Outputs:
-    """``predict_std`` is the deviation of a prediction, of the noise and of the weights."""
+    """``predict_std`` is the standard deviation of a prediction, due to noise and to the weights."""
     rows = double(X)
     center = np.asarray(model.X_offset_, np.float64)
     least = model.predict(center[None], return_std=True)[1].item() ** 2
-    if np.isclose(least, 1 / model.alpha_, rtol=1e-9):  # versions before 1.9 do not take the deviation about the mean
+    if np.isclose(least, 1 / model.alpha_, rtol=1e-9):  # versions before 1.9 do not center rows for the deviation
         rows = rows - center
     if type(model).__name__ == "ARDRegression":
         rows = columns(rows, np.flatnonzero(model.lambda_ < model.threshold_lambda))
@@ -70,7 +70,7 @@ def partial_least_squares(model: Any, X: Value) -> Outputs:
     centered = X - like(X, model._x_mean)
     scaled = centered / like(X, model._x_std)
     of_scaled = (model.x_rotations_ @ model.y_loadings_.T * model._y_std).T
-    is_old = np.allclose(model.coef_, of_scaled)  # before scikit-learn 1.5 coefficients are of scaled rows
+    is_old = np.allclose(model.coef_, of_scaled)  # before scikit-learn 1.5, coefficients refer to scaled rows
     y = affine(scaled if is_old else centered, model.coef_, model.intercept_)
     single = getattr(model, "_predict_1d", False)
     return {"predict": flat(y) if single else y, "transform": affine(scaled, model.x_rotations_.T)}
@@ -116,7 +116,7 @@ def linear_classifier(model: Any, X: Value) -> Outputs:
 
 @converts("sklearn.SGDClassifier")
 def sgd_classifier(model: Any, X: Value) -> Outputs:
-    """Scores are large, and shares of small probabilities need all of their digits."""
+    """Scores may be large, so ratios of small probabilities need float64."""
     decision = _decision(model, double(X))
     if model.loss == "log_loss":
         each = ops.sigmoid(decision)

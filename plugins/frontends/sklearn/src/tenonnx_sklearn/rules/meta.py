@@ -1,4 +1,4 @@
-"""Estimators of estimators: pipelines, columns, votes, stacks, thresholds, chains and searches."""
+"""Meta-estimators: pipelines, columns, voting, stacking, thresholds, chains and searches."""
 
 from __future__ import annotations
 
@@ -93,12 +93,12 @@ def frozen(model: Any, X: Table) -> Outputs:
 
 @converts("sklearn.SelfTrainingClassifier", table=True)
 def self_training(model: Any, X: Table) -> Outputs:
-    return convert(getattr(model, "estimator_", None) or model.base_estimator_, X)  # the latter before 1.6
+    return convert(getattr(model, "estimator_", None) or model.base_estimator_, X)  # base_estimator_ before 1.6
 
 
 @converts("sklearn._ConstantPredictor")
 def constant_predictor(model: Any, X: Value) -> Outputs:
-    """Constant prediction of a classifier whose rows are all of one class."""
+    """Constant prediction of a classifier that was fitted on a single class."""
     one = flat(constant(X, float(np.ravel(model.y_)[0])))
     return {"predict": cast(one, DType.int64), "decision_function": one, "predict_proba": both(one)}
 
@@ -153,7 +153,7 @@ def voting_classifier(model: Any, X: Table) -> Outputs:
 
 
 def _layers(parts: list[Value]) -> Value:
-    """Matrices one behind the other: ``[parts, rows, columns]``."""
+    """Stack matrices: ``[parts, rows, columns]``."""
     return ops.concat(*[ops.unsqueeze(part, np.array([0], np.int64)) for part in alike(parts)], axis=0)
 
 
@@ -201,7 +201,7 @@ def _calibrated_by(model: Any, member: Any, X: Table) -> Value:
 
 
 def _tempered(member: Any, scores: Value, decided: bool) -> Value:
-    """The softmax of logits by one factor; a single score stands for two, of opposite signs."""
+    """Temperature scaling of logits; a single score is expanded to two of opposite signs."""
     logits = scores if decided else ops.log(scores + 1e-12)
     if logits.rank == 1:
         logits = beside([-logits, logits])
@@ -248,7 +248,7 @@ def thresholded(model: Any, X: Table) -> Outputs:
 
 
 def _scored(member: Any, X: Table) -> tuple[Outputs, Value, float]:
-    """Prediction of a member, its score for the second class, and the threshold of that."""
+    """Prediction of a member, its score of the second class, and the threshold of that score."""
     found = convert(member, X)
     if is_regressor(member):
         return found, found["predict"], 0.5
@@ -258,14 +258,14 @@ def _scored(member: Any, X: Table) -> tuple[Outputs, Value, float]:
 
 
 class _Undecided(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A member that speaks for nothing, by which versions of scikit-learn show what they make of a tie."""
+    """A member with zero probabilities, for testing how this version of scikit-learn breaks ties."""
 
     def predict_proba(self, X: Any) -> Any:
         return np.zeros((len(X), 2))
 
 
 def _of_ties(model: Any) -> tuple[bool, float]:
-    """Whether the last of several equal classes wins, and what probabilities become of zeros alone."""
+    """Whether the last of several equal classes wins, and the normalization of zero probabilities."""
     asked, row = copy(model), np.zeros((1, 1))
     asked.estimators_ = [_Undecided()] * len(model.estimators_)
     with np.errstate(all="ignore"):
@@ -313,9 +313,9 @@ def one_versus_one(model: Any, X: Table) -> Outputs:
 
 
 def pairwise_votes(classes: int, second: Value, confidence: Value) -> tuple[Value, Value]:
-    """Votes for each class of machines for pairs, and these with the confidences as what breaks ties.
+    """Votes for each class from pairwise classifiers, and the votes with confidences as tie breakers.
 
-    ``second`` is 1 where the machine of a pair chooses the second class; ``confidence`` is for that one.
+    ``second`` is 1 where a pair chooses its second class; ``confidence`` is that of the second class.
     """
     pairs = [(i, j) for i in range(classes) for j in range(i + 1, classes)]
     for_second, for_first = np.zeros((len(pairs), classes)), np.zeros((len(pairs), classes))
@@ -328,7 +328,7 @@ def pairwise_votes(classes: int, second: Value, confidence: Value) -> tuple[Valu
 
 @converts("sklearn.OutputCodeClassifier", table=True)
 def output_code(model: Any, X: Table) -> Outputs:
-    """The nearest code, by sums in the order of scikit-learn's, so that what is tied there is tied here."""
+    """Output codes: the nearest code, summed in scikit-learn's order, so that ties agree."""
     scores = double(beside([_scored(each, X)[1] for each in model.estimators_]))
     codes = np.asarray(model.code_book_, np.float64)
     square = total(scores * scores, keepdims=True) + (scores * -2.0) @ codes.T + (codes * codes).sum(axis=1)

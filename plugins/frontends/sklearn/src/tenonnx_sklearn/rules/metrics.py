@@ -1,4 +1,4 @@
-"""Distances between rows and the points that an estimator keeps, by the metrics of scikit-learn and by functions."""
+"""Distances between rows and fitted points, by scikit-learn's metrics and by functions."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from tenonnx_sklearn.algebra import cast, column, double, is_zero, kernel, minko
 from tenonnx_sklearn.conversion import refusal
 from tenonnx_sklearn.pairwise import traced_pairs
 
-#: A distance that stands for none.
+#: A very large distance, instead of an undefined one.
 FAR = np.float64(1e300)
 
 
 def distances(model: Any, X: Value) -> Value:
-    """``float64[rows, points]`` from the points that an estimator keeps."""
+    """Distances ``float64[rows, points]`` from the fitted points of an estimator."""
     if model.effective_metric_ == "precomputed":
         return double(X)
     points = np.asarray(model._fit_X, np.float64)
@@ -26,7 +26,7 @@ def distances(model: Any, X: Value) -> Value:
 
 
 def distances_by(model: Any, metric: Any, parameters: dict[str, Any], X: Value, points: Any) -> Value:
-    """``float64[rows, points]`` by a metric of scikit-learn, or by a function of two rows."""
+    """Distances ``float64[rows, points]`` by a metric of scikit-learn, or by a function of two rows."""
     if callable(metric):
         return traced_pairs(metric, double(X), points, **parameters)
     if metric == "minkowski":
@@ -61,7 +61,7 @@ def distances_by(model: Any, metric: Any, parameters: dict[str, Any], X: Value, 
 
 
 def ordered_distances(model: Any, X: Value) -> Value:
-    """Distances of which the least are taken. Those of sets are refused, since most points are then equally far."""
+    """Distances for selecting the smallest; metrics with many ties, such as those of sets, are rejected."""
     if model.effective_metric_ in (*_OF_SETS, "hamming"):
         raise refusal(model, f"metric={model.effective_metric_}, by which many are equally far; scikit-learn takes any")
     return distances(model, X)
@@ -79,7 +79,7 @@ _POWERS = {
 
 
 def distances_of_known(X: Value, gone: Value, points: Any, known: Any) -> Value:
-    """Euclidean distances over the columns that both have, scaled to all of them; ``FAR`` where they share none."""
+    """Euclidean distances over common columns, scaled to all columns; ``FAR`` without common columns."""
     center = np.where(known, points, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
     there, points = known.T.astype(np.float64), np.where(known, points - center, 0.0)
     here, rows = cast(ops.not_(gone), DType.float64), ops.where(gone, np.float64(0), double(X) - center)
@@ -91,7 +91,7 @@ def distances_of_known(X: Value, gone: Value, points: Any, known: Any) -> Value:
 
 
 def _haversine(x: Value, points: Any) -> Value:
-    """The angle between places that are latitude and longitude in radians."""
+    """The angle between points given as latitude and longitude in radians."""
     halves = ops.unsqueeze(x, np.array([1], np.int64)) * 0.5 - points[None] * 0.5
     sines = wave(halves, ops.sin)
     square = sines * sines
@@ -102,7 +102,7 @@ def _haversine(x: Value, points: Any) -> Value:
 
 
 def _of_sets(metric: str, X: Value, points: Any) -> Value:
-    """Of rows as sets of the columns that are not zero."""
+    """Metrics on rows as sets of their nonzero columns."""
     x, y = cast(ops.not_(is_zero(X)), DType.float64), (points != 0).astype(np.float64)
     both = x @ y.T
     apart = total(x, keepdims=True) + y.sum(axis=1) - both * 2.0
@@ -110,7 +110,7 @@ def _of_sets(metric: str, X: Value, points: Any) -> Value:
     return ops.where(is_zero(below), np.float64(0), above / ops.where(is_zero(below), np.float64(1), below))
 
 
-#: Numerators and denominators by how many columns both have, one alone has, and there are.
+#: Numerators and denominators from the numbers of columns in both sets, in exactly one, and in total.
 _OF_SETS: dict[str, Callable[[Value, Value, float], tuple[Value, Value]]] = {
     "jaccard": lambda both, apart, size: (apart, both + apart),
     "dice": lambda both, apart, size: (apart, both * 2.0 + apart),

@@ -1,4 +1,4 @@
-"""Nearest neighbors, kernel densities, and outliers by local density."""
+"""Nearest neighbors, kernel density, and local outlier factor."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def weights_of(model: Any, distance: Value) -> Value:
 
 
 def _neighbors(model: Any, X: Value) -> tuple[Value, Value]:
-    """Distances and positions of the nearest points."""
+    """Distances and indices of the nearest points."""
     return smallest(ordered_distances(model, X), model.n_neighbors)
 
 

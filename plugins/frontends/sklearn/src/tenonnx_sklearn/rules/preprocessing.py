@@ -60,13 +60,13 @@ def binarizer(model: Any, X: Value) -> Outputs:
 
 @converts("sklearn.PolynomialFeatures")
 def polynomial_features(model: Any, X: Value) -> Outputs:
-    """Each power is a product of columns that are chosen together, as many at a time as the degree."""
+    """Polynomial features: each is a product of gathered columns, as many as the degree."""
     chosen = np.zeros((len(model.powers_), max(1, int(model.powers_.sum(axis=1).max()))), np.int64)
     chosen[:] = X.shape[1]
     for row, powers in enumerate(model.powers_):
         places = np.repeat(np.arange(len(powers)), powers)
         chosen[row, : len(places)] = places
-    one = ops.transpose(beside([X, columns(X, [0]) * 0.0 + 1.0]))  # whole rows are gathered faster than columns
+    one = ops.transpose(beside([X, columns(X, [0]) * 0.0 + 1.0]))  # gathering rows is faster than gathering columns
     y = ops.gather(one, chosen[:, 0], axis=0)
     for places in chosen.T[1:]:
         y = y * ops.gather(one, places, axis=0)
@@ -108,7 +108,7 @@ def bins(model: Any, X: Value) -> Outputs:
 
 @converts("sklearn.FunctionTransformer", table=True)
 def function_transformer(model: Any, X: Table) -> Outputs:
-    """The function, traced; what only checks rows changes nothing."""
+    """FunctionTransformer: the traced function; functions that only check rows are the identity."""
     function = model.func
     if function is None or (isinstance(function, partial) and function.func.__name__ == "check_array"):
         return {"transform": X if len(X.blocks) > 1 else X.blocks[0]}

@@ -24,5 +24,5 @@ def label_propagation(model: Any, X: Value) -> Outputs:
         votes = ops.reduce_sum(ops.gather(shares, place, axis=0), np.array([1], np.int64), keepdims=0)
     else:
         votes = traced(lambda rows: model.kernel(model.X_, rows).T, double(X)) @ shares
-    proba = cast(votes / total(votes, keepdims=True), X.dtype)  # NaN where no label was spread to
+    proba = cast(votes / total(votes, keepdims=True), X.dtype)  # NaN where no label was propagated
     return {"predict": label(model.classes_, position(votes)), "predict_proba": proba}

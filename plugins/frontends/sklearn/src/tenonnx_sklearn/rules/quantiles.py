@@ -12,8 +12,8 @@ from tenonnx.extend import DType, Value
 from tenonnx_sklearn.algebra import beside, cast, column, double, interpolate
 from tenonnx_sklearn.conversion import Outputs, converts, refusal
 
-#: Rational functions of Wichura's algorithm AS 241 for quantiles of the normal distribution: in its middle, toward
-#: its tails and in them. Each is a numerator and a denominator, lowest power first.
+#: Rational functions of Wichura's algorithm AS 241 for normal quantiles: in the center, near the tails and in the
+#: tails. Each is a numerator and a denominator, lowest power first.
 _MIDDLE = (
     (
         3.3871328727963666080e0,
@@ -80,7 +80,7 @@ _ENDS = (
         2.04426310338993978564e-15,
     ),
 )
-#: How near to an end scikit-learn takes a number for the end itself.
+#: Distance from a bound below which scikit-learn uses the bound itself.
 NEAR = 1e-7
 
 
@@ -106,7 +106,7 @@ def normal_quantile(p: Value) -> Value:
 
 
 def erf(x: Value) -> Value:
-    """The error function in float64, by Chebyshev polynomials; runtimes have Erf in float32 only."""
+    """The error function in float64 by Chebyshev polynomials, since runtimes compute Erf in float32."""
     from scipy.special import erfcx
 
     def logs(u: Any) -> Any:
@@ -133,7 +133,7 @@ def _normal_limits() -> tuple[float, float]:
 
 @converts("sklearn.QuantileTransformer")
 def quantiles(model: Any, X: Value) -> Outputs:
-    """The mean of interpolations from below and from above, which differ where quantiles repeat."""
+    """The mean of interpolations from below and from above, which differ at repeated quantiles."""
     normal, references = model.output_distribution == "normal", np.asarray(model.references_)
     parts = []
     for k, found in enumerate(np.asarray(model.quantiles_, np.float64).T):
@@ -143,7 +143,7 @@ def quantiles(model: Any, X: Value) -> Outputs:
         near = NEAR if normal else 0.0
         last, first = (x + near > found[-1], x - near < found[0]) if normal else (x >= found[-1], x <= found[0])
         y = ops.where(first, np.float64(0), ops.where(last, np.float64(1), y))
-        if normal:  # of probabilities that scikit-learn holds in the dtype of the rows
+        if normal:  # of probabilities that scikit-learn rounds to the dtype of the rows
             low, high, y = *_normal_limits(), double(cast(y, X.dtype))
             y = ops.clip(normal_quantile(ops.clip(y, np.float64(NEAR / 2), np.float64(1 - NEAR / 2))), low, high)
         parts.append(ops.where(ops.isnan(x), x, y))
@@ -151,7 +151,7 @@ def quantiles(model: Any, X: Value) -> Outputs:
 
 
 def quantile_of(model: Any, y: Value) -> Value:
-    """Inverse of ``QuantileTransformer`` for ``y``, a matrix."""
+    """Inverse of ``QuantileTransformer`` for a matrix ``y``."""
     from_normal = model.output_distribution == "normal"
     parts = []
     for k, found in enumerate(np.asarray(model.quantiles_, np.float64).T):
@@ -167,7 +167,7 @@ def quantile_of(model: Any, y: Value) -> Value:
 
 @converts("sklearn.SplineTransformer")
 def splines(model: Any, X: Value) -> Outputs:
-    """Polynomials between knots, by their derivatives at the lower one."""
+    """Polynomials between knots, from their derivatives at the lower knot."""
     if model.extrapolation not in ("constant", "linear", "continue", "periodic", "error"):
         raise refusal(model, f"extrapolation={model.extrapolation}")
     if model.extrapolation == "linear" and model.degree < 2 and X.shape[1] > 1:

@@ -1,4 +1,4 @@
-"""Outputs of each kind of estimator."""
+"""Outputs of rules, by kind of estimator."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenonnx_sklearn.conversion import Outputs
 
 
 def by_decision(classes: Any, decision: Value, proba: Value | None = None) -> Outputs:
-    """A classifier with one number for two classes, or one for each, of which the greatest wins."""
+    """A classifier by decision values: one for two classes, or the maximum of one for each class."""
     index = is_positive(decision) if decision.rank == 1 else position(decision)
     found = {"predict": label(classes, index), "decision_function": decision}
     return found if proba is None else {**found, "predict_proba": proba}
@@ -27,12 +27,12 @@ def by_logistic(classes: Any, decision: Value, logits: Value | None = None) -> O
 
 
 def by_probability(classes: Any, proba: Value) -> Outputs:
-    """A classifier of which the most probable class wins."""
+    """A classifier that selects the most probable class."""
     return {"predict": label(classes, position(proba)), "predict_proba": proba}
 
 
 def by_log_joint(classes: Any, scores: Value) -> Outputs:
-    """A classifier by logarithms of probabilities that are not normalized."""
+    """A classifier by unnormalized log-probabilities."""
     normal = scores - ops.reduce_log_sum_exp(scores, np.array([1], np.int64), keepdims=1)
     return {
         "predict": label(classes, position(scores)),
@@ -43,12 +43,12 @@ def by_log_joint(classes: Any, scores: Value) -> Outputs:
 
 
 def logistic(decision: Value) -> Value:
-    """Two probabilities of one number, or the softmax of several."""
+    """Two probabilities from a single logit, or the softmax of several."""
     return both(ops.sigmoid(decision)) if decision.rank == 1 else ops.softmax(decision, axis=1)
 
 
 def outliers(scores: Value, offset: float, *, inclusive: bool = True) -> Outputs:
-    """A detector: 1 for rows whose decision is not below 0, and -1 for others."""
+    """An outlier detector: 1 for rows with a decision of at least 0, and -1 for others."""
     decision = scores - float(offset) if offset else scores
     inside = decision >= 0.0 if inclusive else decision > 0.0
     return {
@@ -59,7 +59,7 @@ def outliers(scores: Value, offset: float, *, inclusive: bool = True) -> Outputs
 
 
 def regression(y: Value, single: bool = True) -> Outputs:
-    """A regressor of one target or of several."""
+    """A regressor of one or several targets."""
     return {"predict": flat(y) if single else y}
 
 

@@ -1,4 +1,4 @@
-"""Transformed targets, and their inverse."""
+"""Transformed targets and the inverse transforms."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def transformed_target(model: Any, X: Table) -> Outputs:
 
 
 def _undone(model: Any, step: Any, y: Value) -> Value:
-    """Invert the transformer of a target; of a pipeline the last step first."""
+    """Invert the transformer of a target; a pipeline from its last step."""
     for _, each in reversed(getattr(step, "steps", [("", step)])):
         if each in (None, "passthrough"):
             continue

@@ -1,4 +1,4 @@
-"""Texts as counts of words or characters, and as hashes."""
+"""Strings as counts of words or characters, and as hashes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _WHOLE_WORDS = re.compile(r"(?:\(\?u\))?\\b((?:\\w)*)\\w\+\\b")
 
 
 def _expression(model: Any) -> tuple[str, int]:
-    """Regular expression of words, for RE2, and the minimum length of a word."""
+    """Regular expression of words in RE2's syntax, and the minimum length of words."""
     if model.tokenizer is not None:
         if model.tokenizer is str.split:
             return f"[^{SPACES}]+", 1
@@ -40,7 +40,7 @@ def _expression(model: Any) -> tuple[str, int]:
     whole = _WHOLE_WORDS.fullmatch(pattern)
     if whole:
         least = len(whole[1]) // 2 + 1
-        if model.strip_accents == "ascii":  # what has no form in ASCII is gone before words are cut
+        if model.strip_accents == "ascii":  # characters without an ASCII equivalent are removed before splitting
             return r"(?:[0-9A-Za-z_]|[^\x00-\x7f])+", least
         marks = r"\p{M}" if model.strip_accents else ""
         return (f"[{LETTERS}{marks}]{{{least},}}" if not marks else f"[{LETTERS}{marks}]+"), least
@@ -68,13 +68,13 @@ def _texts(X: Table) -> Value:
 
 
 def _grams(model: Any) -> list[tuple[list[str], int]]:
-    """Each n-gram of the vocabulary, as words or characters, and its column."""
+    """Each n-gram of the vocabulary, as words or characters, with its column."""
     words = model.analyzer == "word"
     return [(key.split(" ") if words else list(key), int(place)) for key, place in model.vocabulary_.items()]
 
 
 def _counts(codes: Value, grams: list[tuple[list[int], int]]) -> Value:
-    """Counts of each n-gram of integers in a row."""
+    """Number of occurrences of each n-gram of integers in a row."""
     grams = sorted(grams, key=lambda gram: (len(gram[0]), gram[1]))
     sizes = [len(gram) for gram, _ in grams]
     starts = [sum(size for size in sizes if size < n) for n in range(1, max(sizes) + 1)]
@@ -122,7 +122,7 @@ _BLANKS = "".join(chr(number) for number in range(0x3001) if chr(number).isspace
 
 
 def _characters(charset: Charset, texts: Value) -> Value:
-    """The characters of texts, of which several blanks in a row are one space."""
+    """The characters of strings, with runs of whitespace collapsed to one space."""
     wide = Charset(charset.fold, tuple(dict.fromkeys([*charset.alphabet, *_BLANKS])))
     codes = wide.codes(letters(texts))
     blanks = np.array(wide.code(_BLANKS), np.int64)
@@ -138,7 +138,7 @@ def _characters(charset: Charset, texts: Value) -> Value:
 
 
 def _padded_words(charset: Charset, texts: Value) -> Value:
-    """The characters of words with a space around each, and a zero at least between them."""
+    """The characters of words with a space on both sides, separated by at least one zero."""
     words = pieces(texts, f"[^{SPACES}]+")
     characters, places = distinct_letters(words)
     codes = charset.codes(characters)
@@ -180,7 +180,7 @@ def tfidf_vectorizer(model: Any, X: Table) -> Outputs:
 
 
 def _hashed(model: Any, texts: Value, counted: Value, X: Table) -> Value:
-    """``texts`` counted by their hash: ``string[rows, most]`` with the weight of each, 0 for anything else."""
+    """Sum the weights of strings by their hash: ``string[rows, most]``, with weight 0 for padding."""
     size = int(model.n_features)
     code = ops.cast(murmur_hash3(texts, positive=0, seed=0), to=DType.int64)
     place = ops.where(ops.equal(code, np.int64(-(1 << 31))), np.int64((2**31 - size) % size), ops.absolute(code) % size)
@@ -225,7 +225,7 @@ def _is_some(words: Value) -> Value:
 
 
 def _shifted(words: Value, n: int) -> Value:
-    """The word ``n`` places behind each, and empty text behind the last."""
+    """Shift words left by ``n`` positions, padding with empty strings."""
     blank = ops.where(ops.cast(_is_some(words), to=DType.bool), np.asarray("", object), words)
     limits = np.array([n], np.int64), np.array([1 << 40], np.int64), np.array([1], np.int64)
     wide = ops.concat(words, *[_first(blank)] * n, axis=1)
@@ -247,14 +247,14 @@ def feature_hasher(model: Any, X: Table) -> Outputs:
         names, numbers = X.blocks
         return {"transform": _hashed(model, names, cast(numbers, X.dtype), X)}
     texts = X.blocks[0] if len(X.blocks) == 1 else ops.concat(*X.blocks, axis=1)
-    if not isinstance(texts.shape[1], int):  # of any length: what is empty only fills
+    if not isinstance(texts.shape[1], int):  # of dynamic length: empty strings are padding
         return {"transform": _hashed(model, texts, ops.cast(_is_some(texts), to=X.dtype), X)}
     return {"transform": _hashed(model, texts, ops.cast(ops.expand(like(X, [[1.0]]), ops.shape(texts)), to=X.dtype), X)}
 
 
 @converts("sklearn.DictVectorizer", table=True)
 def dict_vectorizer(model: Any, X: Table) -> Outputs:
-    """The number of each name in its column; names that are unknown share one that is left out."""
+    """Numbers by name in their columns; unknown names share an extra column, which is dropped."""
     names, numbers = X.blocks
     size = len(model.vocabulary_)
     known = [str(name) for name in model.vocabulary_]

@@ -1,4 +1,4 @@
-"""Trees, forests and boosting of scikit-learn."""
+"""Trees, forests and boosting."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from tenonnx_sklearn.tables import Table, as_matrix
 
 
 def grown(tree: Any, values: Any) -> Tree:
-    """A tree of scikit-learn with other values of its leaves."""
+    """A tree of scikit-learn with these leaf values."""
     missing = getattr(tree, "missing_go_to_left", None)
     return Tree(
         tree.feature,
@@ -45,7 +45,7 @@ def grown(tree: Any, values: Any) -> Tree:
 
 
 def _shares(tree: Any) -> Any:
-    """For each output of a tree, the share of each class in each node."""
+    """For each output of a tree, the fraction of each class in each node."""
     sums = tree.value.sum(axis=2, keepdims=True)
     return tree.value / np.where(sums == 0, 1, sums)
 
@@ -59,14 +59,14 @@ def _classes_voted(model: Any, trees: list[Any], X: Value) -> Outputs:
 
 
 def leaves(trees: list[Any], X: Value) -> Value:
-    """The number of the leaf that each tree sends a row to: ``int64[rows, trees]``."""
+    """Index of the leaf that a row reaches in each tree: ``int64[rows, trees]``."""
     numbered = [np.eye(len(trees))[k] * np.arange(tree.node_count)[:, None] for k, tree in enumerate(trees)]
     found = Ensemble([grown(tree, values) for tree, values in zip(trees, numbered, strict=True)]).scores(X)
     return ops.cast(ops.round_(found), to="int64")
 
 
 def _one_output(model: Any, trees: list[Any], X: Value, k: int | None) -> Outputs:
-    """A forest's mean is taken of the sums, so that votes that are tied stay tied; of two classes one is summed."""
+    """Mean over a forest, by sums, so that ties stay ties; for two classes only one is summed."""
     classes = model.classes_ if k is None else model.classes_[k]
     shares, count = [_shares(tree)[:, k or 0, : len(classes)] for tree in trees], float(len(trees))
     if len(classes) == 2 and all(np.allclose(each.sum(axis=1), 1, rtol=0, atol=1e-12) for each in shares):
@@ -140,7 +140,7 @@ def gradient_boosting_classifier(model: Any, X: Value) -> Outputs:
 
 
 def _initial(model: Any, X: Value, zeros: Any) -> Value | Any:
-    """The scores that boosting starts from: numbers, or those of an estimator by the link of the loss."""
+    """The initial scores of boosting: constants, or those of an estimator through the link function."""
     if isinstance(model.init_, str):
         return zeros
     if type(model.init_).__name__ in ("DummyClassifier", "DummyRegressor"):
@@ -163,7 +163,7 @@ def gradient_boosting_regressor(model: Any, X: Value) -> Outputs:
 
 
 def _histogram_scores(model: Any, rows: Table) -> Value:
-    """The raw scores of histogram boosting, which compares in float64 and recodes categories first."""
+    """The raw scores of histogram boosting, which compares in float64 and encodes categories first."""
     recodes = getattr(model, "_preprocessor", None)
     X = as_matrix(rows if recodes is None else output(recodes, rows, "transform"))
     targets = len(model._predictors[0])
@@ -196,7 +196,7 @@ def _histogram_tree(predictor: Any, memberships: Memberships, known: Any, positi
 
 
 def _bits(words: Any) -> Any:
-    """A bit set of 32-bit words as booleans."""
+    """Unpack 32-bit words to booleans."""
     return np.unpackbits(np.ascontiguousarray(words, "<u4").view(np.uint8), bitorder="little").astype(bool)
 
 
@@ -256,7 +256,7 @@ def adaboost_classifier(model: Any, X: Value) -> Outputs:
 
 
 def _votes(model: Any, estimator: Any, X: Value, weight: float) -> Value:
-    """Of SAMME: the weight for the class that a member chooses, less a share for the others."""
+    """SAMME: the weight for the class that a member predicts, and a negative fraction of it for the others."""
     count = len(model.classes_)
     chosen = positions(output(estimator, X, "predict"), model.classes_)
     hit = ops.equal(ops.unsqueeze(chosen, np.array([1], np.int64)), np.arange(count)[None])
@@ -264,7 +264,7 @@ def _votes(model: Any, estimator: Any, X: Value, weight: float) -> Value:
 
 
 def _logarithms(model: Any, estimator: Any, X: Value, weight: float) -> Value:
-    """Of SAMME.R, before scikit-learn 1.6: the logarithms of probabilities about their mean."""
+    """SAMME.R, before scikit-learn 1.6: log-probabilities minus their mean."""
     proba = double(output(estimator, X, "predict_proba"))
     logs = ops.log(ops.maximum(proba, np.finfo(np.float64).eps))
     centered = logs - ops.reduce_mean(logs, np.array([1], np.int64), keepdims=1)
@@ -273,7 +273,7 @@ def _logarithms(model: Any, estimator: Any, X: Value, weight: float) -> Value:
 
 @converts("sklearn.AdaBoostRegressor")
 def adaboost_regressor(model: Any, X: Value) -> Outputs:
-    """The weighted median of the members."""
+    """The weighted median of the members' predictions."""
     count = len(model.estimators_)
     predictions = beside([output(each, X, "predict") for each in model.estimators_])
     weights = np.asarray(model.estimator_weights_[:count], np.float64)
@@ -286,7 +286,7 @@ def adaboost_regressor(model: Any, X: Value) -> Outputs:
 
 @converts("sklearn.BaggingClassifier", table=True)
 def bagging_classifier(model: Any, X: Table) -> Outputs:
-    """Members know the classes by their places, and some perhaps not all."""
+    """Bagging; classes of members are indices, and a member may lack some classes."""
     parts = []
     for estimator, features in zip(model.estimators_, model.estimators_features_, strict=True):
         voter, seen = X.take(features), np.asarray(estimator.classes_, int)
@@ -294,7 +294,7 @@ def bagging_classifier(model: Any, X: Table) -> Outputs:
             each = output(estimator, voter, "predict_proba")
             if len(seen) < len(model.classes_):
                 each = each @ like(each, np.eye(len(model.classes_))[seen])
-        else:  # votes
+        else:  # voting
             each = ops.gather(
                 np.eye(len(model.classes_), dtype=X.dtype.numpy), output(estimator, voter, "predict"), axis=0
             )
@@ -306,7 +306,7 @@ def bagging_classifier(model: Any, X: Table) -> Outputs:
 
 
 def _mean_decision(model: Any, X: Table) -> Outputs:
-    """The mean of the members' decisions, where all have one for the same classes."""
+    """The mean of the members' decision functions, if all have one for all classes."""
     known = all(len(each.classes_) == len(model.classes_) for each in model.estimators_)
     if not known or not all(hasattr(each, "decision_function") for each in model.estimators_):
         return {}

@@ -1,4 +1,4 @@
-"""Estimators without a conversion, and the reasons."""
+"""Estimators that cannot be converted, with the reasons."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""XGBoost, read from the JSON that its booster saves without importing the package."""
+"""XGBoost, read from the booster's JSON without importing the package."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _IDENTITY = (
 )
 
 
-#: The logistic function of what is not above this is a half in float32.
+#: Up to here the logistic function is 0.5 in float32.
 ABOVE_HALF = 8.9e-8
 
 
 def _margins(model: Any, rows: Table) -> tuple[Value, str]:
-    """The sums before the link, with the base score; and the name of the objective."""
+    """The margins, including the base score, and the name of the objective."""
     booster = model.get_booster()
     learner = json.loads(booster.save_raw("json"))["learner"]
     objective, boosted = learner["objective"]["name"], learner["gradient_booster"]
@@ -68,7 +68,7 @@ def _margins(model: Any, rows: Table) -> tuple[Value, str]:
 
 
 def _linear(weights: list[float], margin: Any, X: Value) -> Value:
-    """A row of weights for each feature, and the biases below; a number that is missing counts for nothing."""
+    """Linear booster: one row of weights for each feature, then the biases; missing numbers count as zero."""
     table = np.asarray(weights, np.float64).reshape(X.shape[1] + 1, -1)
     known = ops.where(ops.isnan(X), like(X, 0.0), X)
     scores = affine(known, table[:-1].T, table[-1] + margin)
@@ -76,7 +76,7 @@ def _linear(weights: list[float], margin: Any, X: Value) -> Value:
 
 
 def _with_missing(model: Any, X: Value, sparse: bool) -> Value:
-    """Rows in which the number that stands for a missing one is NaN, and what a sparse matrix leaves out."""
+    """Rows with missing numbers as NaN: those equal to ``missing``, and the zeros that a sparse matrix omits."""
     marks = {0.0} if sparse else set()
     if sparse and stores_zeros():
         raise refusal(
@@ -92,7 +92,7 @@ def _with_missing(model: Any, X: Value, sparse: bool) -> Value:
 
 
 def _categories(model: Any, held: dict[str, Any], rows: Table) -> dict[int, Any]:
-    """The categories of a table by the column, which XGBoost keeps from 3.1 on."""
+    """The categories of columns, which XGBoost stores from 3.1 on."""
     found = {}
     for k, each in enumerate((held.get("cats") or {}).get("enc", [])):
         if each["values"]:
@@ -101,9 +101,9 @@ def _categories(model: Any, held: dict[str, Any], rows: Table) -> dict[int, Any]
 
 
 def _texts(model: Any, held: dict[str, Any], x: Value) -> list[str]:
-    """Texts of categories, which XGBoost cuts by characters where pandas holds them, and not by bytes.
+    """Category names. XGBoost splits strings from pandas by characters instead of bytes.
 
-    Beyond ASCII both can be read: the texts are those that explain the example.
+    Non-ASCII names can be read in both ways; the right one explains the example.
     """
     whole, cuts = bytes(np.asarray(held["values"]).astype(np.uint8)), held["offsets"]
     by_bytes = [whole[a:b].decode(errors="replace") for a, b in pairwise(cuts)]
@@ -116,7 +116,7 @@ def _texts(model: Any, held: dict[str, Any], x: Value) -> list[str]:
     rest, found = whole.decode(errors="ignore"), []
     for size in np.diff(cuts).tolist():
         text, rest = rest[:size], rest[size:]
-        if len(text) < size:  # bytes are missing at the end
+        if len(text) < size:  # the last bytes are missing
             known = [each for each in texts - {*found} if len(each) == size and each.startswith(text)]
             text = known[0] if len(known) == 1 else text
         found.append(text)
@@ -142,20 +142,20 @@ def _base(model: Any, learner: dict[str, Any], objective: str) -> Any:
 
 
 def _tree(tree: dict[str, Any], memberships: Memberships, targets: int, target: int | None, weight: float) -> Tree:
-    """``target`` is the column that leaves count for, or None where they have a number for each."""
+    """``target`` is the output of scalar leaves, None for vector leaves."""
     conditions = np.asarray(tree["split_conditions"], np.float32).astype(np.float64)
     left, right = np.asarray(tree["left_children"]), np.asarray(tree["right_children"])
     leaf, feature = left < 0, np.asarray(tree["split_indices"])
     values = np.zeros((len(left), targets))
     if target is not None:
         values[:, target] = np.where(leaf, conditions * weight, 0)
-    elif "leaf_weights" in tree:  # by the place that the right child of a leaf is
+    elif "leaf_weights" in tree:  # at the index of a leaf's right child
         held = np.asarray(tree["leaf_weights"], np.float32).reshape(-1, targets)
         values[leaf] = held[right[leaf]] * weight
     else:
         values[leaf] = np.asarray(tree["base_weights"], np.float32).reshape(-1, targets)[leaf] * weight
     parts = zip(tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"], strict=True)
-    for node, start, size in parts:  # categories of a set go to the right, and all others to the left
+    for node, start, size in parts:  # categories in the set go right, all others left
         inside = np.asarray(tree["categories"][start : start + size])
         members = np.ones(int(inside.max()) + 1, bool)
         members[inside] = False
@@ -170,7 +170,7 @@ def classifier(model: Any, X: Table) -> Outputs:
     if objective.startswith("multi:"):
         return by_probability(model.classes_, ops.softmax(margins, axis=1))
     if objective == "binary:logistic" and margins.rank == 1:
-        found = by_logistic(model.classes_, margins)  # labels are those whose float32 probability exceeds a half
+        found = by_logistic(model.classes_, margins)  # labels compare the float32 probability with a half
         return {**found, "predict": label(model.classes_, ops.cast(margins > ABOVE_HALF, to="int64"))}
     if objective == "binary:logistic":
         proba = ops.sigmoid(margins)

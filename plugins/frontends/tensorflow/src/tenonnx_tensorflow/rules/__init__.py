@@ -1,4 +1,4 @@
-"""Ops of TensorFlow over ONNX ops, a small function for each."""
+"""Rules of TensorFlow ops: one function of ONNX ops for each."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from tenonnx_frontends import added_rule
 
 @dataclass(frozen=True)
 class Rule:
-    """A function of a node and what its inputs hold, and how functions name its outputs where there are several."""
+    """A function of a node and its inputs, with the names of the outputs if there are several."""
 
     function: Callable[..., Any]
     outputs: Sequence[str]
     takes_interpreter: bool
 
 
-#: Rules by the name of the op.
+#: Rules by op type.
 RULES: dict[str, Rule] = {}
 
 
 def rule(*names: str, outputs: str = "", interpreter: bool = False) -> Callable[[Callable[..., Any]], Any]:
-    """Let a function say what nodes of these ops are.
+    """Register a function as the rule of these ops.
 
-    It is called with the node (``node["T"]`` is an attribute) and a ``Value`` for each input, and returns a value for
-    each output, in a list where there are several, whose names in functions are ``outputs``, in order. With
-    ``interpreter``, the interpreter comes first: for what calls functions, or has a state.
+    It is called with the node (``node["T"]`` is an attribute) and a ``Value`` for each input. It returns one value, or
+    a list with a value for each output; ``outputs`` are their names in functions, in order. ``interpreter``: the
+    interpreter is the first argument, for ops with functions or state.
     """
 
     def registered(function: Callable[..., Any]) -> Callable[..., Any]:

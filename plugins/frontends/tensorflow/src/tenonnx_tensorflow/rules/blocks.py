@@ -1,4 +1,4 @@
-"""Blocks of images as images of the batch, or as channels."""
+"""Moving blocks of images to the batch or to channels, and back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenonnx_tensorflow.tracked_values import int64, integers
 
 @rule("SpaceToBatchND", interpreter=True)
 def space_to_batch(interpreter: Any, node: Any, x: Value, block: Value, ends: Value) -> Value:
-    """Blocks of the image become images of the batch."""
+    """Move blocks of images to the batch."""
     blocks = integers(block, "the sizes of blocks")
     count, rank = len(blocks), x.ndim
     padded = _padded(x, count, ends)
@@ -36,7 +36,7 @@ def space_to_batch(interpreter: Any, node: Any, x: Value, block: Value, ends: Va
 
 @rule("BatchToSpaceND", interpreter=True)
 def batch_to_space(interpreter: Any, node: Any, x: Value, block: Value, ends: Value) -> Value:
-    """Images of the batch become blocks of the image; behind a convolution of such blocks, it is one with dilations."""
+    """Move the batch back to blocks of images; around a convolution, this becomes a dilated convolution."""
     blocks = integers(block, "the sizes of blocks")
     count, rank = len(blocks), x.ndim
     dilated = _dilated(interpreter.state.blocks, x, blocks)
@@ -56,7 +56,7 @@ def batch_to_space(interpreter: Any, node: Any, x: Value, block: Value, ends: Va
 
 
 def _padded(x: Value, count: int, ends: Value) -> Value:
-    """Zeros before and behind axes 1 to ``count``, by pairs that need not be known."""
+    """Pad axes 1 to ``count`` by zeros, with amounts that may be dynamic."""
     amounts = static(ends)
     if amounts is not None:
         pads = np.zeros((x.ndim, 2), np.int64)
@@ -79,7 +79,7 @@ def _cropped(x: Value, count: int, ends: Value) -> Value:
 
 
 def _dilated(held: dict[Value, Any], x: Value, blocks: list[int]) -> Value | None:
-    """Dilated convolution in place of one of blocks; None for other ops, or one that skips places."""
+    """A dilated convolution that replaces one on blocks; None for other ops, or one with strides."""
     chain: list[Any] = []
     while x not in held:
         node = x.producer

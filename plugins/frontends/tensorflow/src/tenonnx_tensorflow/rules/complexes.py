@@ -1,4 +1,4 @@
-"""Complex numbers as pairs of their parts, and Fourier transforms."""
+"""Complex numbers as pairs, and Fourier transforms."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tenonnx_tensorflow.rules import RULES, rule
 from tenonnx_tensorflow.rules import elementwise as real
 from tenonnx_tensorflow.tracked_values import Complex, as_dtype, integers
 
-#: What nodes with complex inputs are, by the name of the op.
+#: Rules of nodes with complex inputs, by op type.
 OF_COMPLEX: dict[str, Callable[..., Any]] = {}
 
-#: What moves elements, so that it moves those of each part.
+#: Ops that only move elements, and apply to each part.
 _MOVING = (
     "Identity",
     "StopGradient",
@@ -191,7 +191,7 @@ def equal(node: Any, x: Any, y: Any) -> Value:
 
 
 def _transformed(x: Complex, axis: int, inverse: bool, length: Any = None) -> Complex:
-    """Along one axis, counted from the end."""
+    """Transform one axis, counted from the end."""
     rank = x.real.ndim
     whole = ops.concat(ops.unsqueeze(x.real, [rank]), ops.unsqueeze(x.imaginary, [rank]), axis=rank)
     found = ops.dft(whole, length, constant(np.asarray(rank + axis)), inverse=int(inverse))
@@ -207,7 +207,7 @@ def fourier(node: Any, x: Complex) -> Complex:
 
 
 def _resized(x: Value, axis: int, size: int) -> Value:
-    """Cut, or with zeros behind, along an axis counted from the end."""
+    """Crop or zero-pad an axis, counted from the end."""
     place = x.ndim + axis
     length = x.shape[place] if x.shape is not None else None
     if length == size:
@@ -234,7 +234,7 @@ def real_fourier(node: Any, x: Value, length: Value) -> Complex:
 
 @of_complex("IRFFT", "IRFFT2D", "IRFFT3D")
 def inverse_real_fourier(node: Any, x: Complex, length: Value) -> Value:
-    """The other half of the spectrum is the conjugate of the first, turned round."""
+    """Inverse of the real transform: the other half of the spectrum is the reversed conjugate of the first."""
     sizes = integers(length, "the lengths of a Fourier transform")
     half = sizes[-1] // 2 + 1
     for k, size in enumerate([*sizes[:-1], half]):

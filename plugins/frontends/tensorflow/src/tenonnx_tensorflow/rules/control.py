@@ -29,7 +29,7 @@ def foreign(interpreter: Any, node: Any, *_: Any) -> Any:
 
 
 def condition_of(value: Value) -> Value:
-    """``value`` as a bool scalar: a number is true unless it is zero, a string unless it is empty."""
+    """``value`` as a bool scalar: nonzero numbers and nonempty strings are true."""
     if value.dtype is DType.bool:
         return value
     empty = constant(np.asarray("", object)) if value.dtype is DType.string else number(0, value)
@@ -86,7 +86,7 @@ def while_(interpreter: Any, node: Any, *values: Any) -> list[Any]:
 
 
 def _fixed(function: Any) -> list[bool]:
-    """Arguments that a function returns as they are, each at its own place."""
+    """Whether a function returns each argument unchanged at its own position."""
     found = []
     for argument, result in zip(function.inputs, function.results, strict=True):
         reference = result

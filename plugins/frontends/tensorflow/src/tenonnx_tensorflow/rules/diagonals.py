@@ -14,7 +14,7 @@ from tenonnx_tensorflow.tracked_values import as_dtype, integers, number, scalar
 
 @rule("Diag", "MatrixDiag")
 def diagonal(node: Any, x: Value) -> Value:
-    """The elements on the diagonal of a square, zeros beside them."""
+    """A square matrix with these elements on the diagonal, and zeros elsewhere."""
     if node.op == "Diag" and x.ndim > 1:
         raise NotRepresentable("the elements of a diagonal are not a vector", given=f"{x.type}")
     length = ops.gather(ops.shape(x), constant(np.asarray([-1])))
@@ -29,7 +29,7 @@ def diagonal_part(node: Any, x: Value) -> Value:
 
 
 def _banded(x: Value, k: int) -> Value:
-    """The elements of diagonal ``k``: those of each row at their place."""
+    """The elements of diagonal ``k``, each at the position of its row."""
     sizes = ops.shape(x)
     rows, columns = ops.gather(sizes, [x.ndim - 2]), ops.gather(sizes, [x.ndim - 1])
     first_row, first_column = max(0, -k), max(0, k)
@@ -46,7 +46,7 @@ def _banded(x: Value, k: int) -> Value:
     return ops.gather(flat, places, axis=x.ndim - 2)
 
 
-#: Where the elements of diagonals shorter than the longest stand, of those above and below, by ``align``.
+#: Alignment of shorter diagonals above and below the main one, by ``align``.
 _ALIGNED = {
     "LEFT_RIGHT": (True, False),
     "RIGHT_LEFT": (False, True),
@@ -56,7 +56,7 @@ _ALIGNED = {
 
 
 class _Band:
-    """Diagonals ``low`` to ``high`` of matrices of ``rows`` and ``columns``, each as a row, the highest first."""
+    """Diagonals ``low`` to ``high`` of matrices of ``rows`` and ``columns``, one per row, the highest first."""
 
     def __init__(self, node: Any, k: Value, rows: Value, columns: Value) -> None:
         bounds = integers(k, "which diagonals")
@@ -66,20 +66,20 @@ class _Band:
 
     @property
     def width(self) -> Value:
-        """The length of the longest."""
+        """The length of the longest diagonal."""
         return ops.minimum(ops.add(self.rows, _one(min(self.high, 0))), ops.sub(self.columns, _one(max(self.low, 0))))
 
     def length(self, k: int) -> Value:
         return ops.minimum(ops.add(self.rows, _one(min(k, 0))), ops.sub(self.columns, _one(max(k, 0))))
 
     def before(self, k: int) -> Value:
-        """Number of elements before those of diagonal ``k``."""
+        """Number of padding elements before those of diagonal ``k``."""
         above, below = self._aligned
         is_left = (k >= 0 and above) or (k <= 0 and below)
         return _one(0) if is_left or self.low == self.high else ops.sub(self.width, self.length(k))
 
     def placed(self, whole: Value, diagonals: Value) -> Value:
-        """``whole`` with these diagonals."""
+        """``whole`` with these diagonals replaced."""
         down = ops.unsqueeze(_counted(self.rows), [1])
         right = ops.unsqueeze(_counted(self.columns), [0])
         along, last = ops.minimum(down, right), ops.sub(self.width, _one(1))

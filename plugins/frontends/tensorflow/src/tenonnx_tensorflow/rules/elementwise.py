@@ -1,4 +1,4 @@
-"""Arithmetic, comparisons and functions of single elements."""
+"""Elementwise arithmetic, comparisons and functions."""
 
 from __future__ import annotations
 
@@ -148,7 +148,7 @@ def is_finite(node: Any, x: Value) -> Value:
 
 @rule("Cast")
 def cast(node: Any, x: Any) -> Any:
-    """Floats that become integers lose their fraction, and more than zero is true."""
+    """Cast: floats are truncated to integers, and nonzero numbers are true."""
     target = dtype_of(node["DstT"])
     if is_complex(node["DstT"]):
         real = as_dtype(x, target)
@@ -206,7 +206,7 @@ def floor_div(node: Any, x: Value, y: Value) -> Value:
         return ops.div(x, y)
     if kind != "i":
         return ops.floor(ops.div(x, y))
-    # Truncation is one too many where a rest is left and the signs differ.
+    # truncation is one too large for a nonzero remainder and different signs
     quotient = ops.div(x, y)
     rest = ops.sub(x, ops.mul(quotient, y))
     zero = number(0, x)
@@ -230,7 +230,7 @@ def truncate_mod(node: Any, x: Value, y: Value) -> Value:
 
 
 def _where_zero(x: Value, result: Value) -> Value:
-    """Zero where ``x`` is, whatever ``result`` is there."""
+    """Zero where ``x`` is zero, else ``result``."""
     return ops.where(ops.equal(x, number(0, x)), ops.zeros_like(result), result)
 
 
@@ -261,7 +261,7 @@ def xdivy(node: Any, x: Value, y: Value) -> Value:
 
 @rule("Atan2")
 def atan2(node: Any, y: Value, x: Value) -> Value:
-    """The angle of a point: of the nearer axis first, then the quadrant, with the sign of ``y`` also where it is zero."""
+    """The angle of a point: relative to the nearer axis, then by quadrant, with the sign of ``y`` even for zeros."""
     zero, one, pi = number(0, x), number(1, x), number(math.pi, x)
     tall = ops.greater(ops.absolute(y), ops.absolute(x))
     below, above = ops.where(tall, y, x), ops.where(tall, x, y)
@@ -295,7 +295,7 @@ def ndtri(node: Any, x: Value) -> Value:
 
 @rule("LeftShift", "RightShift")
 def shift(node: Any, x: Value, y: Value) -> Value:
-    """By no less than nothing and no more than all places but one; the sign of a negative number comes along."""
+    """Shift by an amount clamped to the range 0 to bits - 1; right shifts are arithmetic."""
     kind, last = x.dtype.numpy, 8 * x.dtype.numpy.itemsize - 1
     y = by_wider(ops.clip, y, number(0, y), number(last, y))
     if kind.kind == "u":
@@ -305,7 +305,7 @@ def shift(node: Any, x: Value, y: Value) -> Value:
         return by_wider(lambda x, y: ops.mul(x, ops.pow_(number(2, y), y)), x, y)
     held, places = as_dtype(x, DType.int64), as_dtype(y, DType.int64)
     found = floor_div(node, held, ops.pow_(constant(np.asarray(2)), ops.minimum(places, constant(np.asarray(62)))))
-    if last == 63:  # 2 ** 63 is no number of this type
+    if last == 63:  # 2 ** 63 exceeds this type
         sign = ops.neg(ops.cast(ops.less(held, constant(np.asarray(0))), to=DType.int64))
         found = ops.where(ops.greater(places, constant(np.asarray(62))), sign, found)
     return as_dtype(found, x.dtype)
@@ -344,7 +344,7 @@ def elu(node: Any, x: Value) -> Value:
 def selu(node: Any, x: Value) -> Value:
     if x.dtype is not DType.float64:
         return ops.selu(x)
-    scale = 1.0507009873554804934193349852946  # ONNX keeps both factors as float32
+    scale = 1.0507009873554804934193349852946  # ONNX stores both factors as float32
     negative = ops.mul(number(1.7580993408473768599402175208123, x), ops.sub(ops.exp(x), number(1, x)))
     return ops.where(ops.less(x, number(0, x)), negative, ops.mul(number(scale, x), x))
 
@@ -368,7 +368,7 @@ def unfused(node: Any, *_: Value) -> Value:
 
 @rule("Select", "SelectV2")
 def select(node: Any, condition: Value, x: Value, y: Value) -> Value:
-    """The first version takes a vector for the rows of what it chooses from."""
+    """Where; the first version accepts a vector condition that selects rows."""
     if node.op == "Select" and condition.rank == 1 and (x.rank or 0) > 1:
         condition = ops.unsqueeze(condition, list(range(1, x.ndim)))
     return where(condition, x, y)

@@ -1,4 +1,4 @@
-"""Gradients that TensorFlow wrote into a graph, such as those of ``tf.gradients``."""
+"""Gradient ops that TensorFlow writes into a graph, for instance by ``tf.gradients``."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def bias_add(node: Any, slope: Value) -> Value:
 
 
 def _sizes(shape: Value) -> list[Any]:
-    """Numbers, and names of sizes that are not known."""
+    """Known sizes as numbers, and names of unknown ones."""
     if static(shape) is None and shape.symbolic_contents is not None:
         return list(shape.symbolic_contents)
     return [int(n) for n in known(shape, "a shape that was broadcast")]
@@ -94,7 +94,7 @@ def _sizes(shape: Value) -> list[Any]:
 
 @rule("BroadcastGradientArgs", outputs="r0 r1")
 def reduced_axes(node: Any, first: Value, second: Value) -> list[Value]:
-    """The axes along which each of two shapes was repeated; one size that is not known may be in both."""
+    """The axes along which each of two shapes was broadcast; an unknown size may be equal in both."""
     shapes = [_sizes(value) for value in (first, second)]
     rank = max(map(len, shapes))
     padded = [[1] * (rank - len(shape)) + shape for shape in shapes]

@@ -1,7 +1,7 @@
-"""String hashing: FarmHash's fingerprint (na::Hash64), SipHash-2-4, and MurmurHash64A.
+"""String hashes: FarmHash's fingerprint (na::Hash64), SipHash-2-4, and MurmurHash64A.
 
-The text of an integer follows from its digits, so that its hash is arithmetic. Words of 64 bits are int64, whose sums
-and products leave out what is beyond, as those of C do.
+Texts of integers are computed from their digits, so that their hashes are arithmetic. 64-bit words are int64, whose
+sums and products wrap around as in C.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from tenonnx_tensorflow.rules import rule
 from tenonnx_tensorflow.rules.unicode import bytes_of
 from tenonnx_tensorflow.tracked_values import as_dtype
 
-#: How many digits the longest integer of 64 bits has, and how many characters are looked at: whole words of 8.
+#: Maximum number of digits of a 64-bit integer, and number of characters to process: whole words of 8.
 _DIGITS, _LONGEST = 19, 24
 
 
 def _word(content: int) -> Value:
-    """A word, whose highest bit is that of the sign here."""
+    """A constant 64-bit word; its highest bit becomes the sign."""
     return constant(np.asarray(content & (2**64 - 1), np.uint64).astype(np.int64))
 
 
 def _shifted(x: Value, by: int) -> Value:
-    """Its bits to the right, zeros at the left."""
+    """Logical right shift."""
     rest = ops.sub(x, ops.mod(x, _word(1 << by)))
     return ops.mod(ops.div(rest, _word(1 << by)), _word(1 << (64 - by)))
 
 
 def _rotated(x: Value, by: int) -> Value:
-    """Its bits to the right, those that leave it at the left."""
+    """Right rotation."""
     return ops.add(_shifted(x, by), ops.mul(x, _word(1 << (64 - by))))
 
 
 class Text(NamedTuple):
-    """Decimal numbers as characters: ``codes[..., k]`` is character ``k``, 0 behind the last."""
+    """Decimal numbers as characters: ``codes[..., k]`` is character ``k``, 0 after the end."""
 
     codes: Value
     length: Value
@@ -63,9 +63,9 @@ class Text(NamedTuple):
         return Text(codes, ops.squeeze(length, [x.ndim]))
 
     def part(self, start: Value | int, count: int = 8) -> Value:
-        """Characters from ``start`` on as a number, the first of which is its lowest byte.
+        """Characters from ``start`` on as a number, in little-endian order.
 
-        Four at a time, as runtimes add integers of 64 bits as floats.
+        At most four at a time, since runtimes sum 64-bit integers in floats.
         """
         if count > 4:
             behind = start + 4 if isinstance(start, int) else ops.add(start, _word(4))
@@ -99,7 +99,7 @@ def _of_two(u: Value, v: Value, factor: Value) -> Value:
 
 
 def fingerprint(text: Text) -> Value:
-    """By the length of the text: up to 3, 7, 16 and 32 characters."""
+    """The hash, by the length of the text: up to 3, 7, 16 and 32 characters."""
     length = text.length
     factor = ops.add(_word(_K2), ops.mul(length, _word(2)))
 
@@ -156,7 +156,7 @@ def _taken(held: list[Value], block: Value) -> list[Value]:
 
 
 def _ended(held: list[Value], rest: Value, length: Value) -> Value:
-    """The hash, behind the last block of up to 7 bytes and the length."""
+    """The hash after the last block of up to 7 bytes and the length."""
     a, b, c, d = _taken(held, ops.add(rest, ops.mul(length, _word(1 << 56))))
     a, b, c, d = _rounds([a, b, ops.bitwise_xor(c, _word(0xFF)), d], 4)
     return ops.bitwise_xor(ops.bitwise_xor(a, b), ops.bitwise_xor(c, d))
@@ -173,7 +173,7 @@ def sip_hash(text: Text, key: Sequence[int]) -> Value:
 
 
 def sip_hash_of_bytes(contents: Value, length: Value, key: Sequence[int]) -> Value:
-    """The hash of each row of bytes, int64[rows, 8 * blocks], of which ``length`` count; the others are 0."""
+    """The hash of each row of bytes, int64[rows, 8 * blocks], with ``length`` bytes followed by zeros."""
     blocks = ops.reshape(contents, [0, -1, 2, 4])
     halves = ops.reduce_sum(ops.mul(blocks, constant(256 ** np.arange(4))), [3], keepdims=0)
     low, high = (ops.gather(halves, constant(np.asarray(k)), axis=2) for k in range(2))
@@ -199,7 +199,7 @@ def sip_hash_of_bytes(contents: Value, length: Value, key: Sequence[int]) -> Val
 
 @rule("StringToHashBucketFast", "StringToHashBucketStrong", "StringToHashBucket")
 def bucket(node: Any, x: Value) -> Value:
-    """Bucket of text, of an integer by arithmetic."""
+    """Bucket of a string, or of an integer's digits by arithmetic."""
     made, count, kind = x.producer, int(node["num_buckets"]), node.op.removeprefix("StringToHashBucket")
     numbers = made.inputs[0] if made is not None and made.op_type == "Cast" else None
     if numbers is not None and (numbers.dtype.numpy.kind not in "iu" or numbers.dtype is DType.uint64):
@@ -221,5 +221,5 @@ def bucket(node: Any, x: Value) -> Value:
     return ops.mod(ops.add(by_high, low), _word(count))
 
 
-#: Ops that hash text.
+#: Ops that hash strings.
 _OF_TEXT = {"Fast": string_to_hash_bucket_fast, "": string_to_hash_bucket}

@@ -1,4 +1,4 @@
-"""Images: other sizes, crops, colors, boxes."""
+"""Images: resizing, cropping, colors, boxes."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ def nearest(node: Any, x: Value, size: Value) -> Value:
 
 @rule("ResizeBicubic")
 def bicubic(node: Any, x: Value, size: Value) -> Value:
-    """Means of four elements along each axis, by weights that are tabled at 1024 places between two elements.
+    """Interpolate four elements along each axis, with weights tabulated at 1024 positions between two elements.
 
-    With half pixels by Keys's kernel, whose weights outside of the image are left out.
+    With half-pixel centers, Keys's kernel is used, and weights outside of the image are dropped.
     """
     held = as_dtype(x, DType.float32)
     for axis in (1, 2):
@@ -87,7 +87,7 @@ def _cubic_along(x: Value, axis: int, wanted: Value, mode: str) -> Value:
 
 
 def _cubic_weight(distance: Value, a: float) -> Value:
-    """Keys's convolution kernel (1981) at a distance below two."""
+    """Keys's cubic convolution kernel (1981) at a distance below two."""
 
     def polynomial(*coefficients: float) -> Value:
         total = number(coefficients[0], distance)
@@ -101,7 +101,7 @@ def _cubic_weight(distance: Value, a: float) -> Value:
 
 @rule("CropAndResize")
 def crop_and_resize(node: Any, x: Value, boxes: Value, numbers: Value, size: Value) -> Value:
-    """Samples between the corners of each box; what lies outside of the image is ``extrapolation_value``."""
+    """Resample each box between its corners; samples outside of the image are ``extrapolation_value``."""
     height, width = known(size, "the size of crops").tolist()
     image = as_dtype(x, DType.float32)
     plane = ops.cast(ops.slice_(ops.shape(image), [1], [3], [0]), to=DType.float32)
@@ -122,7 +122,7 @@ def crop_and_resize(node: Any, x: Value, boxes: Value, numbers: Value, size: Val
 
 
 def _bilinear_samples(images: Value, rows: Value, columns: Value, last: Value) -> Value:
-    """Each image at each of its rows and columns, by a grid from -1 to 1 with aligned corners."""
+    """Bilinear samples of each image at its rows and columns, by a grid from -1 to 1 with aligned corners."""
     grid_y = _normalized(rows, ops.slice_(last, [0], [1], [0]))
     grid_x = _normalized(columns, ops.slice_(last, [1], [2], [0]))
     grid = _pairs(grid_x, grid_y)
@@ -132,7 +132,7 @@ def _bilinear_samples(images: Value, rows: Value, columns: Value, last: Value) -
 
 
 def _nearest_samples(images: Value, rows: Value, columns: Value, last: Value) -> Value:
-    """The element nearest to each place, of two the further one."""
+    """Nearest samples, rounding halves up."""
     zero, half = number(0, DType.float32), number(0.5, DType.float32)
     places = []
     for axis, held in enumerate((rows, columns)):
@@ -143,7 +143,7 @@ def _nearest_samples(images: Value, rows: Value, columns: Value, last: Value) ->
 
 
 def _pairs(x: Value, y: Value, *, swapped: bool = False) -> Value:
-    """Every pair of a column and a row of each box, along a last axis; rows first where ``swapped``."""
+    """All pairs of a column and a row of each box along a last axis; rows first if ``swapped``."""
     wide, high = ops.unsqueeze(x, [1]), ops.unsqueeze(y, [2])
     shape = ops.concat(ops.shape(y), ops.slice_(ops.shape(x), [1], [2], [0]), axis=0)
     pair = [ops.unsqueeze(ops.expand(each, shape), [3]) for each in (wide, high)]
@@ -234,7 +234,7 @@ def adjust_saturation(node: Any, x: Value, factor: Value) -> Value:
 
 @rule("AdjustHue")
 def adjust_hue(node: Any, x: Value, delta: Value) -> Value:
-    """The hue turned, between the least and the greatest of the three colors, whatever these are."""
+    """Shift the hue between the minimum and the maximum of the colors."""
     top, low = (reduce(x, [x.ndim - 1], keepdims=1) for reduce in (ops.reduce_max, ops.reduce_min))
     spread, zero = ops.sub(top, low), number(0, x)
     flat = ops.equal(spread, zero)
@@ -250,7 +250,7 @@ def adjust_hue(node: Any, x: Value, delta: Value) -> Value:
 
 
 def _suppressed(boxes: Value, scores: Value, most: Value, overlap: Value, least: Value | None) -> Value:
-    """The numbers of the boxes that are kept, best first, of one image and class."""
+    """Indices of the selected boxes of one image and class, best first."""
     given = [ops.unsqueeze(boxes, [0]), ops.unsqueeze(scores, [0, 1]), ops.reshape(int64(most), [1])]
     given.append(ops.reshape(as_dtype(overlap, DType.float32), [1]))
     if least is not None:
@@ -297,9 +297,9 @@ def soft_suppression(
 
 
 def _softly_suppressed(node: Any, boxes: Value, scores: Value, most: Value, least: Value, sigma: float) -> list[Value]:
-    """In each step the best box, after which the scores of those that overlap shrink by ``exp(-iou²/(2 sigma))``.
+    """Select boxes one by one; scores of overlapping boxes are multiplied by ``exp(-iou**2 / (2 sigma))``.
 
-    Scores are minus infinity once a box is taken. TensorFlow leaves the threshold of overlaps aside here.
+    Scores of selected boxes are minus infinity. Like TensorFlow, it ignores the overlap threshold.
     """
     taken = number(-np.inf, scores)
     threshold = as_dtype(least, scores.dtype)
@@ -327,7 +327,7 @@ def _softly_suppressed(node: Any, boxes: Value, scores: Value, most: Value, leas
 
 
 def _overlaps(boxes: Value, other: Value) -> Value:
-    """The intersection of each box with another one, over the union; 0 where one has no area."""
+    """The intersection of each box with another box, over their union; 0 where one has no area."""
 
     def corners(held: Value, axis: int) -> list[Value]:
         first, second = (
@@ -357,7 +357,7 @@ def _overlaps(boxes: Value, other: Value) -> Value:
 def combined_suppression(
     node: Any, boxes: Value, scores: Value, of_class: Value, in_all: Value, overlap: Value, least: Value
 ) -> list[Value]:
-    """The best boxes of all classes of each image, zeros behind the last."""
+    """The best boxes over all classes of each image, padded by zeros."""
     batch = boxes.shape[0] if boxes.shape is not None else None
     shared = boxes.shape[2] if boxes.shape is not None else None
     if not isinstance(batch, int) or not isinstance(shared, int):
@@ -371,7 +371,7 @@ def combined_suppression(
     if shared == 1:
         flat, place = ops.squeeze(boxes, [2]), [0, 2]
         chosen = ops.non_max_suppression(flat, turned, *limits)
-    else:  # each class of each image has boxes of its own
+    else:  # separate boxes for each class of each image
         flat, place = ops.transpose(boxes, perm=[0, 2, 1, 3]), [0, 1, 2]
         of_each = ops.non_max_suppression(
             ops.reshape(flat, [batch * shared, -1, 4]), ops.reshape(turned, [batch * shared, 1, -1]), *limits

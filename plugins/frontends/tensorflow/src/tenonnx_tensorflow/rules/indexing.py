@@ -24,7 +24,7 @@ def gather(node: Any, x: Value, indices: Value, axis: Value | None = None) -> Va
 
 
 def _gather_in_batches(x: Value, indices: Value, axis: int, batched: int) -> Value:
-    """Each row of the first axes has indices of its own: GatherND over the axes up to the one that is chosen along."""
+    """Gather with batch axes, by GatherND over the axes up to the gathered one."""
     order = [*range(batched), axis, *(k for k in range(batched, x.ndim) if k != axis)]
     moved = ops.transpose(x, perm=order) if order != list(range(x.ndim)) else x
     found = ops.gather_nd(moved, ops.unsqueeze(indices, [indices.ndim]), batch_dims=batched)
@@ -55,7 +55,7 @@ def resource_gather_nd(interpreter: Any, node: Any, variable: Any, indices: Valu
 
 @rule("OneHot")
 def one_hot(node: Any, indices: Value, depth: Value, on: Value, off: Value) -> Value:
-    """Indices outside of the range are nowhere, negative ones too, which ONNX counts from the end."""
+    """One-hot vectors without wrapping: negative indices are out of range, and have no hot element."""
     axis = int(node.get("axis", -1))
     axis = indices.ndim if axis == -1 else axis
     row = ops.range_(number(0, depth), scalar(depth), number(1, depth))
@@ -79,7 +79,7 @@ def _updates(name: str, updates: Value) -> Value:
 
 @rule("ScatterNd")
 def scatter_nd(node: Any, indices: Value, updates: Value, shape: Value) -> Value:
-    """Updates at one place add up."""
+    """Scatter into zeros; repeated updates add up."""
     zeros = ops.expand(number(0, updates), int64(shape))
     if updates.dtype is DType.bool:
         counted = scatter_nd(node, indices, ops.cast(updates, to=DType.int32), shape)
@@ -110,7 +110,7 @@ def _resource_scatter(
 
 @rule(*(f"ResourceScatter{name}" for name in _REDUCTIONS), interpreter=True)
 def resource_scatter(interpreter: Any, node: Any, variable: Any, indices: Value, updates: Value) -> list[Any]:
-    """Rows of a variable: a scalar stands for all elements of them."""
+    """Scatter into rows of a variable; a scalar update applies to all of their elements."""
     x = interpreter.state.read(variable)
     rows = ops.unsqueeze(int64(indices), [indices.ndim])
     shape = ops.concat(ops.shape(indices), ops.slice_(ops.shape(x), [1], [LAST], [0]), axis=0)
@@ -127,7 +127,7 @@ def resource_scatter_nd(interpreter: Any, node: Any, variable: Any, indices: Val
 
 @rule("DynamicStitch", "ParallelDynamicStitch")
 def dynamic_stitch(node: Any, *values: Value) -> Value:
-    """Rows at the places that their indices name, those of later inputs over earlier ones."""
+    """Rows at the positions of their indices, where later inputs overwrite earlier ones."""
     count = len(values) // 2
     places, data = values[:count], values[count:]
     rows, order = [], []
@@ -157,13 +157,13 @@ def dynamic_partition(node: Any, x: Value, partitions: Value) -> list[Value]:
 
 
 def _segments(x: Value, ids: Value, count: Value, reduction: str, empty: Any) -> Value:
-    """Rows of one id together, those of negative ids nowhere, and ``empty`` where an id has no row."""
+    """Reduce rows by id, skipping rows with negative ids; ids without rows get ``empty``."""
     flat = ops.reshape(int64(ids), [-1])
     inner = x.ndim - ids.ndim
     rest = ops.slice_(ops.shape(x), [ids.ndim], [LAST], [0])
     rows = ops.reshape(x, ops.concat(constant(np.asarray([-1])), rest, axis=0) if inner else [-1])
     size = ops.reshape(int64(count), [1])
-    # What belongs nowhere goes to a row behind the last, which is cut off.
+    # skipped rows go to an extra row at the end, which is cut off
     place = ops.where(ops.less(flat, constant(np.asarray(0))), size, flat)
     wide = ops.add(size, constant(np.asarray([1])))
     start = ops.expand(number(empty, x), ops.concat(wide, rest, axis=0) if inner else wide)
@@ -204,7 +204,7 @@ def unsorted_segment(node: Any, x: Value, ids: Value, count: Value) -> Value:
     "SegmentProdV2",
 )
 def segment(node: Any, x: Value, ids: Value, count: Value | None = None) -> Value:
-    """Ids are sorted; those without rows give zero, but of products one."""
+    """Reduce sorted segments; ids without rows give zero, or one for products."""
     kind = node.op.removeprefix("Segment").removesuffix("V2")
     held = int64(ids)
     if count is None:
@@ -250,7 +250,7 @@ def sparse_segment(node: Any, x: Value, indices: Value, ids: Value, count: Value
 
 @rule("Bincount", "DenseBincount")
 def bincount(node: Any, x: Value, size: Value, weights: Value) -> Value:
-    """Counts of each number below ``size``, or sums of their weights."""
+    """Counts of each number below ``size``, or sums of weights."""
     if node.get("binary_output", False):
         return ops.minimum(_counted(node, x, size, weights), number(1, weights))
     return _counted(node, x, size, weights)
@@ -278,7 +278,7 @@ def _counted(node: Any, x: Value, size: Value, weights: Value) -> Value:
 
 @rule("HistogramFixedWidth")
 def histogram(node: Any, x: Value, bounds: Value, count: Value) -> Value:
-    """Counts in each of ``count`` parts of a range; numbers outside count with the first or last."""
+    """Counts in ``count`` equal intervals of a range; numbers outside count in the first or last."""
     wanted, size = dtype_of(node.get("dtype", 3)), as_dtype(scalar(count), DType.float64)
     low, high = (ops.cast(ops.gather(bounds, constant(np.asarray(k))), to=DType.float64) for k in (0, 1))
     place = ops.mul(ops.div(ops.sub(ops.cast(x, to=DType.float64), low), ops.sub(high, low)), size)
@@ -306,7 +306,7 @@ def nth_element(node: Any, x: Value, n: Value) -> Value:
 
 @rule("InTopK", "InTopKV2")
 def in_top_k(node: Any, predictions: Value, targets: Value, k: Value | None = None) -> Value:
-    """Whether fewer than ``k`` predictions are larger than that of the target; all must be finite, and it one of them."""
+    """Whether fewer than ``k`` predictions exceed the target's; false for non-finite ones and invalid targets."""
     count = number(int(node["k"]), DType.int64) if k is None else int64(k)
     wanted = ops.unsqueeze(int64(targets), [1])
     classes = ops.slice_(ops.shape(predictions), [1], [2], [0])
@@ -330,7 +330,7 @@ def arg(node: Any, x: Value, axis: Value) -> Value:
 
 @rule("Unique", "UniqueV2", "UniqueWithCounts", "UniqueWithCountsV2", outputs="y idx count")
 def unique(node: Any, x: Value, axis: Value | None = None) -> list[Value]:
-    """In the order in which they come first; of integers by 64 bits, which runtimes have a kernel for."""
+    """Unique elements in order of first occurrence; integers as int64, for which runtimes have a kernel."""
     narrow = x.dtype if x.dtype in (DType.int32, DType.int16, DType.uint8) else None
     x = x if narrow is None else ops.cast(x, to=DType.int64)
     along = None if axis is None else integers(axis, "the axis of unique elements")
@@ -345,7 +345,7 @@ def unique(node: Any, x: Value, axis: Value | None = None) -> list[Value]:
 
 @rule("SearchSorted", "LowerBound", "UpperBound")
 def search_sorted(node: Any, sequence: Value, values: Value) -> Value:
-    """Number of elements of a sorted row that are smaller, or for UpperBound not larger."""
+    """Number of elements of a sorted row that are smaller than a value, or not larger for UpperBound."""
     rows, wanted = ops.unsqueeze(sequence, [1]), ops.unsqueeze(values, [2])
     compared = ops.less_or_equal(rows, wanted) if node.op == "UpperBound" else ops.less(rows, wanted)
     counts = ops.reduce_sum(ops.cast(compared, to=DType.int64), [2], keepdims=0)
@@ -354,7 +354,7 @@ def search_sorted(node: Any, sequence: Value, values: Value) -> Value:
 
 @rule("Bucketize")
 def bucketize(node: Any, x: Value) -> Value:
-    """Number of boundaries that are not above an element."""
+    """Number of boundaries less than or equal to an element."""
     boundaries = np.asarray(node.get("boundaries", []), np.float32)
     if not boundaries.size:
         return ops.zeros_like(ops.cast(x, to=DType.int32))
@@ -389,7 +389,7 @@ def ragged(node: Any, *_: Value) -> list[Value]:
 
 @rule("TensorStridedSliceUpdate", interpreter=False)
 def strided_slice_update(node: Any, x: Value, begin: Value, end: Value, strides: Value, values: Value) -> Value:
-    """The places that a slice names, found by slicing the numbers of all places."""
+    """Assign to a slice, whose positions are found by slicing the indices of all elements."""
     whole = ops.shape(x)
     count = ops.size(x)
     numbers = ops.reshape(ops.range_(constant(np.asarray(0)), count, constant(np.asarray(1))), whole)

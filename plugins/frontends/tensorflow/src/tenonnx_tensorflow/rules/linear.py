@@ -14,17 +14,17 @@ from tenonnx_tensorflow.rules import rule
 from tenonnx_tensorflow.tracked_values import as_dtype, number
 
 
-def _turned(x: Value, is_turned: bool) -> Value:
-    return ops.transpose(x, perm=[*range(x.ndim - 2), x.ndim - 1, x.ndim - 2]) if is_turned else x
+def _transposed_if(x: Value, is_transposed: bool) -> Value:
+    return ops.transpose(x, perm=[*range(x.ndim - 2), x.ndim - 1, x.ndim - 2]) if is_transposed else x
 
 
 @rule("MatMul", "BatchMatMul", "BatchMatMulV2", "BatchMatMulV3")
 def matmul(node: Any, a: Value, b: Value) -> Value:
     if node.op == "MatMul":
-        turned = node.get("transpose_a", False), node.get("transpose_b", False)
+        permuted = node.get("transpose_a", False), node.get("transpose_b", False)
     else:
-        turned = node.get("adj_x", False), node.get("adj_y", False)
-    left, right = _turned(a, turned[0]), _turned(b, turned[1])
+        permuted = node.get("adj_x", False), node.get("adj_y", False)
+    left, right = _transposed_if(a, permuted[0]), _transposed_if(b, permuted[1])
     if "Tout" in node and node.op == "BatchMatMulV3":
         wanted = dtype_of(node["Tout"])
         return ops.matmul(as_dtype(left, wanted), as_dtype(right, wanted))
@@ -54,11 +54,11 @@ def bias_add(node: Any, x: Value, bias: Value) -> Value:
 
 @rule("Cross")
 def cross(node: Any, a: Value, b: Value) -> Value:
-    def turned(x: Value, order: list[int]) -> Value:
+    def permuted(x: Value, order: list[int]) -> Value:
         return ops.gather(x, constant(np.asarray(order)), axis=x.ndim - 1)
 
-    first = ops.mul(turned(a, [1, 2, 0]), turned(b, [2, 0, 1]))
-    return ops.sub(first, ops.mul(turned(a, [2, 0, 1]), turned(b, [1, 2, 0])))
+    first = ops.mul(permuted(a, [1, 2, 0]), permuted(b, [2, 0, 1]))
+    return ops.sub(first, ops.mul(permuted(a, [2, 0, 1]), permuted(b, [1, 2, 0])))
 
 
 @rule("MatrixDeterminant")
@@ -91,7 +91,7 @@ def _column(x: Value, k: int) -> Value:
 
 @rule("Cholesky")
 def cholesky(node: Any, x: Value) -> Value:
-    """Column by column: what is left of a column, by the root of its first element."""
+    """Cholesky factor, column by column."""
     size = _size(x)
     rest, columns = x, []
     for k in range(size):
@@ -100,16 +100,16 @@ def cholesky(node: Any, x: Value) -> Value:
         mask = constant((np.arange(size) >= k)[:, None])
         scaled = ops.where(mask, scaled, number(0, x))
         columns.append(scaled)
-        rest = ops.sub(rest, ops.mul(scaled, _turned(scaled, True)))
+        rest = ops.sub(rest, ops.mul(scaled, _transposed_if(scaled, True)))
     return ops.concat(*columns, axis=x.ndim - 1)
 
 
 @rule("MatrixTriangularSolve")
 def triangular_solve(node: Any, a: Value, b: Value) -> Value:
-    """By substitution."""
+    """Solve a triangular system by substitution."""
     size, lower = _size(a), bool(node.get("lower", True))
     if node.get("adjoint", False):
-        a, lower = _turned(a, True), not lower
+        a, lower = _transposed_if(a, True), not lower
     order = range(size) if lower else range(size - 1, -1, -1)
     rows: dict[int, Value] = {}
     for k in order:
@@ -121,7 +121,7 @@ def triangular_solve(node: Any, a: Value, b: Value) -> Value:
 
 
 def _eliminated(a: Value, b: Value) -> Value:
-    """Solution of ``a x = b``, by elimination (Gauss and Jordan), the largest of a column as pivot."""
+    """Solve ``a x = b`` by Gauss-Jordan elimination with partial pivoting."""
     size = _size(a)
     shape = ops.concat(ops.slice_(ops.shape(a), [0], [a.ndim - 2], [0]), constant(np.asarray([1, 1])), axis=0)
     numbers = ops.add(ops.expand(constant(np.zeros((1, 1), np.int64)), shape), constant(np.arange(size)[:, None]))
@@ -143,10 +143,10 @@ def _eliminated(a: Value, b: Value) -> Value:
 @rule("MatrixInverse")
 def inverse(node: Any, x: Value) -> Value:
     eye = constant(np.eye(_size(x), dtype=x.dtype.numpy))
-    held = _turned(x, bool(node.get("adjoint", False)))
+    held = _transposed_if(x, bool(node.get("adjoint", False)))
     return _eliminated(held, ops.expand(eye, ops.shape(x)))
 
 
 @rule("MatrixSolve")
 def solve(node: Any, a: Value, b: Value) -> Value:
-    return _eliminated(_turned(a, bool(node.get("adjoint", False))), b)
+    return _eliminated(_transposed_if(a, bool(node.get("adjoint", False))), b)

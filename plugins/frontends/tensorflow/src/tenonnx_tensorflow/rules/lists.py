@@ -23,7 +23,7 @@ def _shape(value: Value) -> list[int | None] | None:
 
 
 def _rows(held: Any, node: Any, like: Value | None = None) -> Value:
-    """The rows of a list; of one that is only reserved zeros, where their shape is known."""
+    """The rows of a list; zeros for a reserved list whose row shape is known."""
     if isinstance(held, Slot):
         raise RowsApart("a loop reads the list that it fills", given=node.title)
     if held.rows is not None:
@@ -77,7 +77,7 @@ def set_item(node: Any, held: Any, index: Value, item: Value) -> Any:
 
 
 def _written(held: Slot, index: Value | None, item: Value, node: Any) -> Slot:
-    """Element that a loop adds to a list in one iteration."""
+    """Record the element that a loop adds to a list in this iteration."""
     if held.source.shape is None and item.shape is not None:
         held.source.shape = [n if isinstance(n, int) else None for n in item.shape]
     if held.row is not None:
@@ -119,7 +119,7 @@ def gather(node: Any, held: Any, indices: Value, shape: Value) -> Value:
 
 @rule("TensorListScatterV2", "TensorListScatter")
 def scatter(node: Any, x: Value, indices: Value, shape: Value, size: Value | None = None) -> TensorList:
-    """Rows at the places that are named, zeros elsewhere."""
+    """A list of rows at these indices, with zeros elsewhere."""
     held = int64(indices)
     least = ops.add(ops.reduce_max(held, keepdims=1), constant(np.asarray([1])))
     count = least if size is None else ops.maximum(ops.reshape(int64(size), [1]), least)
@@ -157,7 +157,7 @@ def resize(node: Any, held: Any, size: Value) -> TensorList:
 
 
 def _resized(rows: Value, wanted: Value) -> Value:
-    """At least so many rows, zeros behind what there is."""
+    """Pad rows by zeros to at least this number."""
     missing = ops.maximum(ops.sub(wanted, ops.slice_(ops.shape(rows), [0], [1], [0])), constant(np.asarray([0])))
     zeros = constant(np.zeros(rows.ndim, np.int64))
     ends = [missing, constant(np.zeros(rows.ndim - 1, np.int64))] if rows.ndim > 1 else [missing]
@@ -171,7 +171,7 @@ def element_shape(node: Any, held: Any) -> Value:
     )
 
 
-# ----- TensorFlow 1: the flow between writes stands for the array -----------------------------------------------------
+# ----- TensorFlow 1: the flow value represents the array --------------------------------------------------------------
 
 
 @rule("TensorArrayV3", outputs="handle flow")
@@ -182,7 +182,7 @@ def array(node: Any, size: Value) -> list[Any]:
 
 @rule("TensorArrayScatterV3")
 def array_scatter(node: Any, handle: Any, indices: Value, x: Value, flow: Any) -> TensorList:
-    """All rows of an array, which begins without any."""
+    """Write all rows of an empty array."""
     order = static(indices)
     contents = indices.symbolic_contents
     plain = order is not None and np.array_equal(np.asarray(order), np.arange(np.size(order)))

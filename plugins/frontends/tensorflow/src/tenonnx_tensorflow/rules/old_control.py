@@ -11,7 +11,7 @@ from tenonnx_tensorflow.loops import Looping, branched, looped
 from tenonnx_tensorflow.rules import rule
 from tenonnx_tensorflow.rules.control import condition_of
 
-#: Rules of ops that read their inputs themselves: they walk back to the Switch or Enter where these begin.
+#: Rules of ops that read their inputs themselves, by walking back to the Switch or Enter of the branch or loop.
 DEFERRED: dict[str, Callable[..., Any]] = {}
 
 _SWITCHES = frozenset({"Switch", "RefSwitch", "_SwitchN"})
@@ -32,13 +32,13 @@ def deferred(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
 
 @rule(*_SWITCHES, outputs="output_false output_true")
 def switch(node: Any, x: Any, condition: Any) -> list[Any]:
-    """Both outputs are the input: a Switch is read here only outside of the branches that begin at it."""
+    """Pass the input to both outputs; only reached outside of branches that begin at this Switch."""
     return [x, x]
 
 
 @rule(*_ENTERS, *_NEXT)
 def passed(node: Any, x: Any) -> Any:
-    """The input: outside of the loop it marks."""
+    """Pass the input; only reached outside of the loop."""
     return x
 
 
@@ -47,7 +47,7 @@ def passed(node: Any, x: Any) -> Any:
 
 @deferred("Merge", "RefMerge")
 def merge(scope: Any, node: Node) -> Any:
-    """Result of the taken branch: the nodes between a Switch and here."""
+    """Result of the taken branch, which consists of the nodes between a Switch and this Merge."""
     sides: dict[int, Reference] = {}
     condition: Reference | None = None
     for reference in node.inputs:
@@ -59,7 +59,7 @@ def merge(scope: Any, node: Node) -> Any:
         sides[side] = reference
     if condition is None:
         raise NotRepresentable("a Merge does not follow a Switch", given=node.title)
-    if len(sides) == 1:  # the other is no result of a Switch at all
+    if len(sides) == 1:  # the other input does not come from a Switch
         (side,) = sides
         rest = next(reference for reference in node.inputs if reference is not sides[side])
         sides[1 - side] = rest
@@ -75,7 +75,7 @@ def merge(scope: Any, node: Node) -> Any:
 
 
 def _guard(nodes: Mapping[str, Node], start: Reference) -> tuple[Node, int] | None:
-    """The Switch at which a branch begins, and the position of the output that leads here; inner branches are skipped."""
+    """The Switch at which a branch begins, with the output index of the branch, skipping nested branches."""
     pending: list[tuple[str, int, int]] = [(start.node, start.position, 0)]
     seen = set()
     while pending:
@@ -102,7 +102,7 @@ def _guard(nodes: Mapping[str, Node], start: Reference) -> tuple[Node, int] | No
 
 @deferred("Exit", "RefExit")
 def leave(scope: Any, node: Node) -> Any:
-    """Final value of a loop variable. All Exits of a frame share one loop, which is built once."""
+    """Final value of a loop variable. All Exits of a frame share one loop."""
     nodes: Mapping[str, Node] = scope.nodes
     frame = _frame(nodes, node)
     loops = scope.loops
@@ -120,7 +120,7 @@ def _frame(nodes: Mapping[str, Node], node: Node) -> str:
 
 
 def _loop(scope: Any, frame: str, node: Node) -> dict[str, Any]:
-    """Values of each Merge of a frame after the loop."""
+    """Final value of each Merge of a frame."""
     nodes: Mapping[str, Node] = scope.nodes
     merges: list[Node] = []
     for each in nodes.values():

@@ -1,4 +1,4 @@
-"""Regular expressions: those of RE2, as TensorFlow's."""
+"""Regular expressions with RE2's syntax."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def texts(*contents: str) -> Value:
 
 
 def replaced(x: Value, pattern: str | Value, by: str | Value, everywhere: bool = True) -> Value:
-    """Text with the matches of a pattern of RE2 replaced, or with the first one of each string."""
+    """Replace all matches of an RE2 pattern, or only the first match of each string."""
     given = [texts(each) if isinstance(each, str) else each for each in (pattern, by)]
     found: Value = string_regex_replace(x, *given, global_replace=int(everywhere))
     return found
@@ -42,7 +42,7 @@ def replace(node: Any, x: Value) -> Value:
 
 @rule("RegexReplace")
 def replace_by(node: Any, x: Value, pattern: Value, rewrite: Value) -> Value:
-    """The pattern and what replaces its matches may be inputs."""
+    """RegexReplace, where pattern and replacement are inputs."""
     held = static(pattern)
     is_empty = held is not None and str(np.reshape(held, -1)[0]) == ""
     found = texts("(?:)") if is_empty else ops.reshape(pattern, [1])

@@ -1,4 +1,4 @@
-"""Ragged tensors: split strings, and rows of different lengths by the row numbers of their elements."""
+"""Ragged tensors: split strings, and rows of different lengths."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _count(size: Value) -> Value:
 
 @rule("StringSplitV2", outputs="indices values shape")
 def split(node: Any, x: Value, separator: Value) -> list[Value]:
-    """The pieces of all strings, with the string and the place within it of each."""
+    """The pieces of all strings as a sparse tensor: positions (string, piece), pieces, and shape."""
     cut = str(known(separator, "what text is split at").reshape(-1)[0])
     most = int(node.get("maxsplit", -1))
     if not cut and most < 0:
@@ -34,7 +34,7 @@ def split(node: Any, x: Value, separator: Value) -> list[Value]:
     if most >= 0:
         given["maxsplit"] = most
     pieces, counts = ops.string_split(x, **given)
-    if cut:  # of an empty string, TensorFlow gives one piece
+    if cut:  # TensorFlow splits an empty string into one piece
         counts = ops.maximum(counts, constant(np.asarray(1)))
         nothing = ops.expand(constant(np.asarray([""], object)), ops.shape(ops.unsqueeze(counts, [1])))
         pieces = ops.concat(pieces, nothing, axis=1)
@@ -43,13 +43,13 @@ def split(node: Any, x: Value, separator: Value) -> list[Value]:
 
 
 def _words(x: Value) -> list[Value]:
-    """Pieces between white space of ASCII; runtimes differ in what they take for white space."""
+    """Pieces between ASCII whitespace; runtimes differ in what they consider whitespace."""
     pieces, _ = ops.string_split(replaced(x, r"[\t-\r]", " "), delimiter=" ")
     return _sparse(pieces, ops.not_(ops.equal(pieces, constant(np.asarray("", object)))))
 
 
 def _sparse(pieces: Value, exists: Value) -> list[Value]:
-    """Places, contents and shape of the pieces of each row that exist."""
+    """The existing pieces of each row as a sparse tensor: positions, contents and shape."""
     places = ops.transpose(ops.non_zero(exists), perm=[1, 0])
     counted = ops.cumsum(as_dtype(exists, DType.int64), constant(np.asarray(1)))
     columns = ops.sub(ops.gather_nd(counted, places), constant(np.asarray(1)))
@@ -65,7 +65,7 @@ def _sparse(pieces: Value, exists: Value) -> list[Value]:
 
 @rule("StringSplit", outputs="indices values shape")
 def split_at_characters(node: Any, x: Value, separators: Value) -> list[Value]:
-    """The pieces between any of some characters, or all characters where there are none."""
+    """Split at any of several characters, or after each character if there are none."""
     skips = constant(np.asarray([node.get("skip_empty", True)]))
     return list(string_split(x, ops.reshape(separators, [1]), skips))
 
@@ -74,7 +74,7 @@ def split_at_characters(node: Any, x: Value, separators: Value) -> list[Value]:
 
 
 def _rows(splits: Value) -> Value:
-    """Of each element the number of its row, where rows end at these places."""
+    """The row number of each element, from row splits."""
     ends = int64(splits)
     count = ops.gather(ends, constant(np.asarray(-1)))
     behind = ops.less_or_equal(
@@ -84,13 +84,13 @@ def _rows(splits: Value) -> Value:
 
 
 def joined(x: Value, axis: int, separator: str) -> Value:
-    """Text joined along an axis."""
+    """Join strings along an axis."""
     found = string_join(x, texts(separator), constant(np.asarray([axis])))
     return scalar(found) if x.rank == 1 else found
 
 
 def joined_rows(x: Value, owners: Value, count: Value, separator: str = "") -> Value:
-    """The strings of each of ``count`` rows, joined in the order in which they come."""
+    """Join the strings of each of ``count`` rows, in order."""
     places = ops.range_(constant(np.asarray(0)), ops.squeeze(ops.shape(owners), [0]), constant(np.asarray(1)))
     before = ops.less(ops.unsqueeze(places, [0]), ops.unsqueeze(places, [1]))
     shared = ops.equal(ops.unsqueeze(owners, [0]), ops.unsqueeze(owners, [1]))
@@ -139,7 +139,7 @@ def ngrams(node: Any, x: Value, splits: Value) -> list[Value]:
 
 @rule("RaggedTensorToTensor")
 def to_tensor(node: Any, shape: Value, x: Value, default: Value, *parts: Value) -> Value:
-    """Rows with ``default`` behind their elements, or without those that are too many."""
+    """A dense tensor of ragged rows, padded by ``default`` or truncated."""
     kinds = [k.decode() if isinstance(k, bytes) else str(k) for k in node["row_partition_types"]]
     if kinds[0] == "FIRST_DIM_SIZE":
         count, parts, kinds = scalar(int64(parts[0])), parts[1:], kinds[1:]
@@ -164,7 +164,7 @@ def to_tensor(node: Any, shape: Value, x: Value, default: Value, *parts: Value) 
     one = constant(np.asarray([1]))
     inner = ops.slice_(ops.shape(x), [1], [np.iinfo(np.int64).max], [0])
     whole = ops.concat(*(ops.add(ops.reshape(n, [1]), one) for n in counts), inner, axis=0)
-    # what is too many goes behind the last row or place, which is cut off
+    # excess elements go to an extra row or column, which is cut off
     at = [ops.unsqueeze(ops.minimum(held, most), [1]) for held, most in zip(at, counts, strict=True)]
     filled = ops.scatter_nd(ops.expand(scalar(default), whole), ops.concat(*at, axis=1), x)
     axes = list(range(len(counts)))
@@ -173,7 +173,7 @@ def to_tensor(node: Any, shape: Value, x: Value, default: Value, *parts: Value) 
 
 @rule("RaggedBincount")
 def bincount(node: Any, splits: Value, x: Value, size: Value, weights: Value) -> Value:
-    """Counts of each number below ``size`` in each row, or sums of their weights."""
+    """Counts of each number below ``size`` in each row, or sums of weights."""
     held, most = int64(x), scalar(int64(size))
     counted = weights.shape is not None and 0 in weights.shape
     content = ops.expand(number(1, weights), ops.shape(held)) if counted else weights

@@ -36,7 +36,7 @@ def normal(node: Any, shape: Value) -> Value:
 
 @rule("TruncatedNormal")
 def truncated(node: Any, shape: Value) -> Value:
-    """The quantile of the normal distribution, of numbers that are uniform between its values at -2 and 2."""
+    """Truncated normal numbers: the normal quantile function of uniform numbers between Phi(-2) and Phi(2)."""
     dtype = dtype_of(node["dtype"])
     wide = DType.float64 if dtype is DType.float64 else DType.float32
     edge = math.erf(math.sqrt(2))
@@ -62,7 +62,7 @@ def uniform_integers(node: Any, shape: Value, low: Value, high: Value) -> Value:
 
 @rule("Multinomial")
 def multinomial(node: Any, logits: Value, count: Value) -> Value:
-    """The largest of logits and Gumbel noise is drawn by their softmax (E. J. Gumbel, 1954)."""
+    """Sample classes by the Gumbel-max trick (E. J. Gumbel, 1954)."""
     held = as_dtype(logits, DType.float32)
     sizes = ops.shape(held)
     rows, columns = ops.slice_(sizes, [0], [1], [0]), ops.slice_(sizes, [1], [2], [0])
@@ -100,11 +100,11 @@ def other_draws(node: Any, *_: Any) -> Any:
     )
 
 
-# ----- numbers as quantization would leave them -----------------------------------------------------------------------
+# ----- fake quantization ----------------------------------------------------------------------------------------------
 
 
 def _nudged(low: Any, high: Any, bits: int, narrow: bool) -> tuple[Any, Any, Any]:
-    """The scale, and both ends moved so that zero is a code."""
+    """The scale, and a range shifted so that zero is a quantized value."""
     first, last = number(1 if narrow else 0, low), number(2**bits - 1, low)
     scale = ops.div(ops.sub(high, low), ops.sub(last, first))
     point = ops.sub(first, ops.div(low, scale))
@@ -147,7 +147,7 @@ def quantized_and_back_by_inputs(node: Any, x: Value, low: Value, high: Value, b
 
 
 def _by_a_symmetric_scale(node: Any, x: Value, low: Value, high: Value, bits: int) -> Value:
-    """Multiples of one scale, or one for each place along ``axis``, the largest that holds both ends of the range."""
+    """Quantize symmetrically and dequantize, with a scale, or one per slice of ``axis``, that covers the range."""
     axis, is_signed = int(node.get("axis", -1)), bool(node.get("signed_input", True))
     last = 2 ** (bits - 1) - 1 if is_signed else 2**bits - 1
     first = 0

@@ -23,7 +23,7 @@ _REDUCING = {
 
 @rule(*_REDUCING)
 def reduced(node: Any, x: Value, axes: Value) -> Value:
-    """Along no axis nothing is reduced; a mean of integers is truncated, and few bits are reduced by 64."""
+    """Reduce; no axes mean no reduction. Means of integers are truncated, and short integers are reduced in 64 bits."""
     keep = int(node.get("keep_dims", False))
     places = [axis_of(k, x) for k in integers(axes, f"the axes of {node.op}")] if x.ndim else []
     if not places:
@@ -48,7 +48,7 @@ def logical(node: Any, x: Value, axes: Value) -> Value:
     number_of = ops.cast(x, to=DType.int32)
     reduce = ops.reduce_min if node.op == "All" else ops.reduce_max
     found = reduce(number_of, places, keepdims=int(node.get("keep_dims", False)))
-    return ops.greater(found, number(0, found))  # that of no elements is the least or the greatest number
+    return ops.greater(found, number(0, found))  # without elements it is the lowest or highest number
 
 
 @rule("Cumsum", "Cumprod")

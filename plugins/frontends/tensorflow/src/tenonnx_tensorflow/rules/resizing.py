@@ -1,4 +1,4 @@
-"""Images resized by matrices: areas, and kernels that widen where an image shrinks."""
+"""Resizing images by matrices: area averages, and antialiasing kernels."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FLOAT = DType.float32
 
 
 def by_matrices(x: Value, rows: Any, columns: Any) -> Value:
-    """Each row and column of the result as a mean of others."""
+    """Multiply by one matrix along height and one along width."""
     held = as_dtype(channels_first(x), _FLOAT)
     first, second = (
         each if isinstance(each, Value) else constant(np.asarray(each, np.float32)) for each in (rows, columns)
@@ -27,7 +27,7 @@ def by_matrices(x: Value, rows: Any, columns: Any) -> Value:
 
 
 def _plane(x: Value) -> tuple[int, int] | None:
-    """The height and width of images, where both are known."""
+    """Height and width of images, if both are static."""
     sizes = x.shape[1:3] if x.shape is not None else ()
     if len(sizes) != 2 or not all(isinstance(n, int) for n in sizes):
         return None
@@ -35,7 +35,7 @@ def _plane(x: Value) -> tuple[int, int] | None:
 
 
 def plane(x: Value, what: str) -> tuple[int, int]:
-    """The height and width of images. Raises ``NotRepresentable`` where one is unknown."""
+    """Height and width of images. Raises ``NotRepresentable`` for dynamic ones."""
     found = _plane(x)
     if found is None:
         raise NotRepresentable(f"the sizes of images are not known for {what}", given=f"{x.type}")
@@ -43,7 +43,7 @@ def plane(x: Value, what: str) -> tuple[int, int]:
 
 
 def _lengths(x: Value, size: Value, axis: int) -> tuple[Value, Value]:
-    """The length of an axis of an image, and the wanted one, as scalars."""
+    """The old and the new length of an axis of an image, as scalars."""
     before = ops.gather(ops.shape(x), constant(np.asarray(axis + 1)))
     return before, scalar(ops.slice_(int64(size), [axis], [axis + 1], [0]))
 
@@ -56,7 +56,7 @@ def _steps(count: Value, axis: int) -> Value:
 
 @rule("ResizeArea")
 def area(node: Any, x: Value, size: Value) -> Value:
-    """The mean of what an element covers: shares of elements at both ends."""
+    """The mean over the area of each output element, with fractional weights at its borders."""
     aligned, sizes, wanted = node.get("align_corners", False), _plane(x), static(size)
     if sizes is None or wanted is None:
         return by_matrices(x, *(_shares(*_lengths(x, size, axis), aligned) for axis in range(2)))
@@ -74,7 +74,7 @@ def area(node: Any, x: Value, size: Value) -> Value:
 
 
 def _shares(before: Value, after: Value, aligned: bool) -> Value:
-    """Share of each element of the image in each element of the result; the last one stands for those beyond."""
+    """Weight of each input element in each output element; the last element is repeated beyond the image."""
     lengths = [ops.cast(n, to=_FLOAT) for n in (before, after)]
     zero, one = number(0, _FLOAT), number(1, _FLOAT)
     step = ops.div(*lengths)
@@ -108,7 +108,7 @@ def _cubic(b: float, c: float) -> Any:
     return weigh
 
 
-#: Weights of elements by their distance, and how far they reach.
+#: Kernels as functions of distance, with their radius.
 _KERNELS = {
     "lanczos1": (_lanczos(1), 1),
     "lanczos3": (_lanczos(3), 3),
@@ -173,7 +173,7 @@ _KERNELS_OF_VALUES: dict[str, Callable[[Value], Value]] = {
 
 @rule("ScaleAndTranslate")
 def scale_and_translate(node: Any, x: Value, size: Value, scale: Value, translation: Value) -> Value:
-    """Each element by a kernel around its place in the image, wider where the image shrinks (``antialias``)."""
+    """Resample by a kernel around each position in the image, widened for downscaling (``antialias``)."""
     kernel, antialias = node.get("kernel_type", "lanczos3"), bool(node.get("antialias", True))
     weigh, radius = _KERNELS[kernel]
     sizes, given = _plane(x), [static(each) for each in (size, scale, translation)]
@@ -194,7 +194,7 @@ def scale_and_translate(node: Any, x: Value, size: Value, scale: Value, translat
     for axis, (before, after) in enumerate(zip(sizes, wanted.tolist(), strict=True)):
         inverse: Any = np.float32(
             1 / np.float64(scales[axis])
-        )  # as the kernel rounds, which decides what lies at its edge
+        )  # rounded like TensorFlow's kernel, which decides whether elements at its edge count
         kernel_scale = max(inverse, 1.0) if antialias else 1.0
         places = (np.arange(after, dtype=np.float32) + np.float32(0.5)) * inverse - np.float32(shifts[axis]) * inverse
         distance = np.abs(np.arange(before)[None, :] + 0.5 - places[:, None]) / kernel_scale
@@ -211,7 +211,7 @@ def scale_and_translate(node: Any, x: Value, size: Value, scale: Value, translat
 
 
 def _kernel_matrix(kernel: str, before: Value, after: Value, scale: Value, shift: Value, antialias: bool) -> Value:
-    """The weights of the elements of an image (columns) in those of the result (rows)."""
+    """Weights of image elements (columns) for output elements (rows)."""
     one, half, zero = (number(n, _FLOAT) for n in (1, 0.5, 0))
     inverse = ops.div(one, scale)
     wide = ops.maximum(inverse, one) if antialias else one

@@ -1,4 +1,4 @@
-"""Shapes, and ops that move elements: slices, gathers, joins."""
+"""Shapes, and ops that move elements: slices, gathers, concatenations."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tenonnx_tensorflow.attributes import count_of, dtype_of
 from tenonnx_tensorflow.rules import rule
 from tenonnx_tensorflow.tracked_values import Complex, as_dtype, axis_of, int64, integers, known, number, scalar, vector
 
-#: The ends of an axis, whatever its length.
+#: Slice bounds beyond the end and the start of any axis.
 LAST, FIRST = np.iinfo(np.int64).max, np.iinfo(np.int64).min
 
 
 @rule("Const", "HostConst", interpreter=True)
 def const(interpreter: Any, node: Any) -> Any:
-    """Floats that may be weights are variables of the graph, by the name of the node."""
+    """A constant; float arrays that may be weights become variables with the name of the node."""
     array = node["value"]
     if array.dtype.kind == "c":
         return Complex(constant(np.ascontiguousarray(array.real)), constant(np.ascontiguousarray(array.imag)))
@@ -58,7 +58,7 @@ def reshape(node: Any, x: Value, shape: Value) -> Value:
 
 
 def _may_be_empty(shape: Value) -> bool:
-    """Whether a size may be 0, which copies that of the input unless ``allowzero`` is set; that refuses -1 beside it."""
+    """Whether a size may be 0, which requires ``allowzero``; that excludes -1."""
     found = static(shape)
     if found is not None:
         return 0 in np.asarray(found)
@@ -192,7 +192,7 @@ def slice_(node: Any, x: Value, begin: Value, size: Value) -> Value:
 
 @rule("StridedSlice")
 def strided_slice(node: Any, x: Value, begin: Value, end: Value, strides: Value) -> Value:
-    """As in numpy, each place of the specification with a bit in each mask."""
+    """Slice as in numpy; each mask has one bit for each entry of the specification."""
     masks = {m: int(node.get(f"{m}_mask", 0)) for m in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")}
     steps = integers(strides, "the strides of a slice")
     count = len(steps)
@@ -203,7 +203,7 @@ def strided_slice(node: Any, x: Value, begin: Value, end: Value, strides: Value)
     consumed = sum(not has("new_axis", k) and not has("ellipsis", k) for k in range(count))
     axis, added, removed = 0, [], []
     sliced: list[tuple[int, int]] = []
-    shape_at = 0  # the axis of the result
+    shape_at = 0  # axis of the result
     for place in range(count):
         if has("ellipsis", place):
             skipped = x.ndim - consumed
@@ -228,7 +228,7 @@ def strided_slice(node: Any, x: Value, begin: Value, end: Value, strides: Value)
 
 @rule("TensorStridedSliceUpdate")
 def strided_update(node: Any, x: Value, begin: Value, end: Value, strides: Value, content: Value) -> Value:
-    """``x`` with ``content`` where a slice of it lies."""
+    """``x`` with a slice replaced by ``content``."""
     sizes = ops.shape(x)
     count = ops.reduce_prod(sizes, keepdims=0)
     places = ops.reshape(ops.range_(constant(np.asarray(0)), count, constant(np.asarray(1))), sizes)
@@ -341,7 +341,7 @@ def range_(node: Any, start: Value, limit: Value, delta: Value) -> Value:
 
 @rule("LinSpace")
 def linspace(node: Any, start: Value, stop: Value, count: Value) -> Value:
-    """The last element is the end itself."""
+    """Evenly spaced numbers; the last one is exactly ``stop``."""
     positions = as_dtype(ops.range_(number(0, count), count, number(1, count)), start.dtype)
     last = as_dtype(ops.sub(count, number(1, count)), start.dtype)
     step = ops.div(ops.sub(stop, start), ops.maximum(last, number(1, start)))
@@ -373,7 +373,7 @@ def pad(node: Any, x: Value, paddings: Value, value: Value | None = None) -> Val
 
 
 def _symmetric(x: Value, amounts: Any) -> Value:
-    """Mirrored with the edge itself, which ONNX has no mode for: slices backwards beside the whole."""
+    """Symmetric padding, which ONNX lacks: concatenate reversed slices that include the edge."""
     for axis, (before, after) in enumerate(amounts.tolist()):
         parts = [x]
         if before:

@@ -1,4 +1,4 @@
-"""The gamma function and its relatives, and Bessel functions."""
+"""Gamma and related functions, and Bessel functions."""
 
 from __future__ import annotations
 

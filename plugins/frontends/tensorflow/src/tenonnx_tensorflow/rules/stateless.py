@@ -1,7 +1,7 @@
-"""Random numbers of a seed that is given: those of Philox (J. K. Salmon et al., 2011), by arithmetic of integers.
+"""Stateless random numbers: TensorFlow's Philox generator (J. K. Salmon et al., 2011) in integer arithmetic.
 
-A generator numbers its blocks, of four words of 32 bits each, and scrambles each number by a key. Words and keys are int64
-here, below 2^32, as runtimes have few ops for unsigned integers; where TensorFlow has 64 bits, its words are halves of these.
+A generator numbers its blocks, of four 32-bit words each, and scrambles each number by a key. Words and keys are int64
+below 2**32, since runtimes have few ops for unsigned integers; 64-bit integers of TensorFlow are pairs of words.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from tenonnx_tensorflow.rules import rule
 from tenonnx_tensorflow.tracked_values import as_dtype, int64, number, scalar
 
 WORD = 1 << 32
-#: By what the first and the third word are multiplied in each round, and what is added to the key from round to round.
+#: Factors of the first and the third word in each round, increments of the key, and the number of rounds.
 _FACTORS, _STEPS, _ROUNDS = ((0xD2511F53,), (0xCD9E8D57,)), ((0x9E3779B9,), (0xBB67AE85,)), 10
-#: The key by which TensorFlow makes a key and a counter of a seed.
+#: Key with which TensorFlow derives key and counter from a seed.
 _OF_SEEDS = ((0x3EC8F720,), (0x02461E29,))
-#: The numbers of Philox, and of the choice of the device, which is Philox but on TPUs.
+#: TensorFlow's numbers of algorithms: Philox, and the device's choice, which is Philox except on TPUs.
 _PHILOX, _OF_DEVICE = 1, 3
-#: How many blocks TensorFlow keeps for four results of which some may be drawn anew, and how many of these are looked at:
-#: of 8 blocks, fewer than once in 10^19 too few numbers are left.
+#: Number of blocks that TensorFlow reserves for four results with rejections, and number of them to compute. Eight
+#: blocks leave too few results less than once in 10**19 times.
 _KEPT, _LOOKED_AT = 256, 8
 
 
 class Blocks(NamedTuple):
-    """A generator: the words of its key, two in a column, and of its counter, four in a column."""
+    """A generator: key as a column of two words, counter as a column of four."""
 
     key: Value
     counter: Value
 
     def words(self, places: Value) -> Value:
-        """The words of the blocks at these places, as rows of four."""
+        """The words of the blocks at these indices, as rows of four."""
         low = ops.add(_row(self.counter, 0), ops.unsqueeze(places, [0]))
         second = ops.add(_row(self.counter, 1), ops.div(low, number(WORD, low)))
         rest = ops.expand(ops.slice_(self.counter, [2], [4], [0]), ops.concat([1], ops.shape(places), axis=0))
@@ -62,13 +62,13 @@ def _column(*numbers: tuple[int, ...]) -> Value:
 
 
 def _scrambled(key: Value, counter: Value) -> Value:
-    """Counters in columns of four words, scrambled by a key in a column of two."""
+    """Scramble counters, columns of four words, by a key, a column of two."""
     half = number(1 << 16, DType.int64)
     even, odd = (ops.gather(counter, constant(np.asarray([k, k + 2])), axis=0) for k in range(2))
     for k in range(_ROUNDS):
         by_step = _word(ops.add(key, ops.mul(_column(*_STEPS), number(k, DType.int64))))
         low, high = (ops.mul(part, _column(*_FACTORS)) for part in (ops.mod(even, half), ops.div(even, half)))
-        product = ops.add(ops.div(low, half), high)  # without its last 16 bits, below 2^49
+        product = ops.add(ops.div(low, half), high)  # without its last 16 bits, below 2**49
         swapped = constant(np.asarray([1, 0]))
         outer = ops.gather(ops.div(product, half), swapped, axis=0)
         inner = _word(ops.add(low, ops.mul(ops.mod(high, half), half)))
@@ -78,7 +78,7 @@ def _scrambled(key: Value, counter: Value) -> Value:
 
 
 def _halves(x: Value) -> Value:
-    """The two words of each of some integers of 64 bits, along a new last axis."""
+    """The two words of 64-bit integers, along a new last axis."""
     signed = as_dtype(x, DType.int64)
     low = _word(signed)
     high = _word(ops.div(ops.sub(signed, low), number(WORD, signed)))
@@ -86,7 +86,7 @@ def _halves(x: Value) -> Value:
 
 
 def _joined(low: Value, high: Value) -> Value:
-    """The integers of 64 bits, as int64, that have these words."""
+    """The int64 integers with these words."""
     half = number(WORD >> 1, high)
     signed = ops.sub(ops.mod(ops.add(high, half), number(WORD, high)), half)
     return ops.add(ops.mul(signed, number(WORD, high)), low)
@@ -132,7 +132,7 @@ def algorithm(node: Any) -> Value:
 
 
 def _drawn(shape: Value, each: int, draw: Callable[[Value], Value]) -> Value:
-    """Results of a shape, of which a block gives ``each``: what ``draw`` gives for the places of blocks."""
+    """Results of a shape, with ``each`` results per block; ``draw`` computes them from block indices."""
     sizes = int64(shape)
     total = ops.reduce_prod(sizes, keepdims=0)
     count = ops.div(ops.add(total, number(each - 1, total)), number(each, total))
@@ -141,22 +141,22 @@ def _drawn(shape: Value, each: int, draw: Callable[[Value], Value]) -> Value:
 
 
 def _pairs(words: Value) -> tuple[Value, Value]:
-    """The first and the second of each two words."""
+    """The first and the second of each pair of words."""
     pairs = ops.reshape(words, [-1, 2])
     return ops.slice_(pairs, [0], [1], [1]), ops.slice_(pairs, [1], [2], [1])
 
 
-#: Bits of the fraction of a float, which are drawn.
+#: Number of fraction bits of floats, which are random.
 _FRACTIONS = {DType.float16: 10, DType.bfloat16: 7, DType.float32: 23, DType.float64: 52}
 
 
 def _wide(dtype: DType) -> DType:
-    """In which type numbers are computed."""
+    """The type in which numbers are computed."""
     return DType.float64 if dtype is DType.float64 else DType.float32
 
 
 def _uniform(words: Value, dtype: DType) -> Value:
-    """Words as numbers from 0 to 1, of two each where these have 64 bits."""
+    """Words as numbers in [0, 1); float64 uses two words for each."""
     bits = _FRACTIONS[dtype]
     if dtype is DType.float64:
         low, high = _pairs(words)
@@ -167,7 +167,7 @@ def _uniform(words: Value, dtype: DType) -> Value:
 
 
 def _normal(words: Value, dtype: DType) -> Value:
-    """Two normal numbers of two uniform ones each (G. E. P. Box and M. E. Muller, 1958)."""
+    """Normal numbers in pairs, from uniform ones (G. E. P. Box and M. E. Muller, 1958)."""
     wide = _wide(dtype)
     first, second = _pairs(_uniform(words, wide))
     angle = as_dtype(ops.mul(as_dtype(second, DType.float64), number(2 * math.pi, DType.float64)), wide)
@@ -177,7 +177,7 @@ def _normal(words: Value, dtype: DType) -> Value:
 
 
 def _truncated(blocks: Blocks, places: Value, each: int, dtype: DType) -> Value:
-    """Normal numbers but for those beyond 2: the first that are left of as many as there surely must be."""
+    """Normal numbers below 2 in absolute value, by rejection: the first valid ones of a sufficient number."""
     starts = ops.mul(ops.unsqueeze(places, [1]), number(_KEPT * each // 4, places))
     places = ops.reshape(ops.add(starts, constant(np.arange(_LOOKED_AT))), [-1])
     found = ops.reshape(_normal(blocks.words(places), _wide(dtype)), [-1, _LOOKED_AT * each])
@@ -188,7 +188,7 @@ def _truncated(blocks: Blocks, places: Value, each: int, dtype: DType) -> Value:
 
 
 def _among(words: Value, low: Value, high: Value) -> Value:
-    """Integers from ``low`` to below ``high``, by the rest of a division."""
+    """Integers from ``low`` to below ``high``, by modulo."""
     if low.dtype is not DType.int64:
         start, end = (ops.cast(v, to=DType.int64) for v in (low, high))
         return as_dtype(ops.add(ops.mod(words, ops.sub(end, start)), start), low.dtype)
@@ -198,7 +198,7 @@ def _among(words: Value, low: Value, high: Value) -> Value:
 
 
 def _whole(words: Value, dtype: DType) -> Value:
-    """Integers of all bits of a type."""
+    """Integers with all bits random."""
     if dtype.bits == 64:
         return as_dtype(_joined(*_pairs(words)), dtype)
     half = number(WORD >> 1, words)
@@ -235,11 +235,11 @@ def by_key(node: Any, shape: Value, key: Value, counter: Value, chosen: Value, *
 
 @rule("RngReadAndSkip", interpreter=True)
 def skipped(interpreter: Any, node: Any, variable: Any, chosen: Value, delta: Value) -> Value:
-    """Contents of a generator, its counter and its key, before it advances by so many results."""
+    """Counter and key of a generator, before advancing it by a number of results."""
     held: Value = interpreter.state.read(variable)
     low, high, key = (ops.slice_(held, [k], [k + 1], [0]) for k in range(3))
     after = ops.add(low, ops.mul(as_dtype(delta, DType.int64), number(_KEPT, low)))
-    first = number(np.iinfo(np.int64).min, low)  # by which numbers are compared as if they had no sign
+    first = number(np.iinfo(np.int64).min, low)  # offset with which signed comparisons order unsigned numbers
     carried = ops.cast(ops.less(ops.add(after, first), ops.add(low, first)), to=DType.int64)
     interpreter.state.assign(variable, ops.concat(after, ops.add(high, carried), key, axis=0))
     return held

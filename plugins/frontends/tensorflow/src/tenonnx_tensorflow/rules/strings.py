@@ -1,4 +1,4 @@
-"""Text: case, length, parts, joining, replacement, and numbers as text."""
+"""Strings: case, length, substrings, joining, replacement, and conversion of numbers."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tenonnx_tensorflow.rules.ragged import _rows, joined, joined_rows
 from tenonnx_tensorflow.rules.unicode import Characters
 from tenonnx_tensorflow.tracked_values import as_dtype, axis_of, int64, known, scalar
 
-#: Repetitions that a pattern of RE2 may ask for.
+#: Maximum repetition count in an RE2 pattern.
 _MOST = 1000
 
 
 @rule("StringLower", "StringUpper")
 def cased(node: Any, x: Value) -> Value:
-    """Of ASCII alone, unless the node names an encoding."""
+    """Change the case: of ASCII only, unless the node specifies an encoding."""
     flat = x if x.rank == 1 else ops.reshape(x, [-1])
     found = ops.string_normalizer(
         flat,
@@ -51,7 +51,7 @@ def length(node: Any, x: Value) -> Value:
 
 @rule("Substr")
 def substring(node: Any, x: Value, start: Value, size: Value) -> Value:
-    """Parts of text. What begins behind the end is empty, where TensorFlow stops with an error."""
+    """Substrings. A start beyond the end gives an empty string, where TensorFlow raises an error."""
     first, count = static(start), static(size)
     given = [int(np.reshape(each, -1)[0]) for each in (first, count) if each is not None and np.size(each) == 1]
     if len(given) < 2 or not -_MOST <= given[0] <= _MOST:
@@ -67,13 +67,13 @@ def substring(node: Any, x: Value, start: Value, size: Value) -> Value:
 
 
 def _up_to(one: str, count: int) -> str:
-    """A pattern of as many as there are, up to ``count``; RE2 has no larger repetition than ``_MOST``."""
+    """A pattern of up to ``count`` repetitions; RE2 limits repetition counts to ``_MOST``."""
     whole, rest = divmod(count, _MOST)
     return f"{one}*" if whole > 8 else f"{one}{{0,{_MOST}}}" * whole + f"{one}{{0,{rest}}}"
 
 
 def _chosen_part(x: Value, start: Value, size: Value, by_bytes: bool) -> Value:
-    """Parts that differ between strings, or that inputs choose: characters that are kept, joined again."""
+    """Substrings with varying or dynamic bounds: select characters, and join them again."""
     shape = ops.shape(ops.expand(x, ops.shape(start)) if start.rank else x)
     x, first, count = (ops.reshape(ops.expand(each, shape), [-1]) for each in (x, int64(start), int64(size)))
     characters = Characters.of(x)
@@ -109,7 +109,7 @@ def join(node: Any, *values: Value) -> Value:
 
 @rule("ReduceJoin")
 def reduce_join(node: Any, x: Value, axes: Value) -> Value:
-    """Text joined along axes, in their order."""
+    """Join strings along axes, in their order."""
     places = [axis_of(int(axis), x) for axis in known(axes, "the axes that text is joined along").reshape(-1)]
     left = list(range(x.ndim))
     for place in places:
@@ -146,7 +146,7 @@ def as_string(node: Any, x: Value) -> Value:
 
 
 def _widened(text: Value, width: int, fill: str) -> Value:
-    """Numbers with a flag of ``printf``, and at least ``width`` characters."""
+    """Pad numbers to at least ``width`` characters, with a ``printf`` flag."""
     if fill in ("+", " "):
         text = replaced(text, r"\A([^-])", rf"{fill}\1", everywhere=False)
     if width < 1:
@@ -161,7 +161,7 @@ def _widened(text: Value, width: int, fill: str) -> Value:
 
 
 def _decimal(node: Any, x: Value) -> Value:
-    """Numbers with digits behind the point, rounded as C does: exact for float32."""
+    """Numbers with decimals, rounded as in C: exact for float32."""
     digits = int(node.get("precision", -1))
     digits = 6 if digits < 0 else digits
     if x.dtype is DType.float64 or node.get("scientific", False) or node.get("shortest", False) or digits > 8:
@@ -197,10 +197,10 @@ def _decimal(node: Any, x: Value) -> Value:
 
 
 def _beyond_int64(whole: Value) -> Value:
-    """All digits of floats from 2^63 to 2^128 with 24 bits, by the digits of powers of two.
+    """All digits of float32 numbers from 2**63 to 2**128, from the digits of powers of two.
 
     Five limbs of nine digits become fifteen groups of three. Leading groups of zeros are empty, and the first other
-    one has no zeros in front.
+    group has no leading zeros.
     """
     powers = range(63, 128)
     limbs = np.array([[2 ** (power - 23) // 10 ** (9 * k) % 10**9 for k in range(5)] for power in powers])

@@ -39,7 +39,7 @@ def fill(interpreter: Any, node: Any, table: Table, keys: Value, contents: Value
 
 @rule("InitializeTableFromTextFileV2", interpreter=True)
 def fill_from_file(interpreter: Any, node: Any, table: Table, name: Value) -> list[Any]:
-    """Keys and contents are columns of a file (0, 1, ...), its whole lines (-2) or their numbers (-1)."""
+    """Read a table from a file; keys and values are columns (0, 1, ...), complete lines (-2) or line numbers (-1)."""
     lines = interpreter.state.asset(str(known(name, "the name of a file of a table").reshape(-1)[0]))
     rows = [line.split(node.get("delimiter", "\t") or "\t") for line in lines]
 

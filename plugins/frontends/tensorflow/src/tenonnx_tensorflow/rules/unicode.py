@@ -1,6 +1,6 @@
-"""Characters, code points and bytes of text in UTF-8.
+"""Characters, code points and bytes of UTF-8 strings.
 
-Byte pair encoding without merges, which has a token for each byte, turns characters into bytes, and bytes into text.
+GPT-2's byte-pair tokenizer without merges, with one token for each byte, converts between characters and bytes.
 """
 
 from __future__ import annotations
@@ -21,10 +21,9 @@ from tenonnx_tensorflow.tracked_values import as_dtype, int64
 
 
 class Characters(NamedTuple):
-    """The characters of strings, one behind the other.
+    """The characters of strings, concatenated.
 
-    ``begin`` and ``end`` are their places in the bytes of their strings, ``splits`` where the characters of each string
-    begin, with the end of the last.
+    ``begin`` and ``end`` are their byte positions in their strings; ``splits`` are the row splits of the strings.
     """
 
     texts: Value
@@ -37,30 +36,30 @@ class Characters(NamedTuple):
         return Characters(*string_regex_split_with_offsets(x, texts("(?s)(.)"), texts("(?s).")))
 
 
-#: The characters that are the tokens of bytes in the vocabulary of GPT-2.
+#: Characters that represent bytes in the vocabulary of GPT-2.
 _PLAIN = [*range(33, 127), *range(161, 173), *range(174, 256)]
 _OTHERS = [byte for byte in range(256) if byte not in _PLAIN]
 _TOKENS = {byte: chr(byte) for byte in _PLAIN} | {byte: chr(256 + k) for k, byte in enumerate(_OTHERS)}
 _VOCABULARY = json.dumps({token: byte for byte, token in _TOKENS.items()})
 
-#: By the bytes of a character, less 1: the factors of these, and what is subtracted of their sum.
+#: Factors of the bytes of a character, by number of bytes less 1.
 _FACTORS = [[1, 0, 0, 0], [64, 1, 0, 0], [4096, 64, 1, 0], [262144, 4096, 64, 1]]
 _BASES = [0, 12416, 925824, 63447168]
 _LEADS = [0, 192, 224, 240]
 
 
 def _bytes(characters: Value) -> tuple[Value, Value]:
-    """The bytes of characters, int64[count, 4], and how many each has."""
+    """The bytes of characters, int64[count, 4], and their number."""
     ids, mask = gpt2_tokenizer(
         ops.concat(characters, texts("a"), axis=0), vocab=_VOCABULARY, merges="#version: 0.2\n", padding_length=4
     )
     ids, mask = (ops.slice_(each, [0], [-1], [0]) for each in (ids, mask))
-    # runtimes that end text at a 0 have no byte for it
+    # some runtimes end strings at a 0 and have no byte for it
     return ops.mul(ids, mask), ops.maximum(ops.reduce_sum(mask, [1], keepdims=0), constant(np.asarray(1)))
 
 
 def bytes_of(x: Value) -> tuple[Value, Value]:
-    """The bytes of a vector of strings, with at least one 0 behind them, int64[rows, 8 * blocks], and how many."""
+    """The bytes of a vector of strings, zero-padded, int64[rows, 8 * blocks], and their number."""
     characters = Characters.of(x)
     contents, counts = _bytes(characters.texts)
     places = constant(np.arange(4))
@@ -87,7 +86,7 @@ def _chosen(x: Value, mask: Value) -> Value:
 
 
 def code_points(characters: Value) -> Value:
-    """The code point of each string of a vector, which is one character."""
+    """The code point of each string of one character."""
     contents, counts = _bytes(characters)
     place = ops.sub(counts, constant(np.asarray(1)))
     whole = ops.reduce_sum(ops.mul(contents, ops.gather(constant(np.asarray(_FACTORS)), place)), [1], keepdims=0)
@@ -95,7 +94,7 @@ def code_points(characters: Value) -> Value:
 
 
 def encoded(points: Value, splits: Value) -> Value:
-    """The text of each row of code points."""
+    """The string of each row of code points."""
     points, most = int64(points), [1 << 7, 1 << 11, 1 << 16]
     beyond = ops.greater_or_equal(ops.unsqueeze(points, [1]), constant(np.asarray(most)))
     place = ops.reduce_sum(as_dtype(beyond, DType.int64), [1], keepdims=0)
@@ -106,7 +105,7 @@ def encoded(points: Value, splits: Value) -> Value:
     others = ops.add(ops.mod(ops.slice_(shifted, [1], [4], [1]), constant(np.asarray(64))), constant(np.asarray(128)))
     contents = ops.concat(first, others, axis=1)
     is_byte = ops.less_or_equal(constant(np.arange(4)), ops.unsqueeze(place, [1]))
-    # all rows as one, and a byte behind them: the library reads on behind a row, and takes no empty one
+    # as a single row with an extra byte, since the library reads beyond the end of rows, and rejects empty ones
     contents = ops.concat(_chosen(contents, is_byte), constant(np.asarray([ord("a")])), axis=0)
     whole = bpe_decoder(
         ops.unsqueeze(contents, [0]),
@@ -148,7 +147,7 @@ def decode_with_offsets(node: Any, x: Value) -> list[Value]:
 
 @rule("UnicodeEncode")
 def encode(node: Any, points: Value, splits: Value) -> Value:
-    """Text of rows of code points. Those that are none become the replacement character, whatever ``errors`` says."""
+    """Strings from rows of code points. Invalid ones become the replacement character, whatever ``errors`` says."""
     _check_utf8(node, "output_encoding")
     points = int64(points)
     is_surrogate = ops.equal(ops.div(points, constant(np.asarray(2048))), constant(np.asarray(27)))

@@ -21,7 +21,7 @@ def handle(interpreter: Any, node: Any) -> Any:
 
 @rule("VariableV2", "Variable", "TemporaryVariable", interpreter=True)
 def reference(interpreter: Any, node: Any) -> Any:
-    """TensorFlow 1 has variables without handles: what reads the node reads what it holds."""
+    """A variable of TensorFlow 1, which has no handle: reading the node reads its contents."""
     found = interpreter.state.handle(node.get("shared_name", "") or node.name)
     return interpreter.state.read(found) if interpreter.state.is_running else found
 
@@ -69,7 +69,7 @@ def destroyed(interpreter: Any, node: Any, *_: Any) -> list[Any]:
 
 @rule("RestoreV2", outputs="tensors", interpreter=True)
 def restore(interpreter: Any, node: Any, prefix: Any, names: Value, slices: Value) -> list[Any]:
-    """Contents of a checkpoint by these names."""
+    """Read entries of a checkpoint by name."""
     if interpreter.state.restored is None:
         raise NotRepresentable("no checkpoint was found next to the graph", given=node.title)
     found = []
@@ -77,14 +77,14 @@ def restore(interpreter: Any, node: Any, prefix: Any, names: Value, slices: Valu
     for key, part in zip(*wanted, strict=True):
         array = np.asarray(interpreter.state.restored(str(key)))
         held = array[_place(str(part))] if part else array
-        # Each is a value of its own, as equal small constants are not: variables go by the keys.
+        # each a distinct value, unlike equal constants, since variables are identified by their keys
         found.append(constant_value(held, DType.of(held.dtype), interpreter.state.graph, str(key)))
         interpreter.state.keys[found[-1]] = str(key)
     return found
 
 
 def _place(part: str) -> tuple[slice, ...]:
-    """Location of a part of a variable, such as ``4 6 0,2:-``: the sizes of the whole, then starts and lengths."""
+    """Slice of a variable, from text such as ``4 6 0,2:-``: the complete shape, then starts and lengths."""
     pairs = [pair.split(",") for pair in part.split()[-1].split(":")]
     return tuple(slice(None) if pair == ["-"] else slice(int(pair[0]), int(pair[0]) + int(pair[1])) for pair in pairs)
 

@@ -1,4 +1,4 @@
-"""Convolutions and pools: images lie channels last, unless a node says otherwise, and ONNX wants them first."""
+"""Convolutions and pooling, converted from TensorFlow's default channels-last layout to channels-first."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def channels_last(x: Value) -> Value:
 
 @dataclass(frozen=True)
 class Layout:
-    """Positions of the axes of the images of a node."""
+    """Positions of the axes of images of a node."""
 
     is_last: bool
     rank: int
@@ -39,7 +39,7 @@ class Layout:
         return cls(not name.startswith("NC"), rank)
 
     def inner(self, listed: Sequence[int]) -> list[int]:
-        """Of numbers for all axes those of the image."""
+        """Select the entries of image axes from a list for all axes."""
         if len(listed) == 1:
             return list(listed) * (self.rank - 2)
         return [int(n) for n in (listed[1:-1] if self.is_last else listed[2:])]
@@ -53,7 +53,7 @@ class Layout:
 
 @dataclass(frozen=True)
 class Window:
-    """A window over images whose channels lie first."""
+    """A window over channels-first images."""
 
     kernel: Sequence[int]
     strides: Sequence[int]
@@ -62,7 +62,7 @@ class Window:
     explicit: Sequence[int] = ()
 
     def pads(self, x: Value) -> dict[str, Any]:
-        """The attributes of ONNX for the padding: numbers where sizes are known."""
+        """ONNX attributes of the padding; explicit numbers where sizes are static."""
         if self.padding == "VALID":
             return {}
         if self.padding == "EXPLICIT":
@@ -131,7 +131,7 @@ def depthwise(node: Any, x: Value, kernel: Value) -> Value:
 
 @rule("Conv2DBackpropInput", "Conv3DBackpropInputV2", "Conv3DBackpropInput")
 def conv_transpose(node: Any, sizes: Value, kernel: Value, y: Value) -> Value:
-    """Transposed convolution: each element adds a kernel to a window of the result."""
+    """Transposed convolution with the gradient op's argument order."""
     rank = y.ndim
     layout = Layout.of(node, rank)
     held = layout.first(y)
@@ -143,7 +143,7 @@ def conv_transpose(node: Any, sizes: Value, kernel: Value, y: Value) -> Value:
 
 
 def transposed(x: Value, weights: Value, sizes: Value, window: Window, layout: Layout, group: int = 1) -> Value:
-    """A transposed convolution to ``sizes``, which name all axes or those of the image alone."""
+    """A transposed convolution with the result ``sizes``, of all axes or of image axes only."""
     rank = x.ndim
     count = sizes.shape[0] if sizes.shape is not None else rank
     place = 0 if count == rank - 2 else 1 if layout.is_last else 2
@@ -153,10 +153,10 @@ def transposed(x: Value, weights: Value, sizes: Value, window: Window, layout: L
     before, after, more = [], [], []
     for k in range(rank - 2):
         extent = (window.kernel[k] - 1) * window.dilations[k] + 1
-        beyond = _beyond(x, sizes, k, place, window.strides[k])  # size of the result, less strides times that of x
+        beyond = _beyond(x, sizes, k, place, window.strides[k])  # output size minus stride times input size
         if beyond is None:
             return _cut(x, weights, sizes, window, place, given)
-        total = extent - window.strides[k] - beyond  # full size, less that of the result
+        total = extent - window.strides[k] - beyond  # full size minus output size
         first, last = 0, total
         if window.padding == "SAME":
             first = max(total, 0) // 2
@@ -175,7 +175,7 @@ def transposed(x: Value, weights: Value, sizes: Value, window: Window, layout: L
 
 
 def _beyond(x: Value, sizes: Value, axis: int, place: int, stride: int) -> int | None:
-    """Excess of the result over ``stride`` times the image along an axis, where that is one number."""
+    """Output size minus ``stride`` times the input size along an axis, if that is a constant."""
     known = static(sizes)
     contents = sizes.symbolic_contents if known is None else known
     length = x.shape[2 + axis] if x.shape is not None else None
@@ -190,7 +190,7 @@ def _beyond(x: Value, sizes: Value, axis: int, place: int, stride: int) -> int |
 
 
 def _cut(x: Value, weights: Value, sizes: Value, window: Window, place: int, given: dict[str, Any]) -> Value:
-    """All that the windows reach, cut to sizes that are computed."""
+    """Compute the full result, and crop it to dynamic sizes."""
     if window.padding == "EXPLICIT":
         raise NotRepresentable("the sizes of the result are not known, with explicit paddings", given=f"{x.type}")
     rank = x.ndim
@@ -243,7 +243,7 @@ def average_pool(node: Any, x: Value) -> Value:
 
 @rule("MaxPoolWithArgmax", outputs="output argmax")
 def max_pool_with_places(node: Any, x: Value) -> list[Value]:
-    """Places are numbers among all elements of an image, channels last, or of the batch."""
+    """Indices are flat, in channels-last order, within an image or within the batch."""
     layout = Layout.of(node, 4)
     kernel = layout.inner(node["ksize"])
     held = layout.first(x)
@@ -262,7 +262,7 @@ def max_pool_with_places(node: Any, x: Value) -> list[Value]:
 
 @rule("Dilation2D", "Erosion2D")
 def dilation(node: Any, x: Value, kernel: Value) -> Value:
-    """The largest sum of an element of the window and one of the kernel (gray-scale morphology)."""
+    """Grayscale dilation: the maximum sum of window elements and kernel elements."""
     height, width, _ = _sizes(kernel, 3)
     layout = Layout(True, 4)
     strides, rates = layout.inner(node["strides"]), layout.inner(node["rates"])
@@ -291,7 +291,7 @@ def dilation(node: Any, x: Value, kernel: Value) -> Value:
 
 @rule("ExtractImagePatches")
 def patches(node: Any, x: Value) -> Value:
-    """Each window as channels: a convolution by kernels of a single one."""
+    """Each window as channels, by a convolution with one-hot kernels."""
     layout = Layout(True, 4)
     kernel, strides, rates = (layout.inner(node[name]) for name in ("ksizes", "strides", "rates"))
     held = channels_first(x)
@@ -351,7 +351,7 @@ def batch_norm(node: Any, x: Value, scale: Value, offset: Value, mean: Value, va
 
 @rule("LRN")
 def lrn(node: Any, x: Value) -> Value:
-    """Here alpha is the factor of a sum, there of a mean."""
+    """TensorFlow's alpha multiplies a sum, ONNX's a mean."""
     radius = int(node.get("depth_radius", 5))
     size = 2 * radius + 1
     found = ops.lrn(
