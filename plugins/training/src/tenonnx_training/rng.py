@@ -157,7 +157,7 @@ def _normal(draw: Draw, sizes: Value, dtype: int, mean: float, scale: float) -> 
     return cast(radius * cos(draw(sizes) * (2 * math.pi)) * scale + mean, to=dtype)  # type: ignore[no-any-return]
 
 
-def _given(sizes: Sequence[int]) -> Value:
+def _as_constant(sizes: Sequence[int]) -> Value:
     return constant(np.asarray(sizes, np.int64))
 
 
@@ -167,13 +167,13 @@ def _dtype_of(input: Value, dtype: int | None) -> int:
 
 def _rules() -> dict[Op, Callable[..., Value]]:
     def uniform(draw: Draw, *, shape: Any, dtype: int, high: float, low: float, seed: Any) -> Value:
-        return _uniform(draw, _given(shape), dtype, high, low)
+        return _uniform(draw, _as_constant(shape), dtype, high, low)
 
     def uniform_like(draw: Draw, input: Value, *, dtype: Any, high: float, low: float, seed: Any) -> Value:
         return _uniform(draw, shape(input), _dtype_of(input, dtype), high, low)
 
     def normal(draw: Draw, *, shape: Any, dtype: int, mean: float, scale: float, seed: Any) -> Value:
-        return _normal(draw, _given(shape), dtype, mean, scale)
+        return _normal(draw, _as_constant(shape), dtype, mean, scale)
 
     def normal_like(draw: Draw, input: Value, *, dtype: Any, mean: float, scale: float, seed: Any) -> Value:
         return _normal(draw, shape(input), _dtype_of(input, dtype), mean, scale)
@@ -183,7 +183,7 @@ def _rules() -> dict[Op, Callable[..., Value]]:
         logits = cast(input, to=DType.float32)
         bounds = cumsum(exp(logits - reduce_max(logits, [1])), 1)
         total = bounds[:, -1:]
-        drawn = draw(concat(shape(input, end=1), _given([sample_size]), axis=0)) * total
+        drawn = draw(concat(shape(input, end=1), _as_constant([sample_size]), axis=0)) * total
         passed = greater_or_equal(unsqueeze(drawn, [2]), unsqueeze(bounds, [1]))
         found = reduce_sum(cast(passed, to=DType.int64), [2], keepdims=0)
         return cast(minimum(found, shape(input, start=1) - 1), to=dtype)  # type: ignore[no-any-return]

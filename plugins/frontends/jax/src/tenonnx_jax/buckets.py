@@ -230,7 +230,7 @@ def _windows(one: Any, other: Any, inputs: Sequence[Varying]) -> bool:
     )
 
 
-def _taken(one: Any, other: Any, inputs: Sequence[Varying]) -> bool:
+def _gathers_rows(one: Any, other: Any, inputs: Sequence[Varying]) -> bool:
     """Rows of a constant table, or one part of each row."""
     own = one.params["dimension_numbers"].operand_batching_dims
     return inputs[0] <= {*own} and one.params["slice_sizes"] == other.params["slice_sizes"]
@@ -262,7 +262,7 @@ _RULES: dict[str, Callable[[Any, Any, Sequence[Varying]], bool]] = {
     "sort": _along,
     "slice": _sliced,
     "pad": _padded,
-    "gather": _taken,
+    "gather": _gathers_rows,
     **dict.fromkeys(("cumsum", "cumprod", "cummax", "cummin", "cumlogsumexp"), _in_order),
     **dict.fromkeys(
         ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "argmax", "argmin"),

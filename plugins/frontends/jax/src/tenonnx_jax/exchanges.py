@@ -264,7 +264,7 @@ def _concatenated(follower: Follower, equation: Any, given: list[Cut]) -> Cut:
     return follower.merged([v.aval for v in equation.invars], kept)
 
 
-def _taken(follower: Follower, equation: Any, given: list[Cut]) -> Cut:
+def _gathered_rows(follower: Follower, equation: Any, given: list[Cut]) -> Cut:
     """Rows of a table by index: each device contributes its rows, and split indices give split results."""
     numbers, table, out = equation.params["dimension_numbers"], given[0], equation.outvars[0].aval
     result, shape = list(whole(out)), equation.invars[0].aval.shape
@@ -293,7 +293,7 @@ _RULES: dict[str, Callable[[Follower, Any, list[Cut]], Cut | list[Cut]]] = {
     "dot_general": _product,
     "conv_general_dilated": _convolution,
     "concatenate": _concatenated,
-    "gather": _taken,
+    "gather": _gathered_rows,
     "scatter-add": _added_at,
     **dict.fromkeys(
         ("reduce_sum", "reduce_max", "reduce_min", "reduce_prod", "reduce_and", "reduce_or", "argmax", "argmin"),

@@ -41,7 +41,7 @@ counts = Counter({"compiled": 0})
 def program(graph: Graph, state: Mapping[str, str] | None, where: Any) -> Program:
     """A program on a JAX device (None for the default) or over ``Layouts``. Raises ``UnsupportedOp``."""
     if state:
-        return StatefulProgram("jax", graph, state, lambda form: _Turns(form, state, where), _held, fetched)
+        return StatefulProgram("jax", graph, state, lambda form: _Turns(form, state, where), _copied, fetched)
     return DefaultsProgram(graph, lambda form: JaxProgram(form, where))
 
 
@@ -86,7 +86,7 @@ def _put(where: Any, name: str, array: Any) -> Any:
     return where.put(name, array) if isinstance(where, Layouts) else jax.device_put(array, where)
 
 
-def _held(array: Any) -> Any:
+def _copied(array: Any) -> Any:
     """Copy of the caller's array."""
     with jax.enable_x64(True):
         return jnp.array(array)

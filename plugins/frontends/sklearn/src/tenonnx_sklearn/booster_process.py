@@ -1,4 +1,4 @@
-"""Functions of the worker process for LightGBM, XGBoost and CatBoost, which crash on some files.
+"""Functions of the worker process for LightGBM, XGBoost and CatBoost, since these crash on some files.
 
 It imports nothing of tenonnx; the package is already imported.
 """

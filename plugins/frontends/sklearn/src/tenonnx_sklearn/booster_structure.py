@@ -179,7 +179,7 @@ class _Ubjson:
         kind, count = self._head()
         if kind in _NUMBERS:
             size = struct.calcsize(_NUMBERS[kind])
-            part = self._taken(size * count)
+            part = self._bytes(size * count)
             yield from (each[0] for each in struct.iter_unpack(_NUMBERS[kind], part))
             return
         while count != 0:
@@ -212,12 +212,12 @@ class _Ubjson:
         length = self.value()
         if not isinstance(length, int) or length < 0:
             raise _Broken(f"a text of {length} bytes")
-        return self._taken(length).decode("utf-8")
+        return self._bytes(length).decode("utf-8")
 
     def _mark(self) -> str:
         mark = "N"
         while mark == "N":
-            mark = self._taken(1).decode("latin-1")
+            mark = self._bytes(1).decode("latin-1")
         return mark
 
     def _peek(self, mark: str) -> bool:
@@ -226,9 +226,9 @@ class _Ubjson:
         return found
 
     def _number(self, form: str) -> Any:
-        return struct.unpack(form, self._taken(struct.calcsize(form)))[0]
+        return struct.unpack(form, self._bytes(struct.calcsize(form)))[0]
 
-    def _taken(self, length: int) -> bytes:
+    def _bytes(self, length: int) -> bytes:
         part = self._contents[self._place : self._place + length]
         if len(part) != length:
             raise _Broken(f"it ends within a value at byte {self._place}")

@@ -165,7 +165,7 @@ class TracedArray(np.lib.mixins.NDArrayOperatorsMixin):
         named = key if isinstance(key, list) else [key]
         if named and all(isinstance(each, str) for each in named):
             return self._named(named, isinstance(key, list))
-        return TracedArray(_taken(self.value, key if isinstance(key, tuple) else (key,)))
+        return TracedArray(_indexed(self.value, key if isinstance(key, tuple) else (key,)))
 
     def _named(self, names: list[str], several: bool) -> TracedArray:
         """Columns by name: several as a table, one as a vector."""
@@ -303,7 +303,7 @@ def _computed(ufunc: Any, inputs: list[Any]) -> Value:
     raise TypeError(f"numpy.{ufunc.__name__} is not supported")
 
 
-def _taken(x: Value, key: tuple[Any, ...]) -> Value:
+def _indexed(x: Value, key: tuple[Any, ...]) -> Value:
     """Basic and integer indexing, mostly of columns."""
     place = next((k for k, each in enumerate(key) if each is Ellipsis), None)
     if place is not None:

@@ -128,11 +128,11 @@ def expected_of(model: Any, method: str, rows: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            found = _asked(model, method, rows)
+            found = _result_of(model, method, rows)
         except (TypeError, ValueError) as error:  # KMeans and NMF fitted on float64 reject float32
             if "dtype" not in str(error) or not hasattr(rows, "astype"):
                 raise
-            found = _asked(model, method, rows.astype(np.float64))
+            found = _result_of(model, method, rows.astype(np.float64))
     if method == "predict_proba" and isinstance(found, list):
         found = np.stack(found, axis=1) if len({each.shape for each in found}) == 1 else found
     if hasattr(found, "to_numpy"):
@@ -143,7 +143,7 @@ def expected_of(model: Any, method: str, rows: Any) -> Any:
     return found.astype(object) if found.dtype.kind in "US" else found
 
 
-def _asked(model: Any, method: str, rows: Any) -> Any:
+def _result_of(model: Any, method: str, rows: Any) -> Any:
     if method in ("predict_std", "predict_cov"):
         return model.predict(rows, **{f"return_{method.removeprefix('predict_')}": True})[1]
     if method in ("distances", "indices"):

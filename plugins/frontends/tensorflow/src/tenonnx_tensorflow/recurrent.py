@@ -108,14 +108,14 @@ def _counter(value: Any) -> Value:
     return found
 
 
-def _taken(value: Any, op: str) -> list[Value]:
+def _inputs_of(value: Any, op: str) -> list[Value]:
     """Inputs of the node that produces a value, if it has this op type; else empty."""
     node = _source(value).producer
     return [_source(v) for v in node.inputs if v is not None] if node is not None and node.op_type == op else []
 
 
 def _terms(value: Value) -> Iterator[Value]:
-    added = _taken(value, "Add")
+    added = _inputs_of(value, "Add")
     for each in added:
         yield from _terms(each)
     if not added:
@@ -137,7 +137,7 @@ class _Gates:
 def _gates(loop: Loop, whole: Value, state: Value) -> _Gates | None:
     held: dict[str, Any] = {}
     for term in _terms(whole):
-        factors = _taken(term, "MatMul")
+        factors = _inputs_of(term, "MatMul")
         outer = loop.outer(factors[1] if factors else term)
         if outer is None:
             return None
@@ -182,20 +182,20 @@ def recognized(loop: Loop) -> tuple[dict[int, Value], Value] | None:
 
 def _lstm(loop: Loop, hidden: int, cell: int) -> tuple[dict[int, Value], Value] | None:
     last, state = loop.result(cell), loop.formal(cell)
-    out = _taken(loop.result(hidden), "Mul")
-    output = next((v for v in out if _taken(v, "Sigmoid")), None)
-    squashed = next((v for v in out if _taken(v, "Tanh")), None)
-    if output is None or squashed is None or _taken(squashed, "Tanh") != [last]:
+    out = _inputs_of(loop.result(hidden), "Mul")
+    output = next((v for v in out if _inputs_of(v, "Sigmoid")), None)
+    squashed = next((v for v in out if _inputs_of(v, "Tanh")), None)
+    if output is None or squashed is None or _inputs_of(squashed, "Tanh") != [last]:
         return None
-    kept = next((t for t in _terms(last) if state in _taken(t, "Mul")), None)
+    kept = next((t for t in _terms(last) if state in _inputs_of(t, "Mul")), None)
     new = next((t for t in _terms(last) if t is not kept), None)
     if kept is None or new is None or len(list(_terms(last))) != 2:
         return None
-    forget = next((v for v in _taken(kept, "Mul") if v is not state), None)
-    entry = next((v for v in _taken(new, "Mul") if _taken(v, "Sigmoid")), None)
-    content = next((v for v in _taken(new, "Mul") if _taken(v, "Tanh")), None)
+    forget = next((v for v in _inputs_of(kept, "Mul") if v is not state), None)
+    entry = next((v for v in _inputs_of(new, "Mul") if _inputs_of(v, "Sigmoid")), None)
+    content = next((v for v in _inputs_of(new, "Mul") if _inputs_of(v, "Tanh")), None)
     pairs = ((entry, "Sigmoid"), (output, "Sigmoid"), (forget, "Sigmoid"), (content, "Tanh"))
-    parts = [_part(_taken(v, op)[0]) if v is not None and _taken(v, op) else None for v, op in pairs]
+    parts = [_part(_inputs_of(v, op)[0]) if v is not None and _inputs_of(v, op) else None for v, op in pairs]
     if None in parts or len({id(p[0]) for p in parts if p}) != 1 or {p[1] for p in parts if p} != {0, 1, 2, 3}:
         return None
     gates = _gates(loop, parts[0][0], loop.formal(hidden))  # type: ignore[index]
@@ -214,17 +214,17 @@ def _mixed(loop: Loop, hidden: int) -> tuple[Value, Value] | None:
     """The parts of a state ``u * state + (1 - u) * c``: the sigmoid u, and the tanh c."""
     state = loop.formal(hidden)
     terms = list(_terms(loop.result(hidden)))
-    kept = next((t for t in terms if state in _taken(t, "Mul")), None)
+    kept = next((t for t in terms if state in _inputs_of(t, "Mul")), None)
     new = next((t for t in terms if t is not kept), None)
     if kept is None or new is None or len(terms) != 2:
         return None
-    update = next((v for v in _taken(kept, "Mul") if v is not state), None)
-    content = next((v for v in _taken(new, "Mul") if _taken(v, "Tanh")), None)
-    rest = next((v for v in _taken(new, "Mul") if v is not content), None)
-    if update is None or content is None or rest is None or _taken(rest, "Sub")[1:] != [update]:
+    update = next((v for v in _inputs_of(kept, "Mul") if v is not state), None)
+    content = next((v for v in _inputs_of(new, "Mul") if _inputs_of(v, "Tanh")), None)
+    rest = next((v for v in _inputs_of(new, "Mul") if v is not content), None)
+    if update is None or content is None or rest is None or _inputs_of(rest, "Sub")[1:] != [update]:
         return None
-    one = static(_taken(rest, "Sub")[0])
-    is_mixed = one is not None and (np.asarray(one) == 1).all() and _taken(update, "Sigmoid")
+    one = static(_inputs_of(rest, "Sub")[0])
+    is_mixed = one is not None and (np.asarray(one) == 1).all() and _inputs_of(update, "Sigmoid")
     return (update, content) if is_mixed else None
 
 
@@ -234,16 +234,16 @@ def _gru_before(loop: Loop, hidden: int) -> tuple[dict[int, Value], Value] | Non
     if mixed is None:
         return None
     update, content = mixed
-    inner = list(_terms(_taken(content, "Tanh")[0]))
-    product = next((_taken(t, "MatMul") for t in inner if _taken(t, "MatMul")), None)
+    inner = list(_terms(_inputs_of(content, "Tanh")[0]))
+    product = next((_inputs_of(t, "MatMul") for t in inner if _inputs_of(t, "MatMul")), None)
     entry = next((_part(t) for t in inner if _part(t)), None)
-    factors = _taken(product[0], "Mul") if product else []
-    reset = next((v for v in factors if _taken(v, "Sigmoid")), None)
+    factors = _inputs_of(product[0], "Mul") if product else []
+    reset = next((v for v in factors if _inputs_of(v, "Sigmoid")), None)
     if product is None or entry is None or reset is None or len(inner) != 2 or state not in factors:
         return None
     sides: list[list[tuple[Value, int]]] = [[], []]
     for gate in (update, reset):
-        for term in _terms(_taken(gate, "Sigmoid")[0]):
+        for term in _terms(_inputs_of(gate, "Sigmoid")[0]):
             part = _part(term)
             found = _gates(loop, part[0], state) if part is not None else None
             if part is None or found is None:
@@ -274,16 +274,16 @@ def _gru(loop: Loop, hidden: int) -> tuple[dict[int, Value], Value] | None:
     if mixed is None:
         return None
     update, content = mixed
-    inner = list(_terms(_taken(content, "Tanh")[0]))
-    product = next((t for t in inner if _taken(t, "Mul")), None)
+    inner = list(_terms(_inputs_of(content, "Tanh")[0]))
+    product = next((t for t in inner if _inputs_of(t, "Mul")), None)
     if product is None or len(inner) != 2:
         return None
-    reset = next((v for v in _taken(product, "Mul") if _taken(v, "Sigmoid")), None)
-    own = next((v for v in _taken(product, "Mul") if v is not reset), None)
+    reset = next((v for v in _inputs_of(product, "Mul") if _inputs_of(v, "Sigmoid")), None)
+    own = next((v for v in _inputs_of(product, "Mul") if v is not reset), None)
     if reset is None or own is None:
         return None
     sides: list[list[tuple[Value, int]]] = [[], []]
-    pairs = [list(_terms(_taken(v, "Sigmoid")[0])) for v in (update, reset)]
+    pairs = [list(_terms(_inputs_of(v, "Sigmoid")[0])) for v in (update, reset)]
     pairs.append([next(t for t in inner if t is not product), own])
     for pair in pairs:
         parts = [_part(v) for v in pair]
@@ -312,7 +312,7 @@ def _gru(loop: Loop, hidden: int) -> tuple[dict[int, Value], Value] | None:
 
 
 def _rnn(loop: Loop, hidden: int) -> tuple[dict[int, Value], Value] | None:
-    state, whole = loop.formal(hidden), _taken(loop.result(hidden), "Tanh")
+    state, whole = loop.formal(hidden), _inputs_of(loop.result(hidden), "Tanh")
     gates = _gates(loop, whole[0], state) if whole else None
     if gates is None or gates.rows is None or gates.state is None:
         return None

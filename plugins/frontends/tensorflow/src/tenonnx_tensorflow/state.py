@@ -112,13 +112,13 @@ class State:
 
     def read(self, variable: Variable) -> Held:
         if variable not in self.held:
-            self.held[variable] = self._made(variable)
+            self.held[variable] = self._first_content(variable)
         return self.held[variable]
 
     def assign(self, variable: Variable, content: Held) -> None:
         if self.is_running:
             if variable not in self.sources and variable in self.initial:
-                self._made(variable)
+                self._first_content(variable)
             self.held[variable] = content
         else:
             self.initial[variable] = content
@@ -138,7 +138,7 @@ class State:
         """The variables that were assigned after their first read, with their contents."""
         return {v: held for v, held in self.held.items() if held is not self.sources.get(v) and v in self.sources}
 
-    def _made(self, variable: Variable) -> Held:
+    def _first_content(self, variable: Variable) -> Held:
         if variable in self.sources:
             return self.sources[variable]
         content = self.initial[variable] if variable in self.initial else self._by_name(variable)
@@ -199,7 +199,7 @@ class State:
                 graph.all_inputs.remove(value)
 
 
-def settled(build: Callable[[frozenset[str]], State]) -> State:
+def with_mutables(build: Callable[[frozenset[str]], State]) -> State:
     """Build a graph again until all changing variables are known, so that their initial contents are not folded."""
     mutable: frozenset[str] = frozenset()
     while True:

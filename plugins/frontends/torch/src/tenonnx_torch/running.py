@@ -179,7 +179,7 @@ class TorchProgram(Bindable):
         given = [self._run.place(known[name]) for name in self._names]
         results = self._run.own(self._run(given), given)
         give = giver(feeds)
-        return {name: _given(give, held) for name, held in zip(self._outputs, results, strict=True)}
+        return {name: _converted(give, held) for name, held in zip(self._outputs, results, strict=True)}
 
 
 def _turn(graph: Graph, state: Mapping[str, str], settings: Settings) -> Turn:
@@ -193,16 +193,16 @@ def _turn(graph: Graph, state: Mapping[str, str], settings: Settings) -> Turn:
         contents = [given[name] for name in names]
         found = dict(zip(outputs, run.own(run(contents), contents), strict=True))
         give = giver(feeds)
-        results = Results(outputs, lambda held: _given(give, _copied(held)))
-        results.update({name: _given(give, each) for name, each in found.items() if name not in kept})
+        results = Results(outputs, lambda held: _converted(give, _copied(held)))
+        results.update({name: _converted(give, each) for name, each in found.items() if name not in kept})
         results.keep({name: found[name] for name in kept}, {name: found[output] for name, output in state.items()})
         return results
 
     return turn
 
 
-def _given(give: Callable[[Any], Any], held: Any) -> Any:
-    return [_given(give, each) for each in held] if isinstance(held, list) else give(held)
+def _converted(give: Callable[[Any], Any], held: Any) -> Any:
+    return [_converted(give, each) for each in held] if isinstance(held, list) else give(held)
 
 
 def _copied(held: Any) -> Any:

@@ -182,10 +182,10 @@ def sort_rule(equation: Any, *values: Value, dimension: int, num_keys: int, **_:
         places = ops.top_k(held, length, axis=axis, largest=0)[1]
         order = places if order is None else ops.gather_elements(order, places, axis=axis)
     assert order is not None
-    return [_taken(value, order, axis) for value in values]
+    return [_permuted(value, order, axis) for value in values]
 
 
-def _taken(value: Value, order: Value, axis: int) -> Value:
+def _permuted(value: Value, order: Value, axis: int) -> Value:
     return ops.gather_elements(value, order, axis=axis)
 
 

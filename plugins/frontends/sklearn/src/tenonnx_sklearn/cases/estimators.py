@@ -48,7 +48,7 @@ def _fit(kind: Any, classes: int) -> Callable[[], tuple[Any, Any]]:
             X = X[:, :1]
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            model = _made(kind)
+            model = _with_members(kind)
             model.fit(X, y)
         return model, np.concatenate([X, generator.permuted(X, axis=0)]).astype(np.float32)
 
@@ -81,7 +81,7 @@ _COUNTS = {"OneHotEncoder", "OrdinalEncoder", "TargetEncoder", "CategoricalNB", 
 _POSITIVE = {"AdditiveChi2Sampler", "SkewedChi2Sampler", "NMF", "MiniBatchNMF", "LatentDirichletAllocation"}
 
 
-def _made(kind: Any) -> Any:
+def _with_members(kind: Any) -> Any:
     """An estimator with default settings, and with members if it requires some."""
     from sklearn.compose import ColumnTransformer
     from sklearn.feature_selection import SequentialFeatureSelector

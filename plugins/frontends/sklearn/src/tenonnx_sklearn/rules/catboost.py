@@ -21,7 +21,7 @@ from tenonnx_sklearn.rules.results import by_logistic
 from tenonnx_sklearn.tables import Table
 
 
-def _held(model: Any) -> dict[str, Any]:
+def _model_json(model: Any) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(model.saved_json() if hasattr(model, "saved_json") else _saved_json(model))
     for kind in ("text_features", "embedding_features"):
         if found["features_info"].get(kind):
@@ -38,7 +38,7 @@ def _saved_json(model: Any) -> str:
 
 def _scores(model: Any, X: Table) -> Value:
     """The raw scores ``float[rows, dimensions]``; features are compared in float32."""
-    held = _held(model)
+    held = _model_json(model)
     info = held["features_info"]
     codes = Codes.of(model, info, X)
     counts = counted(codes, info.get("ctrs", []), held.get("ctr_data", {}), X.dtype)

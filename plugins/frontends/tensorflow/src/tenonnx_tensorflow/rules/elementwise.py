@@ -368,7 +368,7 @@ def unfused(node: Any, *_: Value) -> Value:
 
 @rule("Select", "SelectV2")
 def select(node: Any, condition: Value, x: Value, y: Value) -> Value:
-    """Where; the first version accepts a vector condition that selects rows."""
+    """Select elements; the first version also accepts a vector as the condition on rows."""
     if node.op == "Select" and condition.rank == 1 and (x.rank or 0) > 1:
         condition = ops.unsqueeze(condition, list(range(1, x.ndim)))
     return where(condition, x, y)

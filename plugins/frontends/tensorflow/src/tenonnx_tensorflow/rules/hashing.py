@@ -150,14 +150,14 @@ def _started(length: Value, key: Sequence[int]) -> list[Value]:
     return [ops.add(like, _word(k ^ name)) for k, name in zip((first, second, first, second), names, strict=True)]
 
 
-def _taken(held: list[Value], block: Value) -> list[Value]:
+def _compressed(held: list[Value], block: Value) -> list[Value]:
     a, b, c, d = _rounds([*held[:3], ops.bitwise_xor(held[3], block)], 2)
     return [ops.bitwise_xor(a, block), b, c, d]
 
 
 def _ended(held: list[Value], rest: Value, length: Value) -> Value:
     """The hash after the last block of up to 7 bytes and the length."""
-    a, b, c, d = _taken(held, ops.add(rest, ops.mul(length, _word(1 << 56))))
+    a, b, c, d = _compressed(held, ops.add(rest, ops.mul(length, _word(1 << 56))))
     a, b, c, d = _rounds([a, b, ops.bitwise_xor(c, _word(0xFF)), d], 4)
     return ops.bitwise_xor(ops.bitwise_xor(a, b), ops.bitwise_xor(c, d))
 
@@ -166,7 +166,7 @@ def sip_hash(text: Text, key: Sequence[int]) -> Value:
     held = _started(text.length, key)
     for start in (0, 8):
         is_whole = ops.greater_or_equal(text.length, _word(start + 8))
-        after = _taken(held, text.part(start))
+        after = _compressed(held, text.part(start))
         held = [ops.where(is_whole, new, old) for new, old in zip(after, held, strict=True)]
     rest = ops.sub(text.length, ops.mod(text.length, _word(8)))
     return _ended(held, text.part(rest, 7), text.length)
@@ -181,7 +181,7 @@ def sip_hash_of_bytes(contents: Value, length: Value, key: Sequence[int]) -> Val
 
     def body(step: Value, going: Value, *held: Value) -> list[Value]:
         is_whole = ops.less(step, ops.div(length, _word(8)))
-        after = _taken(list(held), ops.gather(words, step, axis=1))
+        after = _compressed(list(held), ops.gather(words, step, axis=1))
         kept = [ops.where(is_whole, new, old) for new, old in zip(after, held, strict=True)]
         return [ops.identity(going), *kept]
 

@@ -38,7 +38,7 @@ def read(
     ``tenonnx_torch.frontend.read``.
     """
     is_verified = options.get("verify", True) is not False
-    held, examples, options = _with_examples(_held(path, trust, is_verified), examples, options)
+    held, examples, options = _with_examples(_source_in_file(path, trust, is_verified), examples, options)
     return frontend.read(held, *examples, registry=registry, **options)
 
 
@@ -46,7 +46,7 @@ def verifier(
     path: str | os.PathLike[str], *examples: Any, trust: bool = False, **options: Any
 ) -> Callable[..., Verification]:
     """A function that verifies a graph against the program or module in a file."""
-    held, examples, options = _with_examples(_held(path, trust, True), examples, options)
+    held, examples, options = _with_examples(_source_in_file(path, trust, True), examples, options)
     return frontend.verifier(held, *examples, **options)
 
 
@@ -60,7 +60,7 @@ def _with_examples(
     return held, made, {**options, "input_shape": None, "keywords": keywords or None}
 
 
-def _held(path: str | os.PathLike[str], trust: bool, is_verified: bool) -> Any:
+def _source_in_file(path: str | os.PathLike[str], trust: bool, is_verified: bool) -> Any:
     is_program = Path(path).suffix.lower() == ".pt2"
     if trust:
         return _trusted(path, is_program)
