@@ -120,7 +120,7 @@ def _read(
             return _read_by(plugin, source, examples, registry, given)
         is_path = isinstance(source, str | os.PathLike)
         if not is_path or (Path(source).exists() and any(provider(FRONTENDS, name) for name in names)):
-            raise _unread(source, names)
+            raise _no_reader_error(source, names)
     if examples or options.keys() - {"trust"}:  # nothing in these files is executed
         raise InvalidCall(
             "examples or unknown options were given for a model file",
@@ -186,7 +186,7 @@ def _names(source: Any) -> list[str]:
     return [*names, *(["function"] if is_plain else [])]
 
 
-def _unread(source: Any, names: list[str]) -> InvalidCall:
+def _no_reader_error(source: Any, names: list[str]) -> InvalidCall:
     """The error for an object or path without a front end; it names the package that provides one."""
     missing = [package for name in names if (package := provider(FRONTENDS, name)) is not None]
     return InvalidCall(

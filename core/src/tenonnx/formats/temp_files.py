@@ -58,7 +58,7 @@ def alone_in(folder: Path) -> Iterator[None]:
 def superseded(model: Path) -> list[str]:
     """The names of the model's own data files, which are obsolete once the model is replaced."""
     candidates = _own_data_files(model)
-    return [name for name in _mentioned(model, candidates) if not _is_shared(model, name)] if candidates else []
+    return [name for name in _names_in_file(model, candidates) if not _is_shared(model, name)] if candidates else []
 
 
 def remove_stale(model: Path) -> None:
@@ -77,8 +77,8 @@ def remove_stale(model: Path) -> None:
 
 
 def _remove_with_orphans(temporary: Path, model: Path) -> None:
-    orphans = set(_mentioned(temporary, _own_data_files(model)))
-    for name in orphans - set(_mentioned(model, orphans)):
+    orphans = set(_names_in_file(temporary, _own_data_files(model)))
+    for name in orphans - set(_names_in_file(model, orphans)):
         if not _is_shared(model, name):
             _remove(model.with_name(name))
     _remove(temporary)
@@ -93,10 +93,10 @@ def _is_shared(model: Path, name: str) -> bool:
     """Whether another model in the folder refers to the data file, such as a copy of the model."""
     kinds = {".onnx", model.suffix}
     others = (path for path in _listed(model.parent) if path.suffix in kinds and path.name != model.name)
-    return any(_mentioned(other, [name]) for other in others)
+    return any(_names_in_file(other, [name]) for other in others)
 
 
-def _mentioned(path: Path, names: Iterable[str]) -> list[str]:
+def _names_in_file(path: Path, names: Iterable[str]) -> list[str]:
     """The names that occur in a file."""
     try:
         with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as contents:

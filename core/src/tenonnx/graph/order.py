@@ -33,13 +33,13 @@ def ordered(graph: Graph) -> list[Node]:
                 continue
             producer = needed.producer
             if producer is None or producer not in held:
-                raise _nothing_gives(needed, reader.title)
+                raise _no_producer(needed, reader.title)
             if producer in way:
                 raise _cycle(list(way), producer)
             way[producer] = iter(producer.uses)
     for value in graph.outputs:
         if not _is_there(value, given, order):
-            raise _nothing_gives(value, f'graph "{graph.name}" as an output')
+            raise _no_producer(value, f'graph "{graph.name}" as an output')
     return list(order)
 
 
@@ -90,7 +90,7 @@ def _is_there(value: Value, given: set[Value], order: dict[Node, None]) -> bool:
     return value.producer in order if value.producer is not None else value.data is not None or value in given
 
 
-def _nothing_gives(value: Value, reader: str) -> InvalidCall:
+def _no_producer(value: Value, reader: str) -> InvalidCall:
     return InvalidCall(
         f'value "{value.name}" is neither an input, a variable nor an output of a node',
         given=f"{reader} reads it",

@@ -58,7 +58,7 @@ def type_code(kind: Type | None) -> int | None:
     return None
 
 
-def _takes(allowed: Collection[int], code: int, is_index: bool) -> bool:
+def _accepts(allowed: Collection[int], code: int, is_index: bool) -> bool:
     """Whether an unlisted input type is acceptable; the element of an optional may replace the optional."""
     if is_index:
         return code == DType.int64 or code + 200 in allowed
@@ -83,7 +83,7 @@ def check_dtypes(op: Op, inputs: Sequence[Value | None]) -> None:
         place = min(position, last)
         allowed, number = table["inputs"][place], table["shared"][place]
         parameter = op.signature.input_at(position)
-        if allowed is not None and code not in allowed and not _takes(allowed, code, parameter.index):
+        if allowed is not None and code not in allowed and not _accepts(allowed, code, parameter.index):
             what = f'{op.title}: input "{parameter.name}" takes no {_name(code)}'
             raise TypeMismatch(what, given=repr(value), available=", ".join(map(_name, sorted(allowed))), do="cast it")
         other = value if number < 0 or parameter.index else first.setdefault(number, value)

@@ -57,9 +57,9 @@ class Loader:
         contents = self._registry.contents
         self.import_ops(contents.awaited.keys() & contents.ops.keys())  # ops that two packages may define
         self._import_reached()
-        self._tell()
+        self._warn()
 
-    def _tell(self) -> None:
+    def _warn(self) -> None:
         """Warn about plugins that failed, and about definitions that are ignored in favor of another package's."""
         with self._lock:
             failures, self._untold = self._untold, []
@@ -83,7 +83,7 @@ class Loader:
                     self._leave_out(plugin, error)
         self._registry.add_awaited(wanted)
         self._import_reached()
-        self._tell()
+        self._warn()
 
     def _import_reached(self) -> None:
         """Add the ops of pending modules that other modules have imported."""
@@ -95,10 +95,10 @@ class Loader:
         """The plugins of a domain, imported, with their tables registered."""
         for plugin in self.plugins:
             if plugin.domain == domain and plugin not in self._names and plugin not in self.failures:
-                self._announce(plugin)
+                self._find_hooks(plugin)
         return [plugin for plugin in self._names if plugin.domain == domain]
 
-    def _announce(self, plugin: Plugin) -> None:
+    def _find_hooks(self, plugin: Plugin) -> None:
         """Find the hooks of a plugin, once for each module of its entry points."""
         try:
             with defined_by(self._registry):

@@ -37,10 +37,10 @@ def flat_namespace(package: str) -> tuple[Callable[[str], Any], Callable[[], lis
 
     def get(name: str) -> Any:
         if name == "__all__":
-            return [*_own(package), *added()]
+            return [*_own_modules(package), *added()]
         if name.startswith("__"):
             raise AttributeError(name)
-        own = _own(package)
+        own = _own_modules(package)
         if name in own:
             with gc_paused():  # imported modules stay, so collecting is useless
                 value = getattr(import_module(own[name]), name)
@@ -49,11 +49,11 @@ def flat_namespace(package: str) -> tuple[Callable[[str], Any], Callable[[], lis
             if value is None and _is_module(package, name):
                 raise AttributeError(f"{package}.{name} is a module, which is not imported yet")
             if value is None:
-                raise AttributeError(_why_not(package, name, below, [*own, *added()]))
+                raise AttributeError(_missing_name_error(package, name, below, [*own, *added()]))
         setattr(sys.modules[package], name, value)
         return value
 
-    return get, lambda: sorted({*_own(package), *added()})
+    return get, lambda: sorted({*_own_modules(package), *added()})
 
 
 def _is_module(package: str, name: str) -> bool:
@@ -66,12 +66,12 @@ def _files(package: str) -> Mapping[str, Mapping[str, str]]:
     return json.loads(pkgutil.get_data(package, FILE) or "{}")  # type: ignore[no-any-return]
 
 
-def _own(package: str) -> Mapping[str, str]:
+def _own_modules(package: str) -> Mapping[str, str]:
     """The modules of a package's own names."""
     return _files(package.partition(".")[0]).get(package, {})
 
 
-def _why_not(package: str, name: str, below: str, known: list[str]) -> str:
+def _missing_name_error(package: str, name: str, below: str, known: list[str]) -> str:
     what, do = lazy_import("missing")(below + name)
     if what and package.partition(".")[0] == "tenonnx":
         return f"{what}: {do}"

@@ -58,7 +58,7 @@ def leaving_defaults(transform: Transform) -> Transform:
             found = transform(opened(graph, contents), *arguments, **keywords)
         except TenonnxError:
             return transform(without_defaults(graph), *arguments, **keywords)
-        _give_back(found, graph, contents)
+        _restore_defaults(found, graph, contents)
         return found
 
     return cast("Transform", transformed)
@@ -74,7 +74,7 @@ def sparing_defaults(graph: Graph, retargeted: Callable[[Graph], Retargeted]) ->
         return retargeted(graph)
     result = retargeted(opened(graph, contents))
     if not result.refused:
-        _give_back(result.graph, graph, contents)
+        _restore_defaults(result.graph, graph, contents)
         return result
     result = retargeted(without_defaults(graph))
     result.note_closed(contents)
@@ -88,7 +88,7 @@ def without_defaults(graph: Graph) -> Graph:
     return closed
 
 
-def _give_back(made: Graph, source: Graph, contents: Mapping[str, Constant]) -> None:
+def _restore_defaults(made: Graph, source: Graph, contents: Mapping[str, Constant]) -> None:
     """Restore the defaults of inputs in the result of a transform, in the order of variables in ``source``."""
     inputs = {value.name: value for value in made.all_inputs}
     for name, data in contents.items():

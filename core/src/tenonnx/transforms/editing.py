@@ -42,11 +42,11 @@ def editing(graph: Graph) -> Iterator[None]:
         do = "put its body in place of the calls: export with functions='inline', load that and edit it"
         raise InvalidCall(f"{root.fixed} cannot be edited", given=root.name, do=do)
     ensure_inferred(root)
-    before = _Before(root)
+    before = _Snapshot(root)
     _EDITED.add(root)
     try:
         yield
-        _settle(root, before)
+        _validate(root, before)
     except BaseException:
         before.restore()
         raise
@@ -55,7 +55,7 @@ def editing(graph: Graph) -> Iterator[None]:
         root.forget_names()
 
 
-def _settle(root: Graph, before: _Before) -> None:
+def _validate(root: Graph, before: _Snapshot) -> None:
     """Sort nodes, and infer the types of nodes that changed."""
     for graph in root.nested():
         graph.nodes = ordered(graph)
@@ -71,7 +71,7 @@ def _settle(root: Graph, before: _Before) -> None:
         ) from error
 
 
-class _Before:
+class _Snapshot:
     """Snapshot of a graph and its nested subgraphs."""
 
     def __init__(self, root: Graph) -> None:
@@ -141,7 +141,7 @@ def replace(graph: Graph, old: Value | str, new: Value | str) -> None:
     if old is new:
         return
     with editing(graph):
-        sources = _sources(new)
+        sources = _dependencies(new)
         for node in graph.nodes:
             if node not in sources and any(value is old for value in node.uses):
                 node._replace_fields(
@@ -151,7 +151,7 @@ def replace(graph: Graph, old: Value | str, new: Value | str) -> None:
         replace_outputs(graph, old, new)
 
 
-def _sources(value: Value) -> set[Node]:
+def _dependencies(value: Value) -> set[Node]:
     """The nodes on which a value depends."""
     found: set[Node] = set()
     waiting = [value]

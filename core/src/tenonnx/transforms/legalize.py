@@ -172,10 +172,10 @@ class Legalizer:
         for narrow in dict.fromkeys(v.dtype for v in given):
             stored = narrow not in results and all(v.data is not None for v in given if v.dtype is narrow)
             for wide in WIDER.get(narrow, QUANTIZED.get(narrow, ()) if stored else ()):
-                if (narrow.is_float == wide.is_float or any_kind) and self._takes(op, version, inputs, narrow, wide):
+                if (narrow.is_float == wide.is_float or any_kind) and self._supports(op, version, inputs, narrow, wide):
                     yield narrow, wide
 
-    def _takes(self, op: Op, version: int, inputs: Sequence[Value | None], narrow: DType, wide: DType) -> bool:
+    def _supports(self, op: Op, version: int, inputs: Sequence[Value | None], narrow: DType, wide: DType) -> bool:
         """Whether the op accepts ``wide`` in all positions with ``narrow``."""
         table = self.registry.dtypes(op.domain, op.name, version)
         for position, value in enumerate(inputs):

@@ -23,18 +23,18 @@ def absence(registry: Registry | None, domain: str, name: str, version: int) -> 
     package = None if registry is None else registry.provider(domain, name)
     others = () if registry is None else registry.meanings(domain, name)
     if others:
-        when = _when([(op.since, op.before) for op in others], version)
+        when = _version_range([(op.since, op.before) for op in others], version)
         reason = f"an op of {domain} {when}, while the file is of version {version}"
         return Absence(reason, None, f"give the file the version of {domain} that it was written for")
     meant = None if registry is None else registry.meant(domain, name)
     if registry is not None and meant is not None:
-        return _other_name(registry, meant, package)
+        return _explain_alias(registry, meant, package)
     if registry is not None and package is not None:
         if any(plugin.distribution == package for plugin in registry.failures):
             return Absence(f"{package} failed to load, see tenonnx plugins", None, "fix what tenonnx plugins shows")
         if not registry.serves(package, domain):
             return Absence(f"{package} provides it", package, cure([package]))
-    near = [] if registry is None else _near(registry, domain, name)
+    near = [] if registry is None else _similar_ops(registry, domain, name)
     is_it = f"; is it {' or '.join(near)}?" if near else ""
     if package is not None:
         return Absence(f"{package} is installed, and has no such op{is_it}", None, _DEFINE)
@@ -48,7 +48,7 @@ def absence(registry: Registry | None, domain: str, name: str, version: int) -> 
 _DEFINE = "correct the name, or write a package with the op (tenonnx plugins new, docs/how-to/writing-a-plugin.md)"
 
 
-def _other_name(registry: Registry, meant: str, package: str | None) -> Absence:
+def _explain_alias(registry: Registry, meant: str, package: str | None) -> Absence:
     """The explanation for an alias, whose op may be missing itself."""
     domain, _, name = meant.partition("::")
     reason = f"what is called {meant}"
@@ -59,7 +59,7 @@ def _other_name(registry: Registry, meant: str, package: str | None) -> Absence:
     return Absence(f"{reason}, which {needed or 'no package that we know'} provides", needed, do)
 
 
-def _near(registry: Registry, domain: str, name: str) -> list[str]:
+def _similar_ops(registry: Registry, domain: str, name: str) -> list[str]:
     """Ops that may be meant: the same name in another domain, and similar names in this one."""
     elsewhere = [
         f"{other}::{name}" for other in registry.domains() if other != domain and registry.meanings(other, name)
@@ -74,7 +74,7 @@ def remedy(absences: Iterable[Absence]) -> str:
     return ", ".join(sorted({*([cure(packages)] if packages else []), *(a.do for a in found if not a.package)}))
 
 
-def _when(versions: Sequence[tuple[int, int | None]], version: int) -> str:
+def _version_range(versions: Sequence[tuple[int, int | None]], version: int) -> str:
     """The version range of an op, as seen from a version outside of it."""
     later = [since for since, _ in versions if since > version]
     return f"from version {min(later)} on" if later else f"below version {max(before or 0 for _, before in versions)}"

@@ -76,7 +76,7 @@ def _retargeted(graph: Graph, target: Target) -> Retargeted:
     moved = Retargeting(graph, context).run()
     if any(c.action == "expanded" for c in context.changes) and needed_nodes(graph, graph.outputs) == graph.nodes:
         drop_dead_nodes(moved)  # one expansion may make the nodes of an earlier one dead
-    _drop_what_was_read(moved, graph, context.widened.values())
+    _drop_unused_variables(moved, graph, context.widened.values())
     moved.opsets = dict(_used_opsets(moved, target, graph))
     moved.functions = {key: f for key, f in graph.functions.items() if f in context.functions}
     if moved.opsets != graph.opsets:
@@ -84,7 +84,7 @@ def _retargeted(graph: Graph, target: Target) -> Retargeted:
     return Retargeted(moved, context.changes + interface_refusals(graph, target))
 
 
-def _drop_what_was_read(moved: Graph, source: Graph, made: Collection[Value]) -> None:
+def _drop_unused_variables(moved: Graph, source: Graph, made: Collection[Value]) -> None:
     """Remove variables that became unused, as the target may lack their type."""
     unread: dict[Graph, set[Value]] = {}
     for each in [each for each in moved.nested() if each.variables]:
@@ -159,13 +159,13 @@ class Retargeting(Rewriter):
             return False
         known = self.context.settled.get(kind, ())
         if known == ():
-            known = self.context.settled[kind] = self._settled(node)
+            known = self.context.settled[kind] = self._cached_outputs(node)
         if known is None:
             return False
         give(node, known)
         return True
 
-    def _settled(self, node: Node) -> Sequence[Known | None] | None:
+    def _cached_outputs(self, node: Node) -> Sequence[Known | None] | None:
         """Cached outputs of a node that stays unchanged, shared by identical nodes."""
         if not isinstance(node.op, Op):
             return None
@@ -235,7 +235,7 @@ class Retargeting(Rewriter):
 
     def _decide(self, call: Call) -> _Results:
         node = call.node
-        action, reason, found = self._found(call)
+        action, reason, found = self._convert_call(call)
         if node is not None:
             self.change.action, self.change.reason = action, reason
         if not isinstance(found, LegalCall):
@@ -250,12 +250,12 @@ class Retargeting(Rewriter):
     def _has_form(self, call: Call) -> bool:
         found = False
         with suppress(_Refused), self.attempt():
-            self._found(call)
+            self._convert_call(call)
             found = True
             raise _Refused(())  # reverts the attempt
         return found
 
-    def _found(self, call: Call) -> tuple[str, str, LegalCall | Sequence[Value | None]]:
+    def _convert_call(self, call: Call) -> tuple[str, str, LegalCall | Sequence[Value | None]]:
         """Convert a call; returns the action, the reason, and the legal form or results. Raises ``_Refused``."""
         reasons: list[str] = []
         try:
@@ -267,7 +267,7 @@ class Retargeting(Rewriter):
                 return "kept", "", form
             was = "" if call.node is None else f"from version {call.node.version} to {form.version}"
             return "adapted", was, form
-        self._must_hold(call, reasons)
+        self._check_types(call, reasons)
         ways: Ways = list(self._ways(call))
         if (runtime := self.context.legalizer.target.runtime) is not None:
             ways = runtime.ways(self, call, ways)
@@ -286,7 +286,7 @@ class Retargeting(Rewriter):
                     return action, reasons[0], results
         raise _Refused(reasons)
 
-    def _must_hold(self, call: Call, reasons: Sequence[str]) -> None:
+    def _check_types(self, call: Call, reasons: Sequence[str]) -> None:
         """Fail early on type errors: trying every lowering of each call in a body takes exponential time."""
         try:
             call.known  # noqa: B018
@@ -314,13 +314,13 @@ class Retargeting(Rewriter):
             return  # recursion: the body of an older op led back to this op
         for older, function in call.op.lowerings:
             version = None if older is None else self.context.legalizer.target.version(older.domain)
-            if older is None or (version is not None and _leads_down(older, version)):
+            if older is None or (version is not None and _makes_progress(older, version)):
                 yield function
 
     def lowered(self, call: Call, lowering: Callable[..., Any]) -> _Results:
         counted = {"_outputs": call.outputs} if _counts_outputs(lowering) else {}
         attributes = {name: self.reopened(a, call) for name, a in call.attributes.items()}
-        with _held(self.context.lowering, _key(call)), foreseeing(call.op.title, call.inputs, call.attributes):
+        with _pushed(self.context.lowering, _key(call)), foreseeing(call.op.title, call.inputs, call.attributes):
             result = lowering(*call.inputs, **attributes, **counted)
         return result if result is None or isinstance(result, tuple) else (result,)
 
@@ -344,7 +344,7 @@ class Retargeting(Rewriter):
     def _cast(self, call: Call, narrow: DType, wide: DType) -> _Results:
         """The op between casts to a wider element type that the target accepts."""
         cast = operators().cast
-        with _held(self.context.casting, call.op):  # the target may lack Cast, which must not be cast in turn
+        with _pushed(self.context.casting, call.op):  # the target may lack Cast, which must not be cast in turn
             widen = self._widened if narrow in QUANTIZED else cast
             inputs = [
                 widen(v, wide) if v is not None and isinstance(v.type, TensorType) and v.dtype is narrow else v
@@ -381,14 +381,14 @@ def _is_whole(known: Known | None) -> bool:
     )
 
 
-def _leads_down(older: Op, version: int) -> bool:
+def _makes_progress(older: Op, version: int) -> bool:
     """Whether a lowering to ``older`` makes progress; newer definitions of that op are expressed by their bodies."""
-    return (older.before is None or version < older.before) and _leads_to(older, version)
+    return (older.before is None or version < older.before) and _can_reach(older, version)
 
 
-def _leads_to(op: Op, version: int) -> bool:
+def _can_reach(op: Op, version: int) -> bool:
     """Whether an op exists at a version, or can be lowered to one that does."""
-    return op.since <= version or any(older is None or _leads_to(older, version) for older, _ in op.lowerings)
+    return op.since <= version or any(older is None or _can_reach(older, version) for older, _ in op.lowerings)
 
 
 def _key(call: Call) -> tuple[Op, Sequence[Value | None], str]:
@@ -401,7 +401,7 @@ def _counts_outputs(lowering: Callable[..., Any]) -> bool:
 
 
 @contextmanager
-def _held(items: list[Item], item: Item) -> Iterator[None]:
+def _pushed(items: list[Item], item: Item) -> Iterator[None]:
     """Push ``item`` on ``items`` within the block."""
     items.append(item)
     try:

@@ -38,7 +38,7 @@ def ir_version(graph: Graph, runtime: Runtime | None = None) -> int:
     if needed > limit:
         raise NotRepresentable(
             f"target {runtime.name} does not support the IR version that the graph needs",
-            given=_said(graph, limit),
+            given=_new_features(graph, limit),
             available=f"IR version up to {limit}",
             do="go to a newer target",
         )
@@ -50,7 +50,7 @@ def check_ir_version(graph: Graph, wanted: int) -> None:
     needed, newest = max(_needs(graph))[0], onnx.IR_VERSION
     if not needed <= wanted <= newest:
         raise NotRepresentable(
-            f"IR version {wanted} is {f'too old for {_said(graph, wanted)}' if wanted < needed else 'unknown'}",
+            f"IR version {wanted} is {f'too old for {_new_features(graph, wanted)}' if wanted < needed else 'unknown'}",
             available=f"{needed} to {newest}",
         )
 
@@ -61,10 +61,10 @@ def leave_out_notes(model: onnx.ModelProto) -> dict[str, int]:
     The counts are by description: ``{"metadata of nodes": 54}``.
     """
     newest = max(version for version, _ in _NOTES.values())
-    return {} if model.ir_version >= newest else dict(Counter(_left_out(model, model.ir_version)))
+    return {} if model.ir_version >= newest else dict(Counter(_removed_fields(model, model.ir_version)))
 
 
-def _left_out(message: Any, version: int) -> Iterator[str]:
+def _removed_fields(message: Any, version: int) -> Iterator[str]:
     for field, value in message.ListFields():
         since, about = _NOTES.get(field.name, (0, ""))
         if since > version and not (field.name == "metadata_props" and isinstance(message, onnx.ModelProto)):
@@ -72,13 +72,13 @@ def _left_out(message: Any, version: int) -> Iterator[str]:
             yield f"{about} of {_CALLED.get(type(message).__name__, 'values')}"
         elif field.message_type is not None and field.name != "tensor_type":
             for each in value if hasattr(value, "__len__") else (value,):
-                if isinstance(each, onnx.NodeProto) and not _has_more(each):
+                if isinstance(each, onnx.NodeProto) and not _may_have_notes(each):
                     continue
                 if type(each).__name__ in _CALLED or isinstance(each, onnx.AttributeProto):
-                    yield from _left_out(each, version)
+                    yield from _removed_fields(each, version)
 
 
-def _has_more(node: onnx.NodeProto) -> bool:
+def _may_have_notes(node: onnx.NodeProto) -> bool:
     """Whether a node may have such fields; a fast check, as listing the fields of thousands of nodes is slow."""
     return bool(node.metadata_props or node.device_configurations) or any(a.type not in _FLAT for a in node.attribute)
 
@@ -117,7 +117,7 @@ def _needs(graph: Graph) -> Iterator[tuple[int, str]]:
         yield 10, "overloads of functions"
 
 
-def _said(graph: Graph, limit: int) -> str:
+def _new_features(graph: Graph, limit: int) -> str:
     """The features that need a newer IR version than ``limit``."""
     return ", ".join(sorted({f"{what} (IR version {version})" for version, what in _needs(graph) if version > limit}))
 
