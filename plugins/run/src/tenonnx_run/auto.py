@@ -80,7 +80,7 @@ def candidates(graph: Graph, options: Mapping[str, Any], failures: list[TenonnxE
             continue
         if is_available(backend) and accepts(backend, graph, trains=bool(options.get("state"))):
             found.append((plugin, backend))
-    found = [each for each in found if _takes(each[1], graph, options)] or found
+    found = [each for each in found if _takes_options(each[1], graph, options)] or found
     order = chosen_order()
     if order is not None:
         before_numpy = order[: order.index("numpy")] if "numpy" in order else order
@@ -107,7 +107,7 @@ def chosen_order() -> Sequence[str] | None:
     return order
 
 
-def _takes(backend: Backend, graph: Graph, options: Mapping[str, Any]) -> bool:
+def _takes_options(backend: Backend, graph: Graph, options: Mapping[str, Any]) -> bool:
     """Whether a backend takes these options."""
     try:
         check_takes("", backend.compile, graph, **options)

@@ -87,7 +87,7 @@ def folding(largest: int = LARGEST_RESULT, *, within_bodies: bool = False) -> De
         share = constant_share(rewriter, call)
         most = max(largest, share)
         if (known := rewriter.static_results(call.known, call.inputs)) is not None:
-            return _told(call, known)
+            return _with_buffer_roles(call, known)
         if any(v is not None and not v.is_constant for v in call.inputs):
             return None
         if call.node is None:
@@ -108,7 +108,7 @@ def folding(largest: int = LARGEST_RESULT, *, within_bodies: bool = False) -> De
             None if v is None else rewriter.result(r, v.dtype, call.inputs)
             for r, v in zip(results, outputs, strict=False)
         ]
-        return _told(call, made)
+        return _with_buffer_roles(call, made)
 
     return decide
 
@@ -134,7 +134,7 @@ def constant_share(rewriter: Rewriter, call: Call) -> int:
     return total
 
 
-def _told(call: Call, made: Sequence[Value | None]) -> Sequence[Value | None]:
+def _with_buffer_roles(call: Call, made: Sequence[Value | None]) -> Sequence[Value | None]:
     """Mark results that derive from buffers only as buffers, so that training leaves them unchanged."""
     if {v.role.kind for v in call.inputs if v is not None and v.role is not None} == {"buffer"}:
         for value in made:

@@ -142,7 +142,7 @@ def main(file: str, *imports: str) -> None:
             importlib.import_module(name)
         spec.loader.exec_module(served)
     except Exception as error:  # reported in answer to the first call
-        failure = _told(error)
+        failure = _error_data(error)
     held: dict[str, Any] = {}
     while True:
         try:
@@ -153,7 +153,7 @@ def main(file: str, *imports: str) -> None:
             result = failure or {"result": _called(served, held, function, arguments, source) if function else None}
             answer = packed(result)
         except Exception as error:
-            answer = packed(_told(error))
+            answer = packed(_error_data(error))
         send(answers, answer)
 
 
@@ -170,7 +170,7 @@ def _called(served: Any, held: dict[str, Any], function: str, arguments: list[An
     return getattr(served, function)(held[key], *arguments)
 
 
-def _told(error: Exception) -> dict[str, str]:
+def _error_data(error: Exception) -> dict[str, str]:
     return {"error": type(error).__name__, "message": str(error)}
 
 

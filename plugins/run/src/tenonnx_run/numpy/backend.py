@@ -55,7 +55,7 @@ class NumpyProgram(Bindable):
         return dict(zip(self.outputs, owned(results, contents, self.plan), strict=True))
 
 
-def _turn(
+def _run_with_state(
     program: NumpyProgram, state: Mapping[str, str], held: Mapping[str, Any], feeds: Mapping[str, Any]
 ) -> Results:
     """Run a call with state. Outputs are never written again, so they become the new state without a copy."""
@@ -90,4 +90,4 @@ def compile(
     make = partial(NumpyProgram, threads=threads)
     if not state:
         return DefaultsProgram(graph, make)
-    return StatefulProgram("numpy", graph, state, lambda each: partial(_turn, make(each), dict(state)))
+    return StatefulProgram("numpy", graph, state, lambda each: partial(_run_with_state, make(each), dict(state)))
