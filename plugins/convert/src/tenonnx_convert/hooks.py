@@ -47,7 +47,7 @@ class Hook:
         own = value if hasattr(value, "__qualname__") else type(value)
         self.name = name or str(own.__qualname__)
         self.function: Callable[..., Any] = function
-        self._also = _also_taken(function)
+        self._also = _with_graph(function)
 
     def __call__(self, model: onnx.ModelProto, graph: Graph) -> onnx.ModelProto:
         """Run the hook and return the ModelProto. Raises ``PluginError`` naming the hook for any error in it."""
@@ -105,7 +105,7 @@ def _made(kind: type) -> Any:
         raise InvalidCall(what, given=f"{type(error).__name__}: {error}", do="give an object of it") from error
 
 
-def _also_taken(function: Callable[..., Any]) -> Callable[..., Any]:
+def _with_graph(function: Callable[..., Any]) -> Callable[..., Any]:
     """Adapt a hook to be called with the message and, if it has a parameter for it, the graph."""
     try:
         parameters = inspect.signature(function).parameters
@@ -179,7 +179,7 @@ class _Placed:
     def _place(self, contents: Constant, name: str) -> TensorProto:
         """A TensorProto with the location of contents: their original file, or a temporary one."""
         source = packed_source(contents, name)
-        if isinstance(source, Region) and _is_still(source):
+        if isinstance(source, Region) and _is_unchanged(source):
             path, offset, length = source.path, source.offset, source.length
         else:
             path = str(self._folder / str(len(self._spooled)))
@@ -237,7 +237,7 @@ def _bare(message: TensorProto) -> TensorProto:
     return bare
 
 
-def _is_still(region: Region) -> bool:
+def _is_unchanged(region: Region) -> bool:
     """Whether the path of a region still refers to the same file."""
     try:
         status = Path(region.path).stat()

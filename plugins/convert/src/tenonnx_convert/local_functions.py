@@ -43,7 +43,7 @@ def carry_vendor_ops(moved: Retargeted, target: Target, *, refuse: bool = True) 
     vendors = {
         label: node for label, node in labeled(graph) if node.op not in local and _is_of_others(node.op, registry)
     }
-    carried = _Carried(graph, target, {node.domain for node in vendors.values()})
+    carried = _VendorFunctions(graph, target, {node.domain for node in vendors.values()})
     changes = {change.node: change for change in moved.changes}
     for label, node in vendors.items():
         change = changes.setdefault(label, Change.of(node, label, ""))
@@ -74,7 +74,7 @@ def _is_of_others(op: Operator, registry: Registry) -> bool:
     return registry.provider(op.domain, op.name) is None
 
 
-class _Carried:
+class _VendorFunctions:
     """The model-local functions of a graph that replace ops of ``domains``."""
 
     def __init__(self, graph: Graph, target: Target, domains: set[str]) -> None:

@@ -98,10 +98,10 @@ def given_config(
 def writes_folder(options: ConvertConfig) -> bool:
     """Whether a requested transform has the class attribute ``writes_folder``, so that the output is a folder."""
     kinds = [kind for _, kind in _classes() if getattr(kind, "writes_folder", False)]
-    return any(_made(kind, options) != kind() for kind in kinds)
+    return any(_instance_of(kind, options) != kind() for kind in kinds)
 
 
-def _made(kind: Any, options: ConvertConfig) -> Any:
+def _instance_of(kind: Any, options: ConvertConfig) -> Any:
     """An instance of a transform with its given options."""
     own = {each.name for each in fields(kind)}
     return kind(**{name: value for name, value in options.step_options.items() if name in own})
@@ -140,7 +140,7 @@ def placed(options: ConvertConfig, steps: Collection[str], state: Any) -> Sequen
 def _configured(options: ConvertConfig, named: Collection[str], state: Any) -> Iterator[tuple[Plugin, Any]]:
     """Transforms with their given options, if they are named or their options request them."""
     for plugin, kind in _classes():
-        transform = _made(kind, options)
+        transform = _instance_of(kind, options)
         asks = getattr(transform, "is_wanted", None)
         wanted = asks(state) if asks is not None else transform != kind()
         if wanted or plugin.name in named:

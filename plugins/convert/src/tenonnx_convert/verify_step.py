@@ -56,7 +56,7 @@ class SourceComparison:
         """Raise ``VerificationFailed`` if outputs differ and, with --verify, if none could be compared."""
         compared = written if self.as_before is None else self.as_before(written, self.expected)
         try:
-            found = None if self.changed_by else self._with_the_source(compared)
+            found = None if self.changed_by else self._compare_with_source(compared)
             if found is not None and self.file is not None:
                 found.raise_if_failed()
                 found = None  # the graph was compared with its source; the file is compared with the graph below
@@ -79,7 +79,7 @@ class SourceComparison:
             raise VerificationFailed("nothing could be compared", given=reasons, do=ADVICE)
         self.notes += [f"note: {note}" for note in found.notes]
         if self.changed_by:
-            self._look_at_the_source(compared)
+            self._measure_from_source(compared)
         if old_sizes := self._old_sizes():
             self._run_at_other_sizes(written, old_sizes)
 
@@ -97,7 +97,7 @@ class SourceComparison:
             file=self.file,
         )
 
-    def _with_the_source(self, written: Graph) -> Verification | None:
+    def _compare_with_source(self, written: Graph) -> Verification | None:
         """The comparison with the original source, if that can run with its own inputs."""
         asked = self.options
         if self.verifier is None or asked.feeds is not None or self.input_shapes or asked.free_dims or asked.exact:
@@ -106,7 +106,7 @@ class SourceComparison:
             return None
         return self.verifier(written, atol=self.atol, rtol=self.rtol)
 
-    def _look_at_the_source(self, written: Graph) -> None:
+    def _measure_from_source(self, written: Graph) -> None:
         """Measure the differences from the original model that transforms make on purpose."""
         try:
             self.from_source = self._verified(self.read, written, structure=False)

@@ -82,7 +82,7 @@ class Judge:
 
     def judged(self, name: str, backend: str, actual: Any) -> OutputDifference:
         """The verdict on one output by the first rule that it satisfies, else by the first applicable rule."""
-        attempts: list[tuple[str, Any]] = list(self._by(backend, name))
+        attempts: list[tuple[str, Any]] = list(self._references(backend, name))
         rules = self.by_output.get(name, self.rules)
         found = [OutputDifference(name, backend, compare_by(rules, actual, each), rule=how) for how, each in attempts]
         if self.exact:
@@ -97,7 +97,7 @@ class Judge:
                     return OutputDifference(name, backend, difference, GRADES[-1], how)
         return found[0]
 
-    def _by(self, backend: str, name: str) -> Iterator[tuple[str, Any]]:
+    def _references(self, backend: str, name: str) -> Iterator[tuple[str, Any]]:
         """References of an output, each with its description."""
         own = None if self.itself else self.original_on(backend)
         if isinstance(own, Mapping):

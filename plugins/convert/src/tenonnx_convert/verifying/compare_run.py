@@ -106,7 +106,7 @@ def compare_run(
         if apart := judge.apart(backend, other.names):
             found.note(apart)
         if other.file is None and found.first_divergence is None and not all(output.equal for output in outputs):
-            _tell_difference(judge, against, backend, actual, other.names, found)
+            _note_divergence(judge, against, backend, actual, other.names, found)
     if len(unable) == len(other.backends):
         raise unable[0]
     return True
@@ -140,17 +140,17 @@ def _default_session(
         return outputs, actual
     if worst(again) is not None:
         return outputs, actual
-    found.add_session(spoiled(judge, against, backend, feeds, names, problem or _moved(outputs)))
+    found.add_session(spoiled(judge, against, backend, feeds, names, problem or _largest_by_rounding(outputs)))
     return again, other
 
 
-def _moved(outputs: Sequence[OutputDifference]) -> str:
+def _largest_by_rounding(outputs: Sequence[OutputDifference]) -> str:
     """The largest difference that is explained by quantization rounding, as text."""
     largest = max(outputs, key=lambda each: each.difference.absolute)
     return f"{largest.name} differs by up to {largest.difference.absolute:.3g}"
 
 
-def _tell_difference(
+def _note_divergence(
     judge: Judge, against: Graph, backend: str, actual: Mapping[str, Any], names: Sequence[str], found: Verification
 ) -> None:
     """Add a note on where different outputs diverge, and whether their numbers differ."""

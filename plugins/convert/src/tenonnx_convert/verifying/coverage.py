@@ -164,7 +164,7 @@ class Coverage:
             inputs = sorted(inputs_that_decide(self._ours.graph, region), key=lambda value: value.name)
             for value in inputs if self._ours.missing(region) else ():
                 at, feeds = self._captured_at.get(region.path, ("", self.judge.feeds))
-                for contents in _others(feeds.get(value.name), region, self._ours.missing(region)):
+                for contents in _other_contents(feeds.get(value.name), region, self._ours.missing(region)):
                     if not self._ours.missing(region) or not self._is_affordable(1):
                         break
                     name = ", ".join(filter(None, (at, f"{value.name}={contents.reshape(-1)[0]}")))
@@ -191,7 +191,7 @@ class Coverage:
             avoided = any(self.drawn.unlike.get(each) == size for each in names)
             if avoided or size in self._sizes.get(label, {}) or name in self._refused:
                 continue
-            for sizes in _with(self.drawn.sizes, names, size):
+            for sizes in _resized(self.drawn.sizes, names, size):
                 if not self._is_affordable(1):
                     return
                 try:
@@ -296,7 +296,7 @@ class Coverage:
             self.found.note(f"{label} had the sizes {sizes} alone: {why}")
 
 
-def _others(contents: Any, region: NodeRegion, missing: set[int]) -> Iterator[np.ndarray[Any, Any]]:
+def _other_contents(contents: Any, region: NodeRegion, missing: set[int]) -> Iterator[np.ndarray[Any, Any]]:
     """Other contents for an input that determines a region: missing booleans and trip counts."""
     if not isinstance(contents, np.ndarray) or not contents.size:
         return
@@ -310,7 +310,7 @@ def _others(contents: Any, region: NodeRegion, missing: set[int]) -> Iterator[np
                 yield np.full_like(contents, count)
 
 
-def _with(sizes: Mapping[str, int], names: Sequence[str], size: int) -> Iterator[dict[str, int]]:
+def _resized(sizes: Mapping[str, int], names: Sequence[str], size: int) -> Iterator[dict[str, int]]:
     """The sizes with some names changed: first with all others unchanged, then with sums that contain them adjusted."""
     first = sizes[names[0]]
     alone = {**sizes, **dict.fromkeys(names, size)}

@@ -71,7 +71,7 @@ def feasible_feeds(
             raise
         except TenonnxError as error:
             first = first or error
-            for further, other in _others(sizes, str(error), is_first=cost == 0):
+            for further, other in _other_sizes(sizes, str(error), is_first=cost == 0):
                 heapq.heappush(waiting, (cost + further, next(number), other))
     assert first is not None
     tried = f"{len(seen)} choices of sizes for {', '.join(usual)}" if len(seen) > 1 else ""
@@ -83,7 +83,7 @@ def feasible_feeds(
     ) from first
 
 
-def _others(sizes: dict[str, int], error: str, *, is_first: bool) -> Iterator[tuple[int, dict[str, int]]]:
+def _other_sizes(sizes: dict[str, int], error: str, *, is_first: bool) -> Iterator[tuple[int, dict[str, int]]]:
     """Sizes to try after an error, with their costs; likely ones come first."""
     numbers = sorted({int(found) for found in re.findall(r"\b\d{1,4}\b", error)} - {0})
     for name, size in sizes.items():

@@ -92,7 +92,7 @@ def verify(
     drawn = None
     if feeds is None:
         programs = _programs(graph, set(chosen) - {chosen[0]})
-        given, expected, sizes = _made_up(graph, [program, *programs.values()], seed, input_shapes, unlike)
+        given, expected, sizes = _random_inputs(graph, [program, *programs.values()], seed, input_shapes, unlike)
         if sizes:
             found.note(f"random inputs were drawn with {', '.join(f'{n}={size}' for n, size in sizes.items())}")
         drawn = DrawnInputs(
@@ -141,7 +141,7 @@ def _programs(graph: Graph, backends: Collection[str]) -> dict[str, Program]:
     return found
 
 
-def _made_up(
+def _random_inputs(
     graph: Graph,
     programs: Sequence[Program],
     seed: int,

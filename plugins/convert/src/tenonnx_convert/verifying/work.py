@@ -72,7 +72,7 @@ def _trips(node: Node, sizes: Mapping[str, int]) -> int:
         shape = value.type.shape if value is not None and isinstance(value.type, TensorType) else None
         axes = node.attributes.get("scan_input_axes") or [0]
         return _size(shape[axes[0]], sizes) if shape else 1
-    if node.op_type != "Loop" or not _goes_on(node.attributes["body"]):
+    if node.op_type != "Loop" or not _is_endless(node.attributes["body"]):
         return 1
     count, condition = (*node.inputs, None, None)[:2]
     if condition is not None and _contents(condition) == 0:
@@ -82,7 +82,7 @@ def _trips(node: Node, sizes: Mapping[str, int]) -> int:
     return max(_size(_contents(count), sizes), 0)
 
 
-def _goes_on(body: Graph) -> bool:
+def _is_endless(body: Graph) -> bool:
     """Whether the condition computed by a Loop body is True if its input condition is."""
     value, makers = body.outputs[0], {made: node for node in body.nodes for made in node.outputs}
     while value in makers and makers[value].op_type == "Identity":
