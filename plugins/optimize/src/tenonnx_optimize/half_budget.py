@@ -60,7 +60,7 @@ def lower_within(
         lowered, difference, output = lowered_but(kept)
         if difference <= budget:
             break
-        more, worst = _blamed(graph, lowered, given, greatest_of(DType.of(dtype)))
+        more, worst = _worst_nodes(graph, lowered, given, greatest_of(DType.of(dtype)))
         lost |= more
         if not more:
             kept |= worst
@@ -121,7 +121,9 @@ def _largest(array: Any) -> float:
     return float(numbers[np.isfinite(numbers)].max(initial=0.0))
 
 
-def _blamed(graph: Graph, lowered: Lowered, feeds: Mapping[str, Any], greatest: float) -> tuple[set[str], set[str]]:
+def _worst_nodes(
+    graph: Graph, lowered: Lowered, feeds: Mapping[str, Any], greatest: float
+) -> tuple[set[str], set[str]]:
     """Nodes with inputs or outputs beyond the range, and the tenth of nodes that contributes most to the difference."""
     computed = {v.name for node in graph.nodes for v in node.outputs if v is not None}
     made = {v.name for node in lowered.graph.nodes for v in node.outputs if v is not None}

@@ -105,7 +105,7 @@ class _Pushing:
             if passes is not None:
                 yield functools.partial(self._passed, passes, PushedLayout(self, laid), call)
             if moves is not None:
-                yield lambda: [self._under(_as_moved(moves, call))]
+                yield lambda: [self._rebased(_as_moved(moves, call))]
         if layouts and by_element:
             yield lambda: [self._broadcast(call)]
 
@@ -139,7 +139,7 @@ class _Pushing:
         several = results if isinstance(results, tuple) and not isinstance(results, Laid) else (results,)
         return [each if isinstance(each, Laid) else Laid(each, layout.axes) for each in several]
 
-    def _under(self, given: Laid) -> Laid:
+    def _rebased(self, given: Laid) -> Laid:
         """The tensor expressed as a permutation of an unmoved tensor."""
         below = self.laid.get(given.value)
         if below is None:

@@ -40,7 +40,7 @@ def replaced(
     return fused
 
 
-class _Settled(Rewriter):
+class _Copying(Rewriter):
     """Copies kept nodes, whose types are known from the search."""
 
     def is_settled(self, node: Node) -> bool:
@@ -60,7 +60,7 @@ class Replacement(Rewriter):
         return self.node is not None and not any(v in self.found for v in self.node.outputs if v is not None)
 
     def inner(self, subgraph: Graph, attribute: str) -> Rewriter:
-        return _Settled(subgraph, self.decide, outer=self)
+        return _Copying(subgraph, self.decide, outer=self)
 
     def _results(self, call: Call) -> Sequence[Value | None] | None:
         """Replacement of a node, added where the first result of its call is needed."""

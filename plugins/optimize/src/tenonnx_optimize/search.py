@@ -68,7 +68,7 @@ class Search:
             return best
         templates = self.templates.of(root, self.subject.ops)
         traced = (template.proposals(root, self.matcher, self.subject.normal) for template in templates)
-        for proposals in (self._guessed(root), *traced):
+        for proposals in (self._proposed(root), *traced):
             for proposal in proposals:
                 given, made = self.placement.needed(proposal)
                 replaced = len(self.placement.region((value,), given, alone=True))
@@ -87,7 +87,7 @@ class Search:
                 break
         return best
 
-    def _guessed(self, root: Value) -> Iterator[Proposal]:
+    def _proposed(self, root: Value) -> Iterator[Proposal]:
         """Candidates proposed by rules ``pattern``."""
         for op in self.patterns:
             rule = find_rule(op, "pattern")

@@ -51,7 +51,7 @@ def simplify(
     the graph after each round.
     """
     most = LARGEST_RESULT if largest is None else largest
-    settle = functools.partial(_settled, keep=keep, largest=most, observe=observe)
+    settle = functools.partial(_simplified, keep=keep, largest=most, observe=observe)
     settled = settle(graph)
     found = pack(settled, settle) if join else settled
     # rules return ops of the newest version
@@ -63,7 +63,7 @@ def _is_newer(graph: Graph) -> bool:
     return any(node.version > graph.opsets.get(node.domain, node.version) for node in graph.walk())
 
 
-def _settled(
+def _simplified(
     graph: Graph,
     keep: Collection[str] = (),
     largest: int = LARGEST_RESULT,
@@ -155,7 +155,7 @@ def _first_of(
 
 
 def _simpler(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
-    return _said(rewriter, call, lambda: rewriter.ask("rewrite", call) or _lengths(rewriter, call))
+    return _rule_result(rewriter, call, lambda: rewriter.ask("rewrite", call) or _lengths(rewriter, call))
 
 
 def _absorbing(graph: Graph) -> Decision:
@@ -167,14 +167,16 @@ def _absorbing(graph: Graph) -> Decision:
         shared.update(inner.outputs)
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
-        found = _said(rewriter, call, lambda: rewriter.ask("rewrite.alone", call))
+        found = _rule_result(rewriter, call, lambda: rewriter.ask("rewrite.alone", call))
         read_elsewhere = found is not None and any(rewriter.mapping.get(v) in call.inputs for v in shared)
         return None if read_elsewhere else found
 
     return decide
 
 
-def _said(rewriter: Rewriter, call: Call, ask: Callable[[], Sequence[Any] | None]) -> Sequence[Value | None] | None:
+def _rule_result(
+    rewriter: Rewriter, call: Call, ask: Callable[[], Sequence[Any] | None]
+) -> Sequence[Value | None] | None:
     """Result of a rule for a node's outputs, if it has at least as precise types."""
     if call.node is None:
         return None
@@ -188,7 +190,7 @@ def _said(rewriter: Rewriter, call: Call, ask: Callable[[], Sequence[Any] | None
     if results is None:
         return None
     kinds = [None if k is None else k.type for k in call.known]
-    same = all(r is None or _says_no_less(r.type, k) for r, k in zip(results, kinds, strict=False))
+    same = all(r is None or _is_as_precise(r.type, k) for r, k in zip(results, kinds, strict=False))
     return results if same and len(results) >= len(call.node.outputs) else None
 
 
@@ -205,7 +207,7 @@ def _lengths(rewriter: Rewriter, call: Call) -> Sequence[Value] | None:
     return None if found is None else (found,)
 
 
-def _says_no_less(found: Type | None, known: Type | None) -> bool:
+def _is_as_precise(found: Type | None, known: Type | None) -> bool:
     """Whether a type is at least as precise as another."""
     try:
         return unify_types(known, found) == found

@@ -161,7 +161,7 @@ class Templates:
         key = (place, kind, tuple(there))
         if key not in self._traced:
             op, attributes = self.choices[place]
-            self._traced[key] = self.traced(op, attributes, _given(op, attributes, kind, there))
+            self._traced[key] = self.traced(op, attributes, _input_types(op, attributes, kind, there))
         return self._traced[key]
 
     def traced(self, op: Op, attributes: Mapping[str, Any], kinds: Sequence[Type | None]) -> Template | None:
@@ -200,7 +200,7 @@ def _with_lengths(kind: Type | None, place: int) -> Type | None:
     return kind.with_shape(tuple(symbol(f"size{place}_{k}") if d is None else d for k, d in enumerate(kind.shape)))
 
 
-def _given(op: Op, attributes: Mapping[str, Any], kind: TensorType, there: Sequence[bool]) -> list[Type | None]:
+def _input_types(op: Op, attributes: Mapping[str, Any], kind: TensorType, there: Sequence[bool]) -> list[Type | None]:
     """Types for the inputs that are present: that of the result, or the shape required if the first input has it."""
     open_kinds = [kind, *[kind.with_shape(None)] * (len(there) - 1)]
     values = [Value("", open_kinds[k]) if given else None for k, given in enumerate(there)]

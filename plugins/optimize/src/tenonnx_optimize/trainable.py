@@ -43,9 +43,9 @@ def trainable_variables(graph: Graph) -> TrainableVariables:
     """
     found = TrainableVariables()
     floats = [v for v in graph.variables if isinstance(v.type, TensorType) and v.type.dtype.is_float]
-    weights = _Weights(graph).found if any(not _told(value) for value in floats) else set()
+    weights = _Weights(graph).found if any(not _has_role(value) for value in floats) else set()
     for value in floats:
-        if value.role is None or not _told(value):
+        if value.role is None or not _has_role(value):
             is_weight = value.name in weights and value.tensor.shape and not _is_computed_number(value)
             (found.parameters if is_weight else found.others).append(value.name)
             continue
@@ -74,7 +74,7 @@ def _is_computed_number(value: Value) -> bool:
     return set(value.tensor.shape or ()) == {1} and re.fullmatch(r"val_[0-9]+", value.name) is not None
 
 
-def _told(value: Value) -> bool:
+def _has_role(value: Value) -> bool:
     return value.role is not None and bool(value.role.kind)
 
 

@@ -73,7 +73,7 @@ def _transposed(rewriter: Rewriter, call: Call) -> Value | None:
     (result,) = evaluator.call(call.op, [held], call.attributes, call.outputs)
     moved = np.asarray(evaluator.contents(result)) if result is not None else places
     orders = itertools.permutations(range(len(sizes))) if len(sizes) < 6 and math.prod(sizes) > 1 else iter(())
-    order = next((axes for axes in orders if _lies_as(places.transpose(axes), moved)), None)
+    order = next((axes for axes in orders if _has_same_layout(places.transpose(axes), moved)), None)
     if order is None or not np.may_share_memory(places, moved):
         return None
     contents = np.ascontiguousarray(source.data.array().transpose(order))
@@ -99,7 +99,7 @@ def role_of_reshaped(source: Value) -> Role:
     return replace(role, name=name, permutation=None, made_of=role.made_of or (name,))
 
 
-def _lies_as(one: Any, other: Any) -> bool:
+def _has_same_layout(one: Any, other: Any) -> bool:
     """Whether two arrays have the same shape and strides, ignoring the strides of axes of one element."""
     lies = [[(n, step) for n, step in zip(a.shape, a.strides, strict=True) if n > 1] for a in (one, other)]
     return bool(one.shape == other.shape and lies[0] == lies[1])
