@@ -175,8 +175,8 @@ class _Planner:
     def order(self, root: Hashable, call: Call) -> list[Hashable]:
         """The keys of the ways that lead to the target, sorted by accuracy class and cost."""
         if root not in self.orders:
-            self.kinds.setdefault(root, self._looked_at(call))
-            self.orders[root] = self._order(root, self._explored(root))
+            self.kinds.setdefault(root, self._kind_of_calls(call))
+            self.orders[root] = self._order(root, self._reachable(root))
         return self.orders[root]
 
     def _order(self, root: Hashable, reached: Sequence[Hashable]) -> list[Hashable]:
@@ -192,7 +192,7 @@ class _Planner:
             found.update((key, None) for _, _, key in sorted(ways, key=lambda way: way[:2]))
         return list(found)
 
-    def _explored(self, root: Hashable) -> list[Hashable]:
+    def _reachable(self, root: Hashable) -> list[Hashable]:
         """Kinds of calls reachable by ways, breadth first: until a way is found, and one step further."""
         seen = dict.fromkeys([root])
         costs: dict[Hashable, _Cost] = {}
@@ -216,7 +216,7 @@ class _Planner:
                 kind.calls[way.key] = self._calls(kind, way)
             yield from kind.calls[way.key] or ()
 
-    def _looked_at(self, call: Call) -> _Kind:
+    def _kind_of_calls(self, call: Call) -> _Kind:
         try:
             self.legalizer.of(call)
         except TenonnxError:
@@ -243,7 +243,7 @@ class _Planner:
             if key is None:
                 return None
             if key not in self.kinds:
-                self.kinds[key] = self._looked_at(inner)
+                self.kinds[key] = self._kind_of_calls(inner)
             found.append(key)
         return found
 

@@ -19,7 +19,7 @@ SMALL = 1024
 _Place = int | Value | None
 
 
-class _Made(NamedTuple):
+class _Output(NamedTuple):
     """An output of a node: its inferred type and known contents."""
 
     type: Any
@@ -34,7 +34,7 @@ class _Step(NamedTuple):
     version: int
     inputs: Sequence[_Place]
     attributes: Mapping[str, Any]
-    outputs: Sequence[_Made | None]
+    outputs: Sequence[_Output | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +82,17 @@ def recipe(action: str, call: Call, nodes: Sequence[Node], results: Sequence[Val
     steps, count = [], len(call.inputs)
     for node in nodes:
         outputs = [value for value in node.outputs if value is not None]
-        known = all(_serves(value, places) for value in node.inputs) and all(_symbols(v) <= symbols for v in outputs)
+        known = all(_is_recordable(value, places) for value in node.inputs) and all(
+            _symbols(v) <= symbols for v in outputs
+        )
         if not known or not isinstance(node.op, Op) or node.captures or _has_subgraph(node.attributes):
             return None
-        made = [None if v is None else _Made(v.type, v.symbolic_contents, v.data) for v in node.outputs]
+        made = [None if v is None else _Output(v.type, v.symbolic_contents, v.data) for v in node.outputs]
         inputs = [_placed(value, places) for value in node.inputs]
         steps.append(_Step(node.op, node.version, inputs, dict(node.attributes), made))
         places.update((value, count + place) for place, value in enumerate(node.outputs) if value is not None)
         count += len(node.outputs)
-    if not all(_serves(value, places) for value in results):
+    if not all(_is_recordable(value, places) for value in results):
         return None
     return Recipe(action, steps, [_placed(value, places) for value in results])
 
@@ -100,7 +102,7 @@ def _is_in_kind(value: Value) -> bool:
     return value.data is None or (value.data.nbytes <= SMALL and value.role is None)
 
 
-def _serves(value: Value | None, places: Mapping[Value | None, _Place]) -> bool:
+def _is_recordable(value: Value | None, places: Mapping[Value | None, _Place]) -> bool:
     """Whether a value has a place, or is a constant without a role in training."""
     return value in places or (value is not None and value.producer is None and _is_free(value))
 
