@@ -170,7 +170,7 @@ def command(
     for timing in found.timings:
         if timing.problem:
             complain(f"{found.title(timing)}: {timing.problem}")
-    say(_said_of_choice(choice))
+    say(_choice_line(choice))
 
 
 def _write_choice(path: str, found: Benchmark) -> None:
@@ -182,7 +182,7 @@ def _write_choice(path: str, found: Benchmark) -> None:
     write_bytes(path, [json.dumps({"backends": list(seconds), "seconds": seconds}, indent=2).encode(), b"\n"])
 
 
-def _said_of_choice(written: str | None) -> str:
+def _choice_line(written: str | None) -> str:
     """A line about the written file with the order of backends."""
     used = os.environ.get("TENONNX_BACKEND_CHOICE")
     if written is not None:

@@ -20,7 +20,7 @@ from tenonnx.tools import did_you_mean, listing
 def called(path: str, name: str) -> Any:
     """Result of the function ``name`` of a file."""
     with _run(path) as module:
-        return _told(Path(path).absolute(), function_of(module, path, name))
+        return _call_user_function(Path(path).absolute(), function_of(module, path, name))
 
 
 def loaded(path: str) -> ModuleType:
@@ -41,7 +41,7 @@ def function_of(module: ModuleType, path: str, name: str) -> Callable[..., Any]:
 
 def telling(path: str, function: Callable[..., Any]) -> Callable[..., Any]:
     """Wrap ``function`` of a file: its exceptions are reported with their line in the file."""
-    return wraps(function)(partial(_told, Path(path).absolute(), function))
+    return wraps(function)(partial(_call_user_function, Path(path).absolute(), function))
 
 
 @contextmanager
@@ -55,13 +55,13 @@ def _run(path: str) -> Iterator[ModuleType]:
     module = importlib.util.module_from_spec(spec)
     sys.path.insert(0, str(file.parent))  # as ``python FILE.py`` does, so that the file can import its neighbors
     try:
-        _told(file, spec.loader.exec_module, module)
+        _call_user_function(file, spec.loader.exec_module, module)
         yield module
     finally:
         sys.path.remove(str(file.parent))
 
 
-def _told(file: Path, function: Callable[..., Any], *arguments: Any) -> Any:
+def _call_user_function(file: Path, function: Callable[..., Any], *arguments: Any) -> Any:
     """Call a user's function; exceptions are reported with their line in the file."""
     try:
         return function(*arguments)

@@ -68,7 +68,7 @@ def command(model: str | None, as_json: bool) -> int:
             "plugins": _plugins(),
             "backends": _backends(),
         }
-        slow = None if model is None else _what_slows(load_model(model))
+        slow = None if model is None else _slowdowns(load_model(model))
     sound = not found["plugins"]["problems"] and all(row["starts"] for row in found["backends"])
     if as_json:
         say_json(found | {"sound": sound} | ({} if slow is None else {"model": slow}))
@@ -161,7 +161,7 @@ def _started(name: str) -> dict[str, Any]:
     return {"name": name, "starts": not reason, "reason": reason, "seconds": time.perf_counter() - start}
 
 
-def _what_slows(graph: Graph) -> list[str]:
+def _slowdowns(graph: Graph) -> list[str]:
     """Changes that would make a session faster, as text."""
     import tenonnx as tx
     from tenonnx.tools import find_extension
@@ -183,11 +183,11 @@ def _what_slows(graph: Graph) -> list[str]:
     threads = os.environ.get("OMP_NUM_THREADS", "")
     if threads.isdigit() and int(threads) < (os.cpu_count() or 1):
         found.append(f"OMP_NUM_THREADS={threads} leaves processors unused ({os.cpu_count()} in all)")
-    found += _refusing(graph)
+    found += _failing_backends(graph)
     return found
 
 
-def _refusing(graph: Graph) -> list[str]:
+def _failing_backends(graph: Graph) -> list[str]:
     """The backends that do not run the whole graph, with their errors."""
     from tenonnx.tools import backends, compile_graph
 

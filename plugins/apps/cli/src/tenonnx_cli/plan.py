@@ -97,7 +97,7 @@ def command(
     )
     refused = sum(change.action == "refused" for change in changes)
     sizes = [] if where.runtime is None else _sizes(graph, moved, input_shapes)
-    helpful = {} if where.runtime is None or not refused else _helpful(graph, refused, options)
+    helpful = {} if where.runtime is None or not refused else _helpful_options(graph, refused, options)
     if as_json:
         say_json(
             {
@@ -140,7 +140,7 @@ def _sizes(graph: Graph, moved: Graph, shapes: InputShapes) -> list[ModelSize]:
     return [model_size(each, costs=costs, input_shapes=shapes) for each in (graph, moved)]
 
 
-def _helpful(graph: Graph, refused: int, options: dict[str, Any]) -> dict[str, int]:
+def _helpful_options(graph: Graph, refused: int, options: dict[str, Any]) -> dict[str, int]:
     """Accuracy options with which fewer nodes are refused, each with the number that remains."""
     from tenonnx.tools import plan
 

@@ -78,13 +78,13 @@ def say_comparison(report: Report, source: str, changes: Sequence[str], *, verbo
         size = f"{of.name} ({of.where}): {of.difference.absolute:.3g} absolute" if of else "no output is compared"
         reasons = [
             *report.from_source.problems,
-            *(f"{o.name}: {o.difference.reason}" for o in _of_other_kinds(report.from_source)),
+            *(f"{o.name}: {o.difference.reason}" for o in _of_other_types(report.from_source)),
         ]
         what = f"largest difference: {size}" if not reasons else "; ".join(dict.fromkeys(reasons))
         say(f"from {source} as it was read, which --{', --'.join(changes)} changes: {what}")
 
 
-def _of_other_kinds(found: Verification) -> list[Any]:
+def _of_other_types(found: Verification) -> list[Any]:
     """The outputs with different types or shapes, for which there are no numeric differences."""
     return [each for each in found.outputs if not each.equal and not each.difference.absolute]
 

@@ -80,7 +80,7 @@ def arrange(
         _Vertex(width, height, layer, True)
         for (width, height), layer in zip(sizes, _layers(len(sizes), lines, first, last), strict=True)
     ]
-    ways = _ways(vertices, lines)
+    ways = _routes(vertices, lines)
     rows: list[list[_Vertex]] = [[] for _ in range(1 + max((v.layer for v in vertices), default=0))]
     for vertex in vertices:
         rows[vertex.layer].append(vertex)
@@ -125,7 +125,7 @@ def _layers(count: int, lines: Sequence[Line], first: Sequence[int], last: Seque
     return layer
 
 
-def _ways(vertices: list[_Vertex], lines: Sequence[Line]) -> list[list[_Vertex]]:
+def _routes(vertices: list[_Vertex], lines: Sequence[Line]) -> list[list[_Vertex]]:
     """Add vertices where edges pass layers, and connect all; returns the vertices of each edge."""
     shared: dict[tuple[int, int], list[_Vertex]] = {}
     ways: list[list[_Vertex]] = []

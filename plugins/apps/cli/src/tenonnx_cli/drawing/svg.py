@@ -69,7 +69,7 @@ def _box(box: Element, number: int | None) -> str:
     place = f'x="{box.x:.1f}" y="{box.y:.1f}" width="{box.width:.1f}" height="{box.height:.1f}" rx="{rounding}"'
     more = ' fill-opacity="0.5"' if box.inside else ' stroke-dasharray="5 3"' if kind == "group" else ""
     lines = [
-        f"<g{chosen}><title>{escape(_told(box))}</title>"
+        f"<g{chosen}><title>{escape(_tooltip(box))}</title>"
         f'<rect class="{kind}" {place} fill="{fill}" stroke="{stroke}"{more}/>'
     ]
     if box.inside:
@@ -86,7 +86,7 @@ def _box(box: Element, number: int | None) -> str:
     return "".join([*lines, "</g>"])
 
 
-def _told(box: Element) -> str:
+def _tooltip(box: Element) -> str:
     """Tooltip of a box."""
     item = box.item
     if isinstance(item, Value):
