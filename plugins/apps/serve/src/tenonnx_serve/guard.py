@@ -73,7 +73,7 @@ class Guard:
             answer = RedirectResponse("/", 303)
             answer.set_cookie(self.cookie, self.token, httponly=True, samesite="strict")
             return answer
-        if not self._is_token(self._sent(headers)):
+        if not self._is_token(self._token_of(headers)):
             return _refused(403, "Open the address that tenonnx serve printed: it has a token that is needed here.")
         return None
 
@@ -87,7 +87,7 @@ class Guard:
             return False
         return name.lower() in self.names or (self.any_address and _is_address(name))
 
-    def _sent(self, headers: Headers) -> str:
+    def _token_of(self, headers: Headers) -> str:
         """The token in a request."""
         kind, _, token = headers.get("authorization", "").partition(" ")
         if kind.lower() == "bearer":

@@ -12,7 +12,7 @@ Tell = Callable[..., None]
 Task = Callable[..., Any]
 
 
-def _later(module: str, name: str) -> Task:
+def _lazy_task(module: str, name: str) -> Task:
     """A task whose module is imported on first call."""
 
     def run(*arguments: Any, **named: Any) -> Any:
@@ -23,17 +23,17 @@ def _later(module: str, name: str) -> Task:
 
 #: Tasks by the names in requests.
 TASKS: dict[str, Task] = {
-    "open": _later("look", "open_model"),
-    "draw": _later("look", "draw"),
-    "node": _later("details", "node"),
-    "value": _later("details", "value"),
-    "path": _later("details", "path"),
-    "histogram": _later("details", "histogram"),
-    "array": _later("details", "array"),
-    "costs": _later("look", "costs"),
-    "export": _later("export", "export"),
-    "compare": _later("compare", "compare"),
-    "run": _later("run", "run"),
-    "compute": _later("run", "compute"),
-    "explain": _later("explain", "explain"),
+    "open": _lazy_task("look", "open_model"),
+    "draw": _lazy_task("look", "draw"),
+    "node": _lazy_task("details", "node"),
+    "value": _lazy_task("details", "value"),
+    "path": _lazy_task("details", "path"),
+    "histogram": _lazy_task("details", "histogram"),
+    "array": _lazy_task("details", "array"),
+    "costs": _lazy_task("look", "costs"),
+    "export": _lazy_task("export", "export"),
+    "compare": _lazy_task("compare", "compare"),
+    "run": _lazy_task("run", "run"),
+    "compute": _lazy_task("run", "compute"),
+    "explain": _lazy_task("explain", "explain"),
 }

@@ -94,7 +94,7 @@ class _Repair:
     def mend(self) -> None:
         """Give every value one name and one producer, and sort the nodes."""
         graph = self.message.graph
-        self._mend(graph, set())
+        self._repair_graph(graph, set())
         known = {each.name for each in graph.input}
         for name in (*self._weights, *self.faults):
             if name and name not in known:
@@ -136,7 +136,7 @@ class _Repair:
         alone.functions.extend(self.message.functions)
         alone.graph.name = "alone"
         alone.graph.node.append(node)
-        alone.graph.input.extend(_untyped(name) for name in dict.fromkeys(_read_by(node)))
+        alone.graph.input.extend(_untyped(name) for name in dict.fromkeys(_names_read(node)))
         alone.graph.output.extend(_untyped(name) for name in node.output if name)
         try:
             load(alone, base_dir=self.folder)
@@ -146,7 +146,7 @@ class _Repair:
 
     # ----- one graph --------------------------------------------------------------------------------------------------
 
-    def _mend(self, graph: onnx.GraphProto, outer: set[str]) -> None:
+    def _repair_graph(self, graph: onnx.GraphProto, outer: set[str]) -> None:
         """Repair a graph that can read the ``outer`` names."""
         _drop_repeated(graph.input, self.faults, "is given twice as an input")
         self._take_out_missing(graph)
@@ -166,7 +166,7 @@ class _Repair:
         known = outer | set(makers) | set(self._weights)
         for node in graph.node:
             for inner in _subgraphs(node):
-                self._mend(inner, known)
+                self._repair_graph(inner, known)
             for name in node.input:
                 if name and name in self.missing:
                     _note(node, _FAULT, f'weight "{name}" is missing: {self.missing[name]}')
@@ -217,7 +217,7 @@ class _Repair:
             if state[start] != "new":
                 continue
             state[start] = "open"
-            stack = [(start, iter(list(_read_by(nodes[start]))))]
+            stack = [(start, iter(list(_names_read(nodes[start]))))]
             while stack:
                 number, names = stack[-1]
                 for name in names:
@@ -229,7 +229,7 @@ class _Repair:
                         self._cut([nodes[at] for at in around[around.index(before) :]], name)
                         continue
                     state[before] = "open"
-                    stack.append((before, iter(list(_read_by(nodes[before])))))
+                    stack.append((before, iter(list(_names_read(nodes[before])))))
                     break
                 else:
                     state[number] = "done"
@@ -301,12 +301,12 @@ def _walk(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
         yield node
 
 
-def _read_by(node: onnx.NodeProto) -> Iterator[str]:
+def _names_read(node: onnx.NodeProto) -> Iterator[str]:
     """The names that a node reads, including those captured by its subgraphs."""
     yield from filter(None, node.input)
     for inner in _subgraphs(node):
         own = {*_given(inner), *(name for each in inner.node for name in each.output)}
-        reads = [name for each in inner.node for name in _read_by(each)]
+        reads = [name for each in inner.node for name in _names_read(each)]
         yield from (name for name in (*reads, *(each.name for each in inner.output)) if name not in own)
 
 

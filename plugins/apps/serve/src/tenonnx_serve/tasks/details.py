@@ -66,11 +66,11 @@ def node(tell: Tell, key: str) -> dict[str, Any]:
         if (found.domain, found.op_type) in functions
         else None,
         "faults": list(dict.fromkeys([*_marked(looked, key), *faults_of(found)])),
-        **_said_in_file(found),
+        **_file_metadata(found),
     }
 
 
-def _said_in_file(found: Node) -> dict[str, Any]:
+def _file_metadata(found: Node) -> dict[str, Any]:
     """The doc string and the metadata of a node."""
     origin = found.origin
     if not isinstance(origin, onnx.NodeProto):

@@ -40,7 +40,7 @@ def explain(
     infer(graph, strict=False)
     given = read_feeds(graph, (), feeds)
     tell(step="Explaining")
-    made = extension("explain")(graph, **_asked(options))
+    made = extension("explain")(graph, **_chosen_options(options))
     tell(step="Running")
     before = {value.name for value in graph.all_inputs}
     added = [value.name for value in made.inputs if value.name not in before]
@@ -67,7 +67,7 @@ def explain(
     }
 
 
-def _asked(options: Mapping[str, Any]) -> dict[str, Any]:
+def _chosen_options(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options that are set. Raises ``InvalidCall`` for text where a number is expected."""
     texts = {name: (number_of if kind is int else text_of)(options, name) for name, kind in _OPTIONS.items()}
     return {name: _OPTIONS[name](text) for name, text in texts.items() if text}

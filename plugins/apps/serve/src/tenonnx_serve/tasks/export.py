@@ -76,7 +76,7 @@ def export(
         tell(step=_STEPS["read"])
         made = read(source, given, config.seed)
         config = replace(config, feeds=read_feeds(made.graph, (), feeds) or None)
-        steps = {step: _told(step, function, tell) for step, function in STEPS.items()}
+        steps = {step: _with_progress(step, function, tell) for step, function in STEPS.items()}
         conversion = Conversion(made.graph, str(output), config, steps, verifier=made.verifier, name=name)
         result: dict[str, Any] = {"command": _command_line(name, output.name, asked, quantizing, feeds)}
         failed = None
@@ -103,7 +103,7 @@ def export(
         "opsets": report.opsets,
         "ir_version": report.ir_version,
         "notes": [*report.notes, *report.notes_left_out],
-        "nodes": _fates(report.changes, keys),
+        "nodes": _outcomes(report.changes, keys),
         "findings": {what: finding.to_dict() for what, finding in report.findings.items()},
     }
     if "error" in result:
@@ -154,7 +154,7 @@ def _suffix(options: Mapping[str, Any]) -> str:
     return str(suffix)
 
 
-def _told(step: str, function: Any, tell: Tell) -> Any:
+def _with_progress(step: str, function: Any, tell: Tell) -> Any:
     def run(state: Any) -> Any:
         if step not in ("read", "hooks", "as_functions", "functions"):
             tell(step=_STEPS.get(step, step))
@@ -175,7 +175,7 @@ def _refusals(graph: Graph, config: ConvertConfig, keys: Mapping[str, str], erro
     return {"error": described(error), "blockers": rows}
 
 
-def _fates(changes: Sequence[Change], keys: Mapping[str, str]) -> dict[str, Any]:
+def _outcomes(changes: Sequence[Change], keys: Mapping[str, str]) -> dict[str, Any]:
     """Number of kept nodes, and grouped outcomes of the others."""
     groups: dict[tuple[str, str, str, str], list[list[str]]] = {}
     for change in changes:

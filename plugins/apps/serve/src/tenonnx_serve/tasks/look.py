@@ -145,7 +145,7 @@ def open_model(tell: Tell, source: str, reading: Mapping[str, Any] | None = None
         "missing": bool(missing),
         "faults": told,
         "back": lines_back(graph),
-        "index": [_found_by(key, label, node) for key, label, node in keyed(graph)],
+        "index": [_search_entry(key, label, node) for key, label, node in keyed(graph)],
         "interface": _interface(graph),
         "made": size(source, graph) is None,
     }
@@ -157,7 +157,7 @@ def _interface(graph: Graph) -> list[list[Any]]:
     return inputs + [[f"o{place}", "output", value.name, [], {}] for place, value in enumerate(graph.outputs)]
 
 
-def _found_by(key: str, label: str, node: Node) -> list[Any]:
+def _search_entry(key: str, label: str, node: Node) -> list[Any]:
     """Search entry of a node: key, op and name, names of its weights and outputs, and scalar and text attributes."""
     weights = [value.name for value in node.inputs if value is not None and value.is_constant]
     names = [name for name in (*weights, *(v.name for v in node.outputs if v is not None)) if name != label]
