@@ -97,7 +97,7 @@ class Manifest:
             "bad": done.bad,
             "size": done.size,
             "reason": done.first_reason,
-            "slices": [_told(piece) for piece in part.slices],
+            "slices": [_slice_data(piece) for piece in part.slices],
             "summary": done.summary.to_dict(),
         }
         with writing_to(self.folder), _opened(self.folder / MANIFEST, os.O_WRONLY | os.O_APPEND) as file:
@@ -111,7 +111,7 @@ class Manifest:
         line = self._parts.get(part.number)
         if line is None:
             return None
-        now = [_told(piece) for piece in part.slices]
+        now = [_slice_data(piece) for piece in part.slices]
         if line["slices"] != now:
             before = {piece["path"]: piece for piece in line["slices"]}
             changed = [piece["path"] for piece in now if before.get(piece["path"]) != piece]
@@ -197,7 +197,7 @@ def _is_part(line: Any) -> bool:
     return are_slices and Summary.is_json(summary)
 
 
-def _told(piece: Slice) -> dict[str, Any]:
+def _slice_data(piece: Slice) -> dict[str, Any]:
     """A slice with the identity of its file, as data for JSON."""
     names = piece.names or (piece.path,)
     return {

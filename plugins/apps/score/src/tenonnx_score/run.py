@@ -293,14 +293,14 @@ class _Meter:
 
     def rows_done(self, rows: int) -> None:
         self._rows += rows
-        self._tell()
+        self._report_progress()
 
     def part_done(self, part: Part) -> None:
         self._of_parts += part.rows
         self._rows = max(self._rows, self._of_parts)
-        self._tell()
+        self._report_progress()
 
-    def _tell(self) -> None:
+    def _report_progress(self) -> None:
         seconds = max(time.monotonic() - self._start, 1e-6)
         share = min(self._rows / self._expected, 1.0)
         rate = self._rows / seconds

@@ -41,12 +41,12 @@ class Engine:
             os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
             ray.init(address=self.address or None, log_to_driver=False, logging_level=logging.ERROR)
         try:
-            yield from self._made(ray, task, {part.number: part for part in parts})
+            yield from self._computed(ray, task, {part.number: part for part in parts})
         finally:
             if ours:
                 ray.shutdown()
 
-    def _made(self, ray: Any, task: Task, parts: dict[int, Part]) -> Made:
+    def _computed(self, ray: Any, task: Task, parts: dict[int, Part]) -> Made:
         threads = task.scorer.threads or 1
         cores = int(ray.cluster_resources().get("CPU", 1))
         pool = max(min(cores // threads, len(parts)), 1)
@@ -55,7 +55,7 @@ class Engine:
         logging.getLogger("ray.data").setLevel(logging.ERROR)
         items = [{"number": number, "part": pickle.dumps(part)} for number, part in parts.items()]
         made = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
-            _Maker,
+            _PartActor,
             fn_constructor_args=(pickle.dumps(task),),
             batch_size=1,
             batch_format="pyarrow",
@@ -66,7 +66,7 @@ class Engine:
             yield parts[row["number"]], opened(pickle.loads(row["outcome"]))  # noqa: S301  of our own workers
 
 
-class _Maker:
+class _PartActor:
     """Actor that computes parts."""
 
     def __init__(self, task: bytes) -> None:

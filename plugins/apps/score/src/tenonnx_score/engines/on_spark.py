@@ -45,7 +45,7 @@ class Engine:
         pool = ThreadPoolExecutor(before)
         told = pickle.dumps(task)
         try:
-            waiting = {pool.submit(_made, session[0], told, part): part for part in parts}
+            waiting = {pool.submit(_computed, session[0], told, part): part for part in parts}
             for each in as_completed(waiting):
                 yield waiting[each], each.result()
         finally:
@@ -55,7 +55,7 @@ class Engine:
             pool.shutdown(wait=True)
 
 
-def _made(spark: Any, task: bytes, part: Part) -> Done:
+def _computed(spark: Any, task: bytes, part: Part) -> Done:
     frame = spark.createDataFrame([(bytearray(pickle.dumps(part)),)], "part binary").coalesce(1)
 
     def make(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
