@@ -120,12 +120,12 @@ def _refusing(path: str, opened: Opener) -> Iterator[None]:
     ) as error:
         raise InvalidCall(
             f'cannot read "{path}" as a .npy or .npz file without pickled objects',
-            given=_seen(path, opened) or " ".join(str(error).split()),
+            given=_guess_format(path, opened) or " ".join(str(error).split()),
             do="save it with numpy.save or numpy.savez; strings as an array of dtype str",
         ) from error
 
 
-def _seen(path: str, opened: Opener) -> str:
+def _guess_format(path: str, opened: Opener) -> str:
     """Guess the type of a file from its first bytes; empty if it is numpy's."""
     with opened(path) as file:
         start = file.read(LOOKED_AT)

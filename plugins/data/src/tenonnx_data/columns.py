@@ -167,7 +167,7 @@ def _parsed(column: Any, dtype: DType, reasons: Reasons) -> Array:
         except pa.ArrowInvalid:
             pass  # some field is not such a number
         else:
-            if not pc.any(_differently_read(filled, numbers)).as_py():
+            if not pc.any(_parsed_differently(filled, numbers)).as_py():
                 return elements(numbers, dtype, False, reasons)
     found = np.zeros(len(column), dtype.numpy)
     parse = field_parser(dtype)
@@ -188,7 +188,7 @@ def _parsed(column: Any, dtype: DType, reasons: Reasons) -> Array:
     return found
 
 
-def _differently_read(texts: Any, numbers: Any) -> Any:
+def _parsed_differently(texts: Any, numbers: Any) -> Any:
     """Mask of fields that Arrow parses but ``field_parser`` does not: 0x10, and 1e400 as infinity."""
     if pa.types.is_integer(numbers.type):
         return pc.match_substring(texts, "x", ignore_case=True)

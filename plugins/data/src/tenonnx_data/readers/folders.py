@@ -20,7 +20,7 @@ _WHOLE = re.compile("-?(0|[1-9][0-9]{0,17})")
 
 def columns_of_folders(paths: Sequence[str], taken: Collection[str]) -> list[pa.Field]:
     """The partition columns common to all files, except those in ``taken``: integers, or text."""
-    told = [_told(path) for path in paths]
+    told = [_partition_values(path) for path in paths]
     fields = []
     for name in told[0]:
         if name not in taken and all(name in each for each in told):
@@ -30,7 +30,7 @@ def columns_of_folders(paths: Sequence[str], taken: Collection[str]) -> list[pa.
     return fields
 
 
-def _told(path: str) -> dict[str, str | None]:
+def _partition_values(path: str) -> dict[str, str | None]:
     parts = (part.partition("=") for part in Path(path).parent.parts)
     return {name: None if value == _NONE else unquote(value) for name, equals, value in parts if name and equals}
 
@@ -43,7 +43,7 @@ def read(reader: Reader, piece: Slice, schema: pa.Schema, rows: int) -> Iterator
         return
     own = own if len(own) else pa.schema([reader.schema(piece.path).field(0)])  # any column, for the number of rows
     for chunk in reader.read(piece, own, rows):
-        told = [_told(path) for path in chunk.files or [chunk.file]]
+        told = [_partition_values(path) for path in chunk.files or [chunk.file]]
         columns = [
             _column(field, [each[field.name] for each in told], chunk.batch.num_rows)
             if is_folder(field)
