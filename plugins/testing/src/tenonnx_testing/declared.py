@@ -99,7 +99,7 @@ def draws_broadcasting(op: Op, held: Sequence[Case]) -> Iterator[str]:
 
 
 def draws_different_contents(op: Op, held: Sequence[Case]) -> Iterator[str]:
-    """No input holds the same number in all elements of all calls, if the op takes others."""
+    """No mask or zero point holds the same in all elements of all calls, if the op takes others."""
     if schemas.history(op.domain, op.name):
         return
     undrawn = {name for case in held for name in case.undrawn}
@@ -107,7 +107,8 @@ def draws_different_contents(op: Op, held: Sequence[Case]) -> Iterator[str]:
     for place, parameter in enumerate(op.signature.inputs):
         had = [call for call in drawn if place < len(call.inputs) and _is_filled(call.inputs[place])]
         contents = {number for call in had for number in np.unique(call.inputs[place]).tolist()}
-        if len(had) < ENOUGH or len(contents) != 1 or parameter.index or parameter.variadic:
+        narrow = all(call.inputs[place].dtype.itemsize == 1 for call in had)
+        if len(had) < ENOUGH or len(contents) != 1 or not narrow or parameter.index or parameter.variadic:
             continue
         if parameter.name not in undrawn and any(_other_contents(op, call, place) for call in had):
             yield f"each call of its cases has {parameter.name} of {contents.pop()!r} alone: draw others"
@@ -153,6 +154,7 @@ def draws_several_ranks(op: Op, held: Sequence[Case]) -> Iterator[str]:
         return
     drawn = [completed(op, call) for case in held for call in draws(case)]
     had = [call for call in drawn if call.inputs and _is_filled(call.inputs[0])]
+    had = [call for call in had if is_float(call.inputs[0])]
     if len(had) < ENOUGH or len({call.inputs[0].ndim for call in had}) != 1 or had[0].inputs[0].ndim != 1:
         return
     wider = [with_input(call, 0, np.stack([call.inputs[0]] * 2)) for call in had]
