@@ -27,16 +27,11 @@ OF_RANGES = ("TensorQuantOverrides", "MinimumRealRange", "CalibTensorRangeSymmet
 #: Options that the functions of this package carry out.
 ELSEWHERE = ("AddQDQPairToWeight", "BlockSize", "CalibMovingAverage", "SmoothQuant", "UseQDQContribOps")
 
-#: Options without an effect: types are inferred, all data are collected at once, an activation function behind an op
-#: stays, and a bias between QuantizeLinear and DequantizeLinear stays a float.
-WITHOUT_EFFECT = (
-    "DefaultTensorType",
-    "CalibMaxIntermediateOutputs",
-    "CalibMovingAverageConstant",
-    "CalibStridedMinMax",
-    "QDQKeepRemovableActivations",
-    "MatMulConstBOnly",
-)
+#: Options without an effect, as all data are collected at once.
+OF_COLLECTING = ("CalibMaxIntermediateOutputs", "CalibMovingAverageConstant", "CalibStridedMinMax")
+
+#: Options without an effect: types are inferred, and an activation function behind an op stays.
+WITHOUT_EFFECT = (*OF_COLLECTING, "DefaultTensorType", "QDQKeepRemovableActivations", "MatMulConstBOnly")
 
 #: Options of which one value is what tenonnx does.
 HELD = {
@@ -57,7 +52,7 @@ def settings_of(call: str, graph: tx.Graph, options: Mapping[str, Any] | None, d
     ``dtype`` is the type of activations.
     """
     options = dict(options or {})
-    ignored = {name: options.get(name) for name in WITHOUT_EFFECT[1:3]}
+    ignored = {name: options.get(name) for name in OF_COLLECTING}
     ignore_options(call, ignored, "extremes of all batches are merged at once")
     _refuse_others(call, graph, options, qdq=qdq)
     found = {ours: options[name] for name, ours in RENAMED.items() if options.get(name) is not None}
