@@ -305,13 +305,32 @@ def test_versions_of_equal_limits_are_one_entry():
     assert (failed.calls, failed.of, failed.dtypes) == (2, 3, ("int8",))
 
 
-def test_the_usual_element_type_is_left_out_where_it_failed_alone():
+def test_types_of_later_inputs_that_never_succeed_are_no_limit():
+    """Where of bfloat16 is refused, whatever the ranks of these calls are."""
+    bad = {"others": ["bfloat16"]}
+    results = [
+        *({**result("right", ranks=(rank,)), "others": ["float32"]} for rank in (1, 4)),
+        *({**result("refused", ranks=(rank,)), **bad} for rank in (2, 3)),
+    ]
+    (entry,) = entry_of(*results)
+    assert (entry.ranks, entry.dtypes) == (None, None)
+    assert entry_of(*({**each, "others": []} for each in results))[0].ranks == (1, 4)
+
+
+def test_common_element_types_are_left_out_only_where_they_failed():
     others = [result("right", "int8"), result("refused", "complex64")]
 
     def dtypes(op, *results):
         (held,) = entries([{**each, "op": f"ai.onnx::{op}"} for each in results], {"ai.onnx": 21}).values()
         return held[0].dtypes
 
-    assert dtypes("Concat", *others) == ("float32", "int8")
-    assert dtypes("Concat", *others, result("wrong")) == ("int8",)
-    assert dtypes("And", *others) == ("int8",)
+    assert dtypes("Concat", *others) == ("bool", "float32", "float64", "int32", "int64", "int8")
+    assert dtypes("Concat", *others, result("wrong")) == ("bool", "float64", "int32", "int64", "int8")
+    assert dtypes("Concat", *others, result("wrong"), result("refused", "int64")) == (
+        "bool",
+        "float64",
+        "int32",
+        "int8",
+    )
+    assert dtypes("And", *others) == ("bool", "int8")
+    assert dtypes("Conv", *others) == ("float32", "float64", "int8")

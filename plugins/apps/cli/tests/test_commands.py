@@ -188,7 +188,7 @@ def test_ops_lists_meanings(tenonnx):
     assert [row["function"] for row in data] == ["affine", "shift_first"]
     assert data[0]["attributes"] == {"scale": 2.0, "shift": 0.0}
     shown = tenonnx("ops", "Affine", "--domain", "tiny").out
-    assert "from version 4; before, the shift came first" in shown
+    assert "since version 4; before, the shift was applied first" in shown
     assert "scale=2.0" in shown
     missing = tenonnx("ops", "tiny::Afine")
     assert missing.code == 2

@@ -8,7 +8,9 @@ import transformers
 
 import tenonnx as tx
 import tenonnx_standard as ops
+import tenonnx_transformers
 from tenonnx.extend import DType
+from tenonnx_transformers import writing
 from tenonnx_transformers.decoders import decoder_part, decoder_states
 from tenonnx_transformers.fused import _tables, fused
 from tenonnx_transformers.sources import quiet
@@ -16,13 +18,18 @@ from tenonnx_transformers.sources import quiet
 POSITIONS = 32
 
 
-def traced(**fields):
-    """The graph of a decoder of one layer, with four heads of 16 numbers on two keys."""
+def model_of(**fields):
+    """A decoder of one layer, with four heads of 16 numbers on two keys."""
     usual = {"vocab_size": 40, "hidden_size": 64, "intermediate_size": 32, "num_hidden_layers": 1}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": POSITIONS}
     torch.manual_seed(0)
     config = transformers.LlamaConfig(**{**usual, **heads, **fields}, attn_implementation="eager")
-    model = transformers.LlamaForCausalLM(config).eval()
+    return transformers.LlamaForCausalLM(config).eval()
+
+
+def traced(**fields):
+    """The graph of such a decoder."""
+    model = model_of(**fields)
     with quiet():
         return decoder_part(model, decoder_states(model)).graph()
 
@@ -71,6 +78,24 @@ def test_attention_holds_cache_and_rotation(llama, tmp_path):
         seen = given["attention_mask"][:, past:] == 1
         assert np.allclose(actual["logits"][seen], wanted["logits"][seen], atol=1e-4)
         assert np.allclose(actual["present.0.value"], wanted["present.0.value"], atol=1e-5)
+
+
+def test_a_graph_that_differs_is_written_without_fused_operators(tmp_path, monkeypatch):
+    """Attention that ignores its scale stands for any difference of a runtime's fused operator."""
+
+    def wrong(graph, positions):
+        found = fused(graph, positions)
+        for node in found.nodes:
+            if node.op_type == "GroupQueryAttention":
+                node.attributes["scale"] = 9.0
+        return found
+
+    monkeypatch.setattr(writing, "fused", wrong)
+    report = tenonnx_transformers.export(model_of(), tmp_path, target="onnxruntime-cpu")
+    assert report.notes == ['written without fused operators: output "logits" of model differs from the model']
+    assert "note: written without" in str(report)
+    assert report.compared
+    assert "GroupQueryAttention" not in nodes_of(tx.load(tmp_path / "model.onnx"))
 
 
 def test_small_heads_are_rotated_outside():

@@ -83,6 +83,7 @@ def export(
         report.compared,
         report.generated,
         report.losses,
+        report.notes,
     )
 
 

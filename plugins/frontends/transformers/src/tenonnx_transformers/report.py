@@ -18,7 +18,7 @@ class Report:
     """Result of an export to ``folder``: its ``files``, ``compared`` outputs, and ``generated`` tokens.
 
     ``graphs`` are the names of the ONNX files. Without verification nothing is compared. ``losses`` are those of a
-    precision below float32; everything else was compared in float32.
+    precision below float32; everything else was compared in float32. ``notes`` say what was not done.
     """
 
     folder: Path
@@ -29,6 +29,7 @@ class Report:
     compared: Sequence[Compared] = ()
     generated: Sequence[Generated] = ()
     losses: Sequence[Loss] = ()
+    notes: Sequence[str] = ()
 
     @property
     def size(self) -> int:
@@ -52,6 +53,7 @@ class Report:
             "compared": [each.to_dict() for each in self.compared],
             "generated": [each.to_dict() for each in self.generated],
             "losses": [each.to_dict() for each in self.losses],
+            "notes": list(self.notes),
         }
 
     def __str__(self) -> str:
@@ -65,4 +67,5 @@ class Report:
         lines += [f"  {part} {name}: {each.absolute:.2g} at {each.where}" for (part, name), each in outputs.items()]
         lines += [f"  {each.runtime}: {each}" for each in self.generated]
         lines += [f"  {each}" for each in self.losses]
+        lines += [f"  note: {each}" for each in self.notes]
         return "\n".join([*lines, *(f"  {name}" for name in self.files)])

@@ -62,9 +62,15 @@ class Session:
 
     @classmethod
     def of(cls, path: Path) -> Session:
+        """A session of one file. Raises ``VerificationFailed`` where onnxruntime does not load it."""
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4  # exceptions report errors
-        return cls(onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]))
+        try:
+            return cls(onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]))
+        except Exception as error:  # of its own binding
+            raise VerificationFailed(
+                "onnxruntime does not load the exported graph", given=f"{path.name}: {str(error)[:300]}"
+            ) from error
 
     @property
     def inputs(self) -> list[str]:

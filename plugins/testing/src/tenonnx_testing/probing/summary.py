@@ -16,8 +16,8 @@ RIGHT, WRONG, REFUSED, CRASHED, HUNG = "right", "wrong", "refused", "crashed", "
 #: Names of what limits are on, beside attributes.
 DTYPE, RANKS = "element type", "rank"
 
-#: The element type that is not left out for other ones that fail, where few calls were drawn and none of it.
-_USUAL = "float32"
+#: Common element types, which stay in the limits of an op if no call with them was drawn, whatever other types do.
+_USUAL = {"bool": "bool", "double": "float64", "float": "float32", "int32": "int32", "int64": "int64"}
 
 #: Share of the calls within the limits of an op that may fail: no limit of a target file explains them.
 _TOLERATED = 0.2
@@ -63,23 +63,25 @@ def entries(results: Iterable[Result], newest: Mapping[str, int]) -> dict[str, l
         if held:
             oldest = min(first for first, _ in by_span)
             tried = {each["dtype"] for of_span in by_span.values() for each in of_span}
-            held = held if _USUAL in tried or not _takes_usual(op) else [_with_usual(each) for each in held]
+            usual = _usual_types(op) - tried
+            held = [each if each.dtypes is None else _with_types(each, usual) for each in held]
             found[op] = list(_merged(held, oldest, newest[op.partition("::")[0]]))
     return found
 
 
-def _takes_usual(op: str) -> bool:
-    """Whether the first input of an op may be of the usual element type."""
+def _usual_types(op: str) -> set[str]:
+    """Common element types that the first input of an op may have by the specification."""
     domain, _, name = op.rpartition("::")
     domain = "" if domain == "ai.onnx" else domain
     if not onnx.defs.has(name, domain):
-        return False
+        return set()
     inputs = onnx.defs.get_schema(name, domain=domain).inputs
-    return bool(inputs) and "tensor(float)" in inputs[0].types
+    types = inputs[0].types if inputs else ()
+    return {dtype for written, dtype in _USUAL.items() if f"tensor({written})" in types}
 
 
-def _with_usual(entry: OpEntry) -> OpEntry:
-    return entry if entry.dtypes is None else replace(entry, dtypes=tuple(sorted({*entry.dtypes, _USUAL})))
+def _with_types(entry: OpEntry, types: set[str]) -> OpEntry:
+    return replace(entry, dtypes=tuple(sorted({*(entry.dtypes or ()), *types})))
 
 
 def _merged(held: Sequence[OpEntry], oldest: int, newest: int) -> Iterator[OpEntry]:
@@ -104,18 +106,18 @@ def _entry(first: int, last: int, results: Sequence[Result], right_ones: Sequenc
     """The limits that take in right calls and keep out failed ones, None where there are none.
 
     What was not tried at these versions is taken where it is among ``right_ones`` of any; without failures there is no
-    limit.
+    limit. Types of inputs that never succeed together give none: target files limit that of the first.
     """
     fixed = [each for each in results if not each["computed"]]
     right = [each for each in fixed if each["outcome"] == RIGHT]
-    dtypes = _values(right, DTYPE)
-    failed = [each for each in fixed if each["outcome"] != RIGHT and each["dtype"] in dtypes]
+    together = {_types(each) for each in right}
+    failed = [each for each in fixed if each["outcome"] != RIGHT and _types(each) in together]
     limits: dict[str, set[Any]] = {}
     while explained := _explained(right, failed):
         name, wrong = explained
         limits[name] = _values(right, name) | (_values(right_ones, name) - _values(fixed, name))
         failed = [each for each in failed if not _values([each], name) & wrong]
-    for dtype in sorted(dtypes):
+    for dtype in sorted(_values(right, DTYPE)):
         failing = sum(each["dtype"] == dtype for each in failed)
         if failing > sum(each["dtype"] == dtype for each in right):
             right, failed = ([each for each in held if each["dtype"] != dtype] for held in (right, failed))
@@ -131,6 +133,11 @@ def _entry(first: int, last: int, results: Sequence[Result], right_ones: Sequenc
     return OpEntry(
         first, last, held.pop(DTYPE, None), held.pop(RANKS, None), tuple(sorted(refused - taken)), tuple(held.items())
     )
+
+
+def _types(result: Result) -> tuple[str, ...]:
+    """The element types of the inputs of a call."""
+    return (result["dtype"], *result.get("others", ()))
 
 
 def _explained(right: Sequence[Result], failed: Sequence[Result]) -> tuple[str, set[Any]] | None:

@@ -46,7 +46,7 @@ class Probe:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Facts that limits of a target may depend on, for JSON: dtype, ranks, attributes and computed inputs."""
+        """Facts that limits of a target may depend on, for JSON: dtypes, ranks, attributes and computed inputs."""
         op, arrays = self.case.op, [each for each in self.call.inputs if isinstance(each, np.ndarray)]
         first = next(iter([*self.call.inputs, *self.trial.expected]), None)
         computed = [place for place, each in enumerate(self.call.inputs) if each is not None and is_index(op, place)]
@@ -55,6 +55,7 @@ class Probe:
             "first": self.span.first,
             "last": self.span.last,
             "dtype": DType.of(first.dtype).name if isinstance(first, np.ndarray) else "",
+            "others": [DType.of(each.dtype).name for each in arrays if each is not first],
             "ranks": sorted({each.ndim for each in arrays if each.ndim}),
             "attributes": _plain_attributes(op, self.call.attributes),
             "computed": [op.signature.input_at(place).name for place in computed] if self.computed else [],
