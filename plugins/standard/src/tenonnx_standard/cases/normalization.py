@@ -189,10 +189,12 @@ def lp_normalization_cases(draw):
     lrn,
     gaps=[
         Gap("special values", "squares overflow in the body's half floats, the rule takes them wider"),
+        Gap("other attributes", "powers of negative sums are NaN or infinite in half floats"),
         Gap("reference", "it counts the channels by the length of the batch"),
     ],
 )
 def lrn_cases(draw):
-    x = draw(tensors(FLOATS, shape=shapes(2, 4)))
+    x = draw(tensors(FLOATS, shape=st.one_of(shapes(4, 4), shapes(2, 4))))  # runtimes take images and odd sizes alone
     alpha, beta = draw(st.sampled_from([1e-4, 0.5])), draw(st.sampled_from([0.5, 0.75]))
-    return call(x, size=draw(st.integers(1, 7)), alpha=alpha, beta=beta, bias=draw(st.sampled_from([1.0, 2.0])))
+    size, bias = draw(st.sampled_from([3, 5, 1, 7, 2, 4, 6])), draw(st.sampled_from([1.0, 2.0]))
+    return call(x, size=size, alpha=alpha, beta=beta, bias=bias)

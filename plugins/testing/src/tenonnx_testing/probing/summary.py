@@ -19,7 +19,8 @@ DTYPE, RANKS = "element type", "rank"
 #: Common element types, which stay in the limits of an op if no call with them was drawn, whatever other types do.
 _USUAL = {"bool": "bool", "double": "float64", "float": "float32", "int32": "int32", "int64": "int64"}
 
-#: Share of the calls within the limits of an op that may fail: no limit of a target file explains them.
+#: Share of the calls within the limits of an op that may give other results or end the process: no limit of a target
+#: file explains them. Up to half may be refused, which users see.
 _TOLERATED = 0.2
 
 #: Failed calls from which on a value that none but they have is taken for the reason.
@@ -121,7 +122,8 @@ def _entry(first: int, last: int, results: Sequence[Result], right_ones: Sequenc
         failing = sum(each["dtype"] == dtype for each in failed)
         if failing > sum(each["dtype"] == dtype for each in right):
             right, failed = ([each for each in held if each["dtype"] != dtype] for held in (right, failed))
-    if not right or len(failed) > min(len(right) - 1, max(1, _TOLERATED * (len(right) + len(failed)))):
+    silent = sum(each["outcome"] != REFUSED for each in failed)
+    if len(failed) >= len(right) or silent > max(1, _TOLERATED * (len(right) + len(failed))):
         return None
     kept = _values(right, DTYPE)
     if not _values(fixed, DTYPE) <= kept:
