@@ -27,7 +27,7 @@ SAMPLE = {
     "cases: swish: the reference evaluates the rule": "evaluates the op itself",
     "claim: rms_norm: elementwise, and not": "said to be elementwise",
     "claim: swish: weights where the input is none": "the trait weights names W",
-    "body and rule: best: both the first of equal ones": "where an input holds equal elements",
+    "body and rule: best: both the first of equal ones": "where an input holds",
     "gradient: cosine: of near rows as of others": "where all is small",
     "numpy: moments: the square of the mean taken away": "numbers far from zero alone",
     "numpy: pick_rows: the first row for no place": "np.empty((0,)",
