@@ -16,6 +16,7 @@ from cases.lite import _FUNCTIONS, _X, CASES, converted
 from cases.lite_recurrent import bidirectional_lstm, lstm
 
 import tenonnx as tx
+from tenonnx import DType
 from tenonnx_litert.reading.verification import Interpreter
 
 
@@ -53,15 +54,23 @@ def test_both_directions_side_by_side() -> None:
     np.testing.assert_array_equal(joined[0], np.concatenate(apart[:2], axis=2))
 
 
-@pytest.mark.parametrize("kind", ["hybrid", "int8"])
-def test_weights_of_recurrent_layers_are_quantized_values(kind: str) -> None:
-    graph = tx.load(lstm(kind), verify=False)
+def test_weights_of_hybrid_recurrent_layers_are_quantized_values() -> None:
+    graph = tx.load(lstm("hybrid"), verify=False)
     quantized = [
         node.inputs[0] for node in graph.nodes if node.op_type == "DequantizeLinear" and node.inputs[0].is_constant
     ]
     assert (
         sum(str(value.dtype) == "int8" and value.ndim == 2 for value in quantized if value not in graph.all_inputs) == 8
     )
+
+
+def test_recurrent_layers_of_integers_compute_no_rounded_floats() -> None:
+    """Sums and tables are integers, held in float64."""
+    nodes = list(tx.load(lstm("int8"), verify=False).walk())
+    assert not any(node.op_type in ("DequantizeLinear", "Sigmoid", "Tanh", "LSTM") for node in nodes)
+    gates = [node for node in nodes if node.op_type in ("MatMul", "Gemm")]
+    assert len(gates) == 8
+    assert all(node.outputs[0].dtype == DType.float64 for node in gates)
 
 
 def test_states_of_quantized_values_begin_at_zero() -> None:
