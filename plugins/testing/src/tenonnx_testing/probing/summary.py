@@ -17,7 +17,7 @@ RIGHT, WRONG, REFUSED, CRASHED, HUNG = "right", "wrong", "refused", "crashed", "
 DTYPE, RANKS = "element type", "rank"
 
 #: Common element types, which stay in the limits of an op if no call with them was drawn, whatever other types do.
-_USUAL = {"bool": "bool", "double": "float64", "float": "float32", "int32": "int32", "int64": "int64"}
+COMMON = {"bool": "bool", "double": "float64", "float": "float32", "int32": "int32", "int64": "int64"}
 
 #: Share of the calls within the limits of an op that may give other results or end the process: no limit of a target
 #: file explains them. Up to half may be refused, which users see.
@@ -51,8 +51,13 @@ class OpFailure:
     reason: str
 
 
-def entries(results: Iterable[Result], newest: Mapping[str, int]) -> dict[str, list[OpEntry]]:
-    """The limits of each op within which it is computed rightly; an op without any is left out."""
+def entries(
+    results: Iterable[Result], newest: Mapping[str, int], common: Mapping[str, str] = COMMON
+) -> dict[str, list[OpEntry]]:
+    """The limits of each op within which it is computed rightly; an op without any is left out.
+
+    ``common`` maps element types as schemas of ONNX write them to names of those that few draws may have missed.
+    """
     by_op: dict[str, dict[tuple[int, int], list[Result]]] = {}
     for result in results:
         by_op.setdefault(result["op"], {}).setdefault((result["first"], result["last"]), []).append(result)
@@ -64,13 +69,13 @@ def entries(results: Iterable[Result], newest: Mapping[str, int]) -> dict[str, l
         if held:
             oldest = min(first for first, _ in by_span)
             tried = {each["dtype"] for of_span in by_span.values() for each in of_span}
-            usual = _usual_types(op) - tried
+            usual = _usual_types(op, common) - tried
             held = [each if each.dtypes is None else _with_types(each, usual) for each in held]
             found[op] = list(_merged(held, oldest, newest[op.partition("::")[0]]))
     return found
 
 
-def _usual_types(op: str) -> set[str]:
+def _usual_types(op: str, common: Mapping[str, str]) -> set[str]:
     """Common element types that the first input of an op may have by the specification."""
     domain, _, name = op.rpartition("::")
     domain = "" if domain == "ai.onnx" else domain
@@ -78,7 +83,7 @@ def _usual_types(op: str) -> set[str]:
         return set()
     inputs = onnx.defs.get_schema(name, domain=domain).inputs
     types = inputs[0].types if inputs else ()
-    return {dtype for written, dtype in _USUAL.items() if f"tensor({written})" in types}
+    return {dtype for written, dtype in common.items() if f"tensor({written})" in types}
 
 
 def _with_types(entry: OpEntry, types: set[str]) -> OpEntry:
