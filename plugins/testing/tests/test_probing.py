@@ -306,7 +306,7 @@ def test_versions_of_equal_limits_are_one_entry():
 
 
 def test_types_of_later_inputs_that_never_succeed_are_no_limit():
-    """Where of bfloat16 is refused, whatever the ranks of these calls are."""
+    """Refusals of Where in bfloat16 set no ranks."""
     bad = {"others": ["bfloat16"]}
     results = [
         *({**result("right", ranks=(rank,)), "others": ["float32"]} for rank in (1, 4)),
