@@ -78,21 +78,15 @@ class Subgraph:
         return [self.operator(node) for node in self.graph.nodes if node not in self.quantized.dropped]
 
     def table(self, operators: Sequence[int], inputs: Sequence[int], outputs: Sequence[int]) -> int:
-        builder = self.file.builder
-        name = builder.CreateSharedString(self.graph.name or "main")
-        parts = (
-            self.file.vector(tflite.SubGraphStartTensorsVector, self.tensors),
-            self.file.numbers(inputs),
-            self.file.numbers(outputs),
-            self.file.vector(tflite.SubGraphStartOperatorsVector, operators),
-        )
-        tflite.SubGraphStart(builder)
-        tflite.SubGraphAddTensors(builder, parts[0])
-        tflite.SubGraphAddInputs(builder, parts[1])
-        tflite.SubGraphAddOutputs(builder, parts[2])
-        tflite.SubGraphAddOperators(builder, parts[3])
-        tflite.SubGraphAddName(builder, name)
-        return int(tflite.SubGraphEnd(builder))
+        name = self.file.builder.CreateSharedString(self.graph.name or "main")
+        fields = {
+            "Tensors": self.file.vector(tflite.SubGraphStartTensorsVector, self.tensors),
+            "Inputs": self.file.numbers(inputs),
+            "Outputs": self.file.numbers(outputs),
+            "Operators": self.file.vector(tflite.SubGraphStartOperatorsVector, operators),
+            "Name": name,
+        }
+        return self.file.table("SubGraph", fields)
 
     # ----- state ------------------------------------------------------------------------------------------------------
 

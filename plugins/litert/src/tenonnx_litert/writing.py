@@ -90,18 +90,16 @@ class _File(Tables):
         """An entry of the metadata, whose text has a buffer of its own."""
         label = self.builder.CreateString(name)
         self.data.append(text.encode())
-        tflite.MetadataStart(self.builder)
-        tflite.MetadataAddName(self.builder, label)
-        tflite.MetadataAddBuffer(self.builder, len(self.data) - 1)
-        return int(tflite.MetadataEnd(self.builder))
+        return self.table("Metadata", {"Name": label, "Buffer": len(self.data) - 1})
 
     def code(self, name: str) -> int:
         number = getattr(tflite.BuiltinOperator, name)
-        tflite.OperatorCodeStart(self.builder)
-        tflite.OperatorCodeAddDeprecatedBuiltinCode(self.builder, min(number, 127))
-        tflite.OperatorCodeAddVersion(self.builder, _VERSIONS.get(name, 1))
-        tflite.OperatorCodeAddBuiltinCode(self.builder, number)
-        return int(tflite.OperatorCodeEnd(self.builder))
+        fields = {
+            "DeprecatedBuiltinCode": min(number, 127),
+            "Version": _VERSIONS.get(name, 1),
+            "BuiltinCode": number,
+        }
+        return self.table("OperatorCode", fields)
 
     def signature(self, key: str, place: int, interface: Interface) -> int:
         maps = []
@@ -118,12 +116,8 @@ class _File(Tables):
                 entries.append(tflite.TensorMapEnd(self.builder))
             maps.append(self.vector(start, entries))
         label = self.builder.CreateString(key)
-        tflite.SignatureDefStart(self.builder)
-        tflite.SignatureDefAddInputs(self.builder, maps[0])
-        tflite.SignatureDefAddOutputs(self.builder, maps[1])
-        tflite.SignatureDefAddSignatureKey(self.builder, label)
-        tflite.SignatureDefAddSubgraphIndex(self.builder, place)
-        return int(tflite.SignatureDefEnd(self.builder))
+        fields = {"Inputs": maps[0], "Outputs": maps[1], "SignatureKey": label, "SubgraphIndex": place}
+        return self.table("SignatureDef", fields)
 
 
 def first_contents_of(signatures: Iterable[Signature]) -> dict[str, np.ndarray[Any, Any]]:
