@@ -100,10 +100,8 @@ def draws_broadcasting(op: Op, held: Sequence[Case]) -> Iterator[str]:
 
 def draws_different_contents(op: Op, held: Sequence[Case]) -> Iterator[str]:
     """No mask or zero point holds the same in all elements of all calls, if the op takes others."""
-    if schemas.history(op.domain, op.name):
-        return
     undrawn = {name for case in held for name in case.undrawn}
-    drawn = [completed(op, call) for case in held for call in draws(case)]
+    drawn = _drawn(op, held)
     for place, parameter in enumerate(op.signature.inputs):
         had = [call for call in drawn if place < len(call.inputs) and _is_filled(call.inputs[place])]
         contents = {number for call in had for number in np.unique(call.inputs[place]).tolist()}
@@ -112,6 +110,18 @@ def draws_different_contents(op: Op, held: Sequence[Case]) -> Iterator[str]:
             continue
         if parameter.name not in undrawn and any(_other_contents(op, call, place) for call in had):
             yield f"each call of its cases has {parameter.name} of {contents.pop()!r} alone: draw others"
+
+
+def _drawn(op: Op, held: Sequence[Case]) -> list[Call]:
+    """All calls of an op with every input; none of an op that has a schema of ONNX."""
+    if schemas.history(op.domain, op.name):
+        return []
+    return [completed(op, call) for case in held for call in draws(case)]
+
+
+def _with_floats_first(drawn: Sequence[Call]) -> list[Call]:
+    """The calls whose first input holds floats."""
+    return [call for call in drawn if call.inputs and _is_filled(call.inputs[0]) and is_float(call.inputs[0])]
 
 
 def _is_filled(contents: Any) -> bool:
@@ -135,10 +145,8 @@ def _computed(op: Op, call: Call) -> tuple[Any, ...] | None:
 
 def draws_negative_numbers(op: Op, held: Sequence[Case]) -> Iterator[str]:
     """The first input of floats is negative somewhere, if the op computes numbers of such."""
-    if schemas.history(op.domain, op.name):
-        return
-    drawn = [completed(op, call) for case in held for call in draws(case)]
-    had = [call for call in drawn if call.inputs and _is_filled(call.inputs[0]) and is_float(call.inputs[0])]
+    drawn = _drawn(op, held)
+    had = _with_floats_first(drawn)
     if len(had) < ENOUGH or len(had) < len(drawn) / 2 or any((call.inputs[0] <= 0).any() for call in had):
         return
     name = op.signature.inputs[0].name
@@ -150,11 +158,7 @@ def draws_negative_numbers(op: Op, held: Sequence[Case]) -> Iterator[str]:
 
 def draws_several_ranks(op: Op, held: Sequence[Case]) -> Iterator[str]:
     """The first input has several ranks, if the op takes and computes one axis more of each call."""
-    if schemas.history(op.domain, op.name):
-        return
-    drawn = [completed(op, call) for case in held for call in draws(case)]
-    had = [call for call in drawn if call.inputs and _is_filled(call.inputs[0])]
-    had = [call for call in had if is_float(call.inputs[0])]
+    had = _with_floats_first(_drawn(op, held))
     if len(had) < ENOUGH or len({call.inputs[0].ndim for call in had}) != 1 or had[0].inputs[0].ndim != 1:
         return
     wider = [with_input(call, 0, np.stack([call.inputs[0]] * 2)) for call in had]

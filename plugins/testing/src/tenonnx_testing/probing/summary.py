@@ -69,8 +69,8 @@ def entries(
         if held:
             oldest = min(first for first, _ in by_span)
             tried = {each["dtype"] for of_span in by_span.values() for each in of_span}
-            usual = _usual_types(op, common) - tried
-            held = [each if each.dtypes is None else _with_types(each, usual) for each in held]
+            untried = _usual_types(op, common) - tried
+            held = [_with_types(each, untried) for each in held]
             found[op] = list(_merged(held, oldest, newest[op.partition("::")[0]]))
     return found
 
@@ -87,7 +87,8 @@ def _usual_types(op: str, common: Mapping[str, str]) -> set[str]:
 
 
 def _with_types(entry: OpEntry, types: set[str]) -> OpEntry:
-    return replace(entry, dtypes=tuple(sorted({*(entry.dtypes or ()), *types})))
+    """The entry whose limit of types, if there is one, allows further ones."""
+    return entry if entry.dtypes is None else replace(entry, dtypes=tuple(sorted({*entry.dtypes, *types})))
 
 
 def _merged(held: Sequence[OpEntry], oldest: int, newest: int) -> Iterator[OpEntry]:
