@@ -107,7 +107,7 @@ def _change_of_ranges(
                 low, high = overrides[name](low, high)
             high = max(high, low + least)
             if options.get("CalibTensorRangeSymmetric"):
-                low, high = -max(-low, high), max(-low, high)
+                low, high = _symmetric(low, high)
             if options.get("ActivationRestrictedAsymmetric") and low < 0:
                 step = max(-low / 128, high / 127)
                 low, high = -128 * step, 127 * step
@@ -138,6 +138,11 @@ def _override(
 
     def change(low: float, high: float) -> tuple[float, float]:
         low, high = float(given.get("rmin", low)), float(given.get("rmax", high))
-        return (-max(-low, high), max(-low, high)) if given.get("symmetric") else (low, high)
+        return _symmetric(low, high) if given.get("symmetric") else (low, high)
 
     return change
+
+
+def _symmetric(low: float, high: float) -> tuple[float, float]:
+    """The smallest range around zero that contains both ends."""
+    return -max(-low, high), max(-low, high)

@@ -22,7 +22,7 @@ _FOUND = (
 #: The opset at which attention and rotary embeddings are ops of ai.onnx.
 _OPSET = 24
 
-#: onnxruntime takes heads of which the size is a multiple of this, and rotates those that are of the second.
+#: Divisors of the head sizes that onnxruntime supports, and of those that it rotates.
 _MULTIPLE, _ROTATED = 8, 16
 
 #: Positions at which tables are compared with what the graph computes.
