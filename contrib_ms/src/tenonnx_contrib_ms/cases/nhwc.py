@@ -75,7 +75,8 @@ def declare(made: Op, standard: Op, *images: str) -> None:
     for meaning in made.meanings:
         for case in collected(meanings[meaning.before]):
             if any(
-                gap.when is None and gap.check not in ("reference", "special values", "empty axes") for gap in case.gaps
+                gap.when is None and gap.check not in ("reference", "special values", "empty axes", "other attributes")
+                for gap in case.gaps
             ):
                 continue
             gaps = [MIXED] if meaning.name == "BatchNormalization" else []
