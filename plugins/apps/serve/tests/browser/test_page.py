@@ -288,6 +288,8 @@ def test_the_address_keeps_tab_and_node_and_back_leads_there(opened, address, st
     expect(page.get_by_role("heading", name="Run", exact=True)).to_be_visible()
     page.go_back()
     expect(page.locator(".pane h2")).to_have_text(chosen)
+    page.go_back()  # both steps by arrow keys are one entry
+    expect(page.locator(".pane h2")).not_to_have_text(chosen)
     page.go_back()
     expect(page.get_by_role("heading", name="Export", exact=True)).to_be_visible()
     page.go_back()

@@ -12,6 +12,12 @@ export function h(tag, properties = {}, ...children) {
   return element;
 }
 
+// A paragraph of documentation, in which ``names`` are shown as code.
+export function documentation(text) {
+  const parts = text.split(/``([^`\n]+)``/);
+  return h("p", { className: "documentation" }, parts.map((part, place) => place % 2 ? h("code", {}, part) : part));
+}
+
 export const $ = (id) => document.getElementById(id);
 
 // Replaces what is in an element; the focus stays there if it was.

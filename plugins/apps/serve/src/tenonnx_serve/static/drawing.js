@@ -122,7 +122,7 @@ export class Drawing {
     this.handlers.line?.(key);
   }
 
-  select(key, { center = false, quiet = false } = {}) {
+  select(key, { center = false, quiet = false, step = false } = {}) {
     this.selected = key;
     this.value = null;
     const box = key === null ? null : this.places.get(key);
@@ -133,7 +133,7 @@ export class Drawing {
       this.y = box[Y] + Math.min(box[H], 200) / 2 - height / 2 / this.scale;
     } else if (box) this.bring(box);
     this.redraw();
-    if (!quiet) this.handlers.chosen(key, box);
+    if (!quiet) this.handlers.chosen(key, box, step);
   }
 
   bring(box) {
@@ -429,7 +429,7 @@ export class Drawing {
     const boxes = this.data.boxes;
     if (!boxes.length) return;
     const from = this.places.get(this.selected);
-    if (!from) { this.select(boxes[0][KEY]); return; }
+    if (!from) { this.select(boxes[0][KEY], { step: true }); return; }
     const middle = (box) => [box[X] + box[W] / 2, box[OPENS] === 2 ? box[Y] + 10 : box[Y] + box[H] / 2];
     const [x, y] = middle(from);
     let best = null, least = Infinity;
@@ -440,7 +440,7 @@ export class Drawing {
       const cost = along + 2.5 * across;
       if (along > 4 && cost < least) { least = cost; best = box; }
     }
-    if (best) this.select(best[KEY]);
+    if (best) this.select(best[KEY], { step: true });
   }
 }
 

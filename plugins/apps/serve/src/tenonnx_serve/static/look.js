@@ -21,7 +21,7 @@ export class Look {
     this.function = null; // the number of the function that is drawn instead of the model
     const canvas = h("canvas", { tabIndex: 0, role: "application", "aria-label": `${label}. Arrow keys choose a box, Enter opens it, plus and minus zoom, 0 shows all.` });
     this.drawing = new Drawing(canvas, page.colors, {
-      chosen: (key, box) => { if (box) announce(`${box[6]} ${box[7].join(", ")} ${this.drawing.data.faults[key] || ""}`); chosen(key, box); },
+      chosen: (key, box, step) => { if (box) announce(`${box[6]} ${box[7].join(", ")} ${this.drawing.data.faults[key] || ""}`); chosen(key, step); },
       line, moved,
       toggled: (key) => this.toggle(key),
       drawn: () => { if (this.opened && !this.element.querySelector(".busy")) this.element.dataset.drawn = String(this.drawing.data.boxes.length); },
@@ -99,8 +99,8 @@ export async function show_look(page) {
   const pane = h("aside", { className: "pane", "aria-label": "Details", tabIndex: 0 });
   const summary = () => fill(pane, overview(page, view));
   const view = new Look(page, model, `Drawing of ${model.name}`, {
-    chosen: (key) => {
-      page.choose(key ?? (view.function === null ? null : `f${view.function}`));
+    chosen: (key, step) => {
+      page.choose(key ?? (view.function === null ? null : `f${view.function}`), step);
       home.hidden = view.function === null;
       if (key === null) summary();
       else show_node(pane, page, view, key);

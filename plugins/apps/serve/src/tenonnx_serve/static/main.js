@@ -58,11 +58,12 @@ const page = {
   // Notes what the eye sees in the address.
   remember_view: (view) => remember(true, view),
 
-  // Notes the chosen node in the address.
-  choose(key) {
+  // Notes the chosen node in the address; steps by arrow keys make one entry of the history.
+  choose(key, step = false) {
     if (page.chosen === key) return;
     page.chosen = key;
-    remember(true);
+    remember(step && stepping);
+    stepping = step;
   },
 };
 
@@ -122,13 +123,19 @@ async function by_name(name) {
   return known || (page.files.includes(name) ? page.open_file(name).catch(() => null) : null);
 }
 
+// Whether the last entry of the history is of a step by an arrow key.
+let stepping = false;
+
 function remember(replace = false, view = null) {
   const [third, last] = page.tab === "compare" ? [page.other?.id, page.other?.name] : [page.chosen, view && JSON.stringify(view)];
   const parts = page.model ? [page.model.id, page.tab, third || "", page.model.name, ...(last ? [last] : [])] : [];
   const address = `#${parts.map(encodeURIComponent).join("/")}`;
   if (address === location.hash) return;
   if (replace) history.replaceState(null, "", address);
-  else history.pushState(null, "", address);
+  else {
+    history.pushState(null, "", address);
+    stepping = false;
+  }
 }
 
 addEventListener("popstate", () => {
@@ -140,6 +147,7 @@ addEventListener("popstate", () => {
     if (tab === "compare") page.other = wanted.other;
     else page.chosen = node || null;
     if (tab === page.tab && page.view && node) page.view.reveal(node).catch((error) => announce(error.what));
+    else if (tab === page.tab && page.view && page.view.function === null) page.view.drawing.select(null);
     else show(tab in TABS ? tab : "export", true);
   }
 });

@@ -1,6 +1,6 @@
 // What is known of a model as a whole: faults, interface, ops, functions, documentation and metadata.
 
-import { h, plural, problem } from "./dom.js";
+import { documentation, h, plural, problem } from "./dom.js";
 import { search } from "./search.js";
 
 const FAULTS = 50, OPS = 30;
@@ -16,7 +16,7 @@ export function overview(page, view) {
   const one = view.function === null ? null : about.functions[view.function];
   if (one) {
     return [h("h2", {}, one.op), h("p", { className: "help" }, `A function of the model, ${plural(one.nodes, "node")}`),
-      one.doc && h("p", { className: "documentation" }, one.doc)];
+      one.doc && documentation(one.doc)];
   }
   return [
     about.broken && problem(about.broken),
@@ -26,7 +26,7 @@ export function overview(page, view) {
     h("h2", {}, about.name || "Model"),
     h("p", { className: "help" }, `${plural(about.index.length, "node")}, ${plural(about.weights.count, "weight")}, opset ${Object.entries(about.opsets).map(([domain, version]) => `${domain} ${version}`).join(", ")}`),
     about.producer && h("p", { className: "help" }, `Made by ${about.producer}`),
-    about.doc && h("p", { className: "documentation" }, about.doc),
+    about.doc && documentation(about.doc),
     values("Inputs", about.inputs, "i"), values("Outputs", about.outputs, "o"),
     h("h3", {}, "Ops"), h("ul", { className: "values ops" }, ops),
     about.functions.length > 0 && [h("h3", {}, "Functions"), h("ul", { className: "values" }, about.functions.map((each, number) =>

@@ -1,7 +1,7 @@
 // What is known of one box or one value: op, types, attributes, documentation, weights, where it comes from and goes to.
 
 import { look } from "./api.js";
-import { announce, fill, h, megabytes, number, plural, problem } from "./dom.js";
+import { announce, documentation, fill, h, megabytes, number, plural, problem } from "./dom.js";
 import { compute } from "./jobs.js";
 
 export async function show_node(pane, page, view, key) {
@@ -25,10 +25,10 @@ export async function show_node(pane, page, view, key) {
     statistics(page, view, page.statistics?.[key]),
     values("Inputs", node.inputs, page, view, key), values("Outputs", node.outputs, page, view, key), way(page, view, key),
     attributes(node),
-    node.doc && [h("h3", {}, "Doc string"), h("p", { className: "documentation" }, node.doc)],
+    node.doc && [h("h3", {}, "Doc string"), documentation(node.doc)],
     Object.keys(node.metadata).length > 0 && [h("h3", {}, "Metadata"), h("dl", { className: "metadata" },
       Object.entries(node.metadata).map(([name, text]) => h("div", {}, h("dt", {}, name), h("dd", {}, text))))],
-    node.documentation && [h("h3", {}, "Documentation"), h("p", { className: "documentation" }, node.documentation)],
+    node.documentation && [h("h3", {}, "Documentation"), documentation(node.documentation)],
     node.package && h("p", { className: "help" }, `Provided by ${node.package}`));
 }
 
