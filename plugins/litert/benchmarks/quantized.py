@@ -2,10 +2,10 @@
 
     python plugins/litert/benchmarks/quantized.py [NAME ...]
 
-Twelve networks, each quantized in six ways (``quantized_networks.py``), are written as ``.tflite`` and run by the
-default and by the reference kernels. A line has the operators that compute with floats, the size as a share of the
-float file's, and the largest difference of the output from the model's in steps of the output, or of its range by 255
-where it is a float. NAME is a part of the names to run.
+Writes twelve networks, each quantized in six ways (``quantized_networks.py``), as ``.tflite``, and runs them with the
+default and the reference kernels. A line has the operators that compute in float, the size relative to the float file,
+and the largest difference of the output from the model's. Its unit is the scale of the output, or 1/255 of its range
+for a float output. NAME selects the networks whose name contains it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tenonnx_litert.running import opened
 
 _NAMES = {code: name for name, code in vars(tflite.BuiltinOperator).items() if isinstance(code, int)}
 
-#: The largest share of the float file's size.
+#: Maximum size, relative to the float file.
 SIZE = 0.275
 
 
 def float_operators(path: Path) -> Counter[str]:
-    """Operators with float inputs or outputs, without QUANTIZE, DEQUANTIZE and hybrid kernels."""
+    """Operators with float inputs or outputs, except QUANTIZE, DEQUANTIZE and hybrid kernels."""
     model = tflite.Model.GetRootAsModel(path.read_bytes(), 0)
     graph = model.Subgraphs(0)
     found: Counter[str] = Counter()

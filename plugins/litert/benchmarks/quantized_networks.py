@@ -1,4 +1,4 @@
-"""Small networks of ops, and the ways in which they are quantized, for ``quantized.py``."""
+"""Small networks, and six ways to quantize them, for ``quantized.py``."""
 
 from __future__ import annotations
 
@@ -176,7 +176,7 @@ NETWORKS: dict[str, tuple[Callable[[Value], Any], tuple[int, ...]]] = {
 
 
 def network(name: str) -> tuple[tx.Graph, list[dict[str, Any]]]:
-    """A float network with random weights, and inputs for calibration."""
+    """A float network with random weights, and calibration data."""
     global _DRAW
     _DRAW = np.random.default_rng(0)
     function, shape = NETWORKS[name]
@@ -201,7 +201,7 @@ WAYS = [*OWN, "everywhere"]
 
 
 def quantized(graph: tx.Graph, feeds: list[dict[str, Any]], way: str) -> tx.Graph:
-    """``graph`` by a mode of ``tx.quantize``, or with every float activation rounded to int8."""
+    """Quantize ``graph`` by a mode of ``tx.quantize``, or round every float activation to int8."""
     if way != "everywhere":
         return tx.quantize(graph, feeds, **OWN[way])[0]
     chosen = tx.quantize(graph, feeds, **OWN["channel"])[0]
@@ -209,7 +209,7 @@ def quantized(graph: tx.Graph, feeds: list[dict[str, Any]], way: str) -> tx.Grap
 
 
 def everywhere(graph: tx.Graph, feeds: list[dict[str, Any]]) -> tx.Graph:
-    """``graph`` with the results of all nodes that give floats rounded to int8, but of those that are already."""
+    """``graph`` with every float result rounded to int8, unless it is rounded already."""
     ranges = _ranges(graph, feeds)
     done = {"QuantizeLinear", "DequantizeLinear"}
 
@@ -230,13 +230,13 @@ def everywhere(graph: tx.Graph, feeds: list[dict[str, Any]]) -> tx.Graph:
 
 
 def _takes_in(node: Any) -> bool:
-    """Whether a node is computed by the kernel of the node before it, or rounds its result."""
+    """Whether a node is fused into the kernel of the node before it, or quantizes its result."""
     has_constant = any(v is not None and v.is_constant for v in node.inputs)
     return node.op_type in ("Relu", "Clip", "QuantizeLinear") or (node.op_type == "Add" and has_constant)
 
 
 def _ranges(graph: tx.Graph, feeds: list[dict[str, Any]]) -> dict[str, tuple[float, float]]:
-    """The range, with 0, of each float that a node gives."""
+    """The range, extended to 0, of each float result."""
     probed = graph.copy()
     for node in probed.nodes:
         value = node.outputs[0]
@@ -248,12 +248,12 @@ def _ranges(graph: tx.Graph, feeds: list[dict[str, Any]]) -> dict[str, tuple[flo
             and value not in probed.outputs
         ):
             probed.outputs.append(value)
-    found: dict[str, tuple[float, float]] = {}
+    ranges: dict[str, tuple[float, float]] = {}
     for each in feeds:
         for name, array in probed.run(each, backend="numpy").items():
-            low, high = found.get(name, (0.0, 0.0))
-            found[name] = min(low, float(array.min(initial=0))), max(high, float(array.max(initial=0)))
-    return found
+            low, high = ranges.get(name, (0.0, 0.0))
+            ranges[name] = min(low, float(array.min(initial=0))), max(high, float(array.max(initial=0)))
+    return ranges
 
 
 def quantized_networks() -> Iterator[tuple[str, tx.Graph, tx.Graph, list[dict[str, Any]]]]:

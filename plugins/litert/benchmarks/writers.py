@@ -2,9 +2,9 @@
 
     python plugins/litert/benchmarks/writers.py FOLDER --onnx2tf PATH [--limit SECONDS]
 
-FOLDER has ONNX files, PATH is the program onnx2tf in an environment of its own. Open dims are fixed to 2, as onnx2tf
-has static shapes. A file is ``right`` if LiteRT computes what onnxruntime does for the model, where images and results
-may have their channels last, else ``wrong``, ``no run`` or ``refused``. Latencies are medians in the same process.
+FOLDER has ONNX files; PATH is the program onnx2tf in a separate environment. Dynamic dims are fixed to 2, since onnx2tf
+requires static shapes. A file is ``right`` if LiteRT computes the same as onnxruntime for the model, with channels
+first or last, else ``wrong``, ``no run`` or ``refused``. Latencies are medians in one process.
 """
 
 from __future__ import annotations
@@ -31,28 +31,28 @@ RUNS = 30
 
 
 def fixed(path: Path, folder: Path) -> tuple[Path, tx.Graph]:
-    """A copy of the model with open dims of 2."""
+    """Save a copy of the model with all dynamic dims fixed to 2."""
     graph = tx.load(path)
     shapes = {v.name: [n if isinstance(n, int) else 2 for n in v.shape] for v in graph.inputs}
-    made = folder / path.name
-    found = tx.fix_shapes(graph, shapes)
-    found.save(made)
-    return made, found
+    copy = folder / path.name
+    static = tx.fix_shapes(graph, shapes)
+    static.save(copy)
+    return copy, static
 
 
 def by_tenonnx(path: Path, folder: Path, _: argparse.Namespace) -> Path:
-    made = folder / "ours.tflite"
-    tx.convert(path, made, verify=False)
-    return made
+    file = folder / "ours.tflite"
+    tx.convert(path, file, verify=False)
+    return file
 
 
 def by_onnx2tf(path: Path, folder: Path, options: argparse.Namespace) -> Path:
     command = [options.onnx2tf, "-i", str(path), "-o", str(folder / "theirs"), "-n"]
-    sample = folder / "calibration_image_sample_data_20x128x128x3_float32.npy"  # which it would download
+    sample = folder / "calibration_image_sample_data_20x128x128x3_float32.npy"  # onnx2tf would download it
     np.save(sample, np.random.default_rng(0).random((20, 128, 128, 3), np.float32))
     subprocess.run(command, check=True, capture_output=True, timeout=options.limit, cwd=folder)
-    (made,) = (folder / "theirs").glob("*_float32.tflite")
-    return made
+    (file,) = (folder / "theirs").glob("*_float32.tflite")
+    return file
 
 
 def judged(path: Path, feeds: dict[str, Any], expected: dict[str, Any]) -> tuple[str, Callable[[], None] | None]:
@@ -79,12 +79,12 @@ def _same(expected: Any, found: Any) -> bool:
 
 
 def latency(run: Callable[[], None]) -> float:
-    found = []
+    times = []
     for _ in range(RUNS):
         start = time.perf_counter()
         run()
-        found.append(time.perf_counter() - start)
-    return statistics.median(found)
+        times.append(time.perf_counter() - start)
+    return statistics.median(times)
 
 
 def main() -> int:
@@ -107,13 +107,13 @@ def main() -> int:
             for tool, write in (("tenonnx", by_tenonnx), ("onnx2tf", by_onnx2tf)):
                 start = time.perf_counter()
                 try:
-                    made = write(path, Path(name), options)
+                    file = write(path, Path(name), options)
                 except (TenonnxError, subprocess.SubprocessError, ValueError):
                     verdict = "refused"
                 else:
                     times[tool].append(time.perf_counter() - start)
                     try:
-                        verdict, run = judged(made, feeds, expected)
+                        verdict, run = judged(file, feeds, expected)
                         if run is not None and verdict == "right":
                             runs[tool] = latency(run)
                     except (RuntimeError, ValueError):
@@ -133,14 +133,14 @@ def main() -> int:
 
 def _feeds(graph: tx.Graph) -> dict[str, Any]:
     draw = np.random.default_rng(0)
-    found: dict[str, Any] = {}
+    feeds: dict[str, Any] = {}
     for value in graph.inputs:
         kind = value.dtype.numpy
         if value.dtype.is_float:
-            found[value.name] = draw.standard_normal(value.shape).astype(kind)
+            feeds[value.name] = draw.standard_normal(value.shape).astype(kind)
         else:
-            found[value.name] = draw.integers(0, 2, value.shape).astype(kind)
-    return found
+            feeds[value.name] = draw.integers(0, 2, value.shape).astype(kind)
+    return feeds
 
 
 if __name__ == "__main__":

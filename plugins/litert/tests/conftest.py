@@ -1,4 +1,4 @@
-"""Without LiteRT nothing here is collected: these tests have an environment of their own, see README.md."""
+"""Skip these tests if LiteRT is not installed; see README.md for their environment."""
 
 import importlib.util
 import sys

@@ -1,4 +1,4 @@
-"""Graphs that are written and run."""
+"""Helpers that write graphs and run them in LiteRT."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tenonnx_litert.writing import contents
 
 
 def graph_of(function: Callable[..., Any], *arrays: Any, dims: dict[int, str] | None = None) -> tx.Graph:
-    """The graph of a function of values like some arrays; ``dims`` are the names of dims of the first one."""
+    """The graph of a function of values with the types of ``arrays``; ``dims`` names dims of the first one."""
     graph = tx.Graph("g", opsets={"ai.onnx": 21})
     inputs = []
     for place, array in enumerate(arrays):
@@ -31,7 +31,7 @@ def graph_of(function: Callable[..., Any], *arrays: Any, dims: dict[int, str] | 
 
 
 def ran(lowered: tx.Graph, source: tx.Graph, folder: Path, arrays: Any, *, reference: bool = False) -> dict[str, Any]:
-    """Outputs of a graph of builtin operators in LiteRT."""
+    """Write a graph of builtin operators and return its outputs in LiteRT."""
     path = folder / "m.tflite"
     path.write_bytes(contents({KEY: Signature(lowered, source)}))
     names = [v.name for v in source.inputs], [v.name for v in source.outputs]

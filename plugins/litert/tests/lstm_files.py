@@ -1,4 +1,4 @@
-"""Files with one LSTM of integers, written by hand."""
+"""Hand-written files with one integer LSTM."""
 
 import flatbuffers
 import numpy as np
@@ -29,7 +29,7 @@ class _File:
         return self.builder.CreateNumpyVector(np.asarray(values, dtype))
 
     def tensor(self, shape, kind, scale, zero=0, data=None, variable=False):
-        """The number of a tensor."""
+        """Add a tensor; returns its index."""
         self.data += [] if data is None else [data.tobytes()]
         name, sizes = self.builder.CreateString(f"t{len(self.tensors)}"), self.numbers(shape)
         parts = ("Scale", self.numbers([scale], np.float32)), ("ZeroPoint", self.numbers([zero], np.int64))
@@ -69,7 +69,7 @@ class _File:
 def integer_lstm(seed, *, cell=-11, peephole=False, normalized=False, coupled=False, clip=0.0):
     """The bytes of a file with random weights.
 
-    ``cell`` is the exponent of the cell's step; a ``coupled`` LSTM has no input gate.
+    ``cell`` is the exponent of the cell state's scale; a ``coupled`` LSTM (CIFG) has no input gate.
     """
     draw, file, kind = np.random.default_rng(seed), _File(), tflite.TensorType
 
@@ -82,8 +82,8 @@ def integer_lstm(seed, *, cell=-11, peephole=False, normalized=False, coupled=Fa
 
     x = file.tensor((BATCH, STEPS, INPUTS), kind.INT8, 1 / 64, 3)
     scales = [(1 + gate / 10) / 90 for gate in range(4)]
-    seen = [weights(INPUTS, scale) for scale in scales]
-    recalled = [weights(CELLS, (1 + gate / 7) / 100) for gate in range(4)]
+    input_weights = [weights(INPUTS, scale) for scale in scales]
+    hidden_weights = [weights(CELLS, (1 + gate / 7) / 100) for gate in range(4)]
     peepholes = [numbers(-32767, 32768, np.int16, kind.INT16, 1 / 30000) if peephole else -1 for _ in range(3)]
     norms = [numbers(1000, 32767, np.int16, kind.INT16, 1 / 32767) if normalized else -1 for _ in range(4)]
     most = 800000 if normalized else 2500
@@ -98,9 +98,9 @@ def integer_lstm(seed, *, cell=-11, peephole=False, normalized=False, coupled=Fa
     inside = [file.tensor((), kind.INT16, 1 / 4000 if normalized else 2.0**-12) for _ in range(4)]
     inside.append(file.tensor((), kind.INT8, 1 / 120, -5))
     if coupled:
-        for part in (seen, recalled, peepholes, biases, norms):
+        for part in (input_weights, hidden_weights, peepholes, biases, norms):
             part[0] = -1
-    inputs = [x, *seen, *recalled, *peepholes, *biases, -1, -1, *states, *norms]
+    inputs = [x, *input_weights, *hidden_weights, *peepholes, *biases, -1, -1, *states, *norms]
     return file.finished(inputs, inside, output, clip)
 
 

@@ -1,4 +1,4 @@
-"""Builtin operators: LiteRT computes the results of their bodies, with default and with reference kernels."""
+"""Builtin operators: their bodies compute LiteRT's results, with default and with reference kernels."""
 
 import numpy as np
 import pytest
@@ -137,7 +137,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_body_says_what_the_operator_computes(name, tmp_path):
+def test_a_body_computes_the_same_as_the_operator(name, tmp_path):
     function, *arrays = CASES[name]
     graph = graph_of(function, *arrays)
     expected = graph.run({f"x{place}": array for place, array in enumerate(arrays)}, backend="numpy")

@@ -21,7 +21,7 @@ def int64(number):
 
 
 def looped(limit, condition, *carried, step):
-    """A loop whose body is a function of the number of the iteration, the condition and the carried values."""
+    """A loop whose body is a function of the iteration number, the condition and the carried values."""
     kinds = [("step", TensorType(DType.int64, ())), ("going_on", TensorType(DType.bool, ()))]
     kinds += [(f"carried_{k}", value.type) for k, value in enumerate(carried)]
     return ops.loop(limit, condition, *carried, body=subgraph(step, kinds), _outputs=None)

@@ -68,18 +68,18 @@ def operators(path):
 def test_metadata_and_the_verdict_are_in_the_file(tmp_path):
     graph = tx.Graph(opsets={"ai.onnx": 21})
     graph.output("y", ops.relu(graph.input("x", "float32", ("n", 3))))
-    given = {"author": "Noether", "license": "Some text\n\nof several lines."}
-    graph.metadata.update(given)
+    metadata = {"author": "Noether", "license": "Some text\n\nof several lines."}
+    graph.metadata.update(metadata)
     path = tmp_path / "m.tflite"
     tx.convert(graph, path)
     found = read_file(path).metadata
-    assert found == {**given, VERIFICATION: "equal, bit for bit"}
-    assert tx.load(path).metadata == given
+    assert found == {**metadata, VERIFICATION: "equal, bit for bit"}
+    assert tx.load(path).metadata == metadata
     tx.convert(graph, path, verify=False)
-    assert read_file(path).metadata == given
+    assert read_file(path).metadata == metadata
 
 
-def test_every_node_without_a_form_is_named_and_nothing_is_written(tmp_path):
+def test_every_unsupported_node_is_named_and_nothing_is_written(tmp_path):
     graph = tx.Graph(opsets={"ai.onnx": 21})
     x = graph.input("x", "float64", ("n",))
     graph.output("y", ops.string_normalizer(graph.input("s", "string", ("m",))))
@@ -91,7 +91,7 @@ def test_every_node_without_a_form_is_named_and_nothing_is_written(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_file_that_was_there_survives_a_refusal(tmp_path):
+def test_a_refusal_leaves_an_existing_file_unchanged(tmp_path):
     path = tmp_path / "m.tflite"
     path.write_bytes(b"before")
     graph = tx.Graph(opsets={"ai.onnx": 21})

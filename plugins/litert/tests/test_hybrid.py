@@ -1,4 +1,4 @@
-"""Dynamic quantization as hybrid kernels: floats, and weights in int8."""
+"""Dynamic quantization by hybrid kernels: float activations with int8 weights."""
 
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def graph_of(array, function):
 
 
 @pytest.mark.parametrize("name", PRODUCTS)
-def test_a_product_of_what_is_rounded_as_it_runs_has_a_hybrid_kernel(name, tmp_path):
+def test_a_product_of_dynamically_quantized_values_has_a_hybrid_kernel(name, tmp_path):
     array, function = PRODUCTS[name]
     graph = graph_of(array, function)
     path = write(graph, tmp_path)
@@ -68,7 +68,7 @@ def test_a_product_of_what_is_rounded_as_it_runs_has_a_hybrid_kernel(name, tmp_p
         assert np.abs(found - expected).max() <= 0.02 * np.abs(expected).max()
 
 
-def test_weights_with_zero_points_compute_what_the_model_says(tmp_path):
+def test_weights_with_zero_points_compute_the_same_as_the_model(tmp_path):
     graph = graph_of(ROWS, with_zero_points)
     path = write(graph, tmp_path)
     expected = graph.run({"x": ROWS}, backend="numpy")["y"]
@@ -108,7 +108,7 @@ def test_products_of_integers_have_hybrid_kernels(tmp_path):
     assert (tmp_path / "m.tflite").stat().st_size < 1.5 * source.stat().st_size
 
 
-def test_the_model_without_roundings_is_that_of_the_floats():
+def test_the_model_without_dynamic_rounding_equals_the_float_model():
     found = unrounded(graph_of(ROWS, PRODUCTS["one scale"][1]))
     expected = graph_of(ROWS, lambda x: ops.matmul(x, weights(4, 6))).run({"x": ROWS}, backend="numpy")
     np.testing.assert_allclose(found.run({"x": ROWS}, backend="numpy")["y"], expected["y"], rtol=1e-6, atol=1e-6)

@@ -1,4 +1,4 @@
-"""LSTM of integers, equal to that of the kernels."""
+"""The integer LSTM equals the interpreter's kernel, integer by integer."""
 
 import numpy as np
 import pytest
@@ -22,7 +22,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_every_integer_is_that_of_the_kernel(kind, tmp_path):
+def test_every_integer_equals_that_of_the_kernel(kind, tmp_path):
     path = tmp_path / "m.tflite"
     path.write_bytes(integer_lstm(0, **KINDS[kind]))
     interpreter = Interpreter(str(path), experimental_op_resolver_type=OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)
@@ -30,7 +30,7 @@ def test_every_integer_is_that_of_the_kernel(kind, tmp_path):
     graph = tx.load(path, verify=False)
     states = {f"{v.name}_next": v.name for v in graph.variables if f"{v.name}_next" in {o.name for o in graph.outputs}}
     program = graph.compile("numpy", state={name: after for after, name in states.items()})
-    for call in range(2):  # the second begins from the states of the first
+    for call in range(2):  # the second call continues from the states of the first
         feeds = drawn(call)
         interpreter.set_tensor(interpreter.get_input_details()[0]["index"], feeds)
         interpreter.invoke()
@@ -47,7 +47,7 @@ def test_the_comparison_with_the_interpreter_passes(tmp_path):
     assert {node.op_type for node in graph.nodes} & {"Loop"}
 
 
-def test_a_cell_that_no_kernel_has_is_refused(tmp_path):
+def test_a_scale_of_the_cell_without_a_kernel_is_refused(tmp_path):
     path = tmp_path / "m.tflite"
     path.write_bytes(integer_lstm(0, cell=-8))
     with pytest.raises(NotRepresentable, match=r"2\*\*-15 to 2\*\*-9"):

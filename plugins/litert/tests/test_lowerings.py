@@ -1,4 +1,4 @@
-"""Ops of ONNX in builtin operators of LiteRT."""
+"""Lowerings of ONNX ops to builtin operators of LiteRT."""
 
 import numpy as np
 import pytest
@@ -129,7 +129,7 @@ def test_recurrent_networks_of_known_lengths_are_unrolled(name, dims, tmp_path):
     check(RECURRENT[name], ROWS, folder=tmp_path, dims=dims)
 
 
-def test_gelu_is_found_in_its_parts(tmp_path):
+def test_gelu_is_fused_from_its_decomposition(tmp_path):
     found = operators(check(OTHERS["gelu-of-erf"], ROWS, folder=tmp_path))
     assert found == ["GELU"]
 
@@ -167,7 +167,7 @@ def test_transposes_are_moved_out_and_activations_fused(tmp_path):
     assert [name for name in found if name != "RESHAPE"] == expected
 
 
-def test_large_weights_are_laid_out_in_the_file(tmp_path):
+def test_large_weights_are_transposed_in_the_file(tmp_path):
     found = operators(check(lambda x: ops.conv(x, weights(64, 6, 5, 5)), IMAGE, folder=tmp_path))
     assert found == ["TRANSPOSE", "CONV_2D", "TRANSPOSE"]
 
@@ -184,7 +184,7 @@ def test_dynamic_dims_are_run_at_other_sizes(size, tmp_path):
 
 
 @pytest.mark.parametrize("options", [{"mode": "cubic"}, {"mode": "linear", "antialias": 1}, {"mode": "nearest"}])
-def test_resize_to_sizes_beside_a_dynamic_batch(options, tmp_path):
+def test_resize_to_sizes_with_a_dynamic_batch(options, tmp_path):
     def network(x):
         batch = ops.gather(ops.shape(x), [0])
         return ops.resize(x, None, None, ops.concat(batch, constant(np.asarray([6, 5, 11])), axis=0), **options)
@@ -233,11 +233,11 @@ def test_a_slice_whose_start_has_no_known_length(tmp_path):
     check(network, ROWS, np.asarray([False, False, True]), folder=tmp_path)
 
 
-def test_a_computed_shape_is_taken_as_it_is(tmp_path):
+def test_a_computed_shape_is_used_unchanged(tmp_path):
     check(lambda x, shape: ops.reshape(x, shape, allowzero=1), ROWS, np.asarray([5, 12]), folder=tmp_path)
 
 
-def test_weights_of_four_bits_in_blocks(tmp_path):
+def test_blockwise_4_bit_weights(tmp_path):
     def network(x):
         weight = constant(np.arange(32).reshape(4, 8) % 16, DType.uint4)
         scales = constant(np.linspace(0.1, 1, 8, dtype=np.float32).reshape(4, 2))
@@ -309,7 +309,7 @@ def test_a_refusal_has_the_reason():
         builtin_graph(graph)
 
 
-def test_the_source_is_left_as_it_is():
+def test_the_source_graph_is_not_changed():
     graph = graph_of(IMAGES["conv"], IMAGE)
     before = str(graph)
     builtin_graph(graph)

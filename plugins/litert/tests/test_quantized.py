@@ -1,4 +1,4 @@
-"""Graphs with QuantizeLinear and DequantizeLinear as files with integer kernels."""
+"""QDQ graphs written as files with integer kernels."""
 
 from pathlib import Path
 
@@ -21,12 +21,12 @@ ROWS = RNG.standard_normal((3, 5, 4)).astype(np.float32)
 STEP = 0.0303
 
 
-#: Zero points of 16 bits that LiteRT has.
+#: The only 16-bit zero points that LiteRT supports.
 WIDE = {"int16": 0, "uint16": 32768}
 
 
 class QDQ:
-    """Quantization of values to one type, with pairs of nodes as quantizers write them."""
+    """Quantize and dequantize values to one type, as the node pairs that quantizers write."""
 
     def __init__(self, kind="int8"):
         self.kind = kind
@@ -40,7 +40,7 @@ class QDQ:
 
 
 def weights(*shape, axis=None):
-    """Constants in int8, with a scale for each element of ``axis``."""
+    """int8 constants with per-channel scales along ``axis``."""
     random = np.random.default_rng(1)
     scales = np.float32(0.01) if axis is None else random.uniform(0.005, 0.02, shape[axis]).astype(np.float32)
     zeros = np.zeros(scales.shape, np.int8)
@@ -173,7 +173,7 @@ KERNELS = {
     "rescaling": (ROWS, lambda q, x: q(x, 0.02, -5), "QUANTIZE"),
 }
 
-#: Files that round twice, as kernels have the scale of their input or one of their own: more than ties differ.
+#: Files that round twice, since the kernel fixes the scale of its result: more values than ties differ.
 TWICE = {"softmax-rescaled", "concat", "leaky-relu"}
 
 #: Operators without a reference kernel.
@@ -198,7 +198,7 @@ def write(graph, folder):
 
 
 class File:
-    """Operators and tensors of a file."""
+    """Operators and tensor types of a file."""
 
     def __init__(self, path):
         names = {code: name for name, code in vars(tflite.BuiltinOperator).items() if isinstance(code, int)}
@@ -221,7 +221,7 @@ class File:
         return [name for name, _, _ in self.operators if name not in without]
 
     def floats(self):
-        """Operators with floats, without QUANTIZE and DEQUANTIZE."""
+        """Operators with float tensors, except QUANTIZE and DEQUANTIZE."""
         return [
             name
             for name, inputs, outputs in self.operators
@@ -251,7 +251,7 @@ def steps_of(graph):
 
 @pytest.mark.parametrize("kind", ["int8", "uint8"])
 @pytest.mark.parametrize("name", KERNELS)
-def test_an_integer_kernel_computes_what_stands_between_quantized_values(name, kind, tmp_path):
+def test_an_op_between_quantized_values_runs_in_an_integer_kernel(name, kind, tmp_path):
     array, function, operators = KERNELS[name]
     graph = quantized_graph(array, function, kind)
     path = write(graph, tmp_path)
@@ -266,15 +266,15 @@ def test_an_integer_kernel_computes_what_stands_between_quantized_values(name, k
             assert_within_a_step(found[output], expected[output], step, 0.5 if name in TWICE else 0.1)
 
 
-#: Graphs of which some operators have no kernel for int16.
+#: Graphs with operators that have no int16 kernel.
 WITHOUT_INT16 = {"prelu", "hard-swish", "elu", "gelu"}
 
-#: Operators of which LiteRT looks numbers up in a table and interpolates between its entries.
+#: Operators that LiteRT computes by interpolation in a lookup table.
 ROUGH_IN_INT16 = {"softmax", "softmax-rescaled", "sigmoid", "tanh", "exp"}
 
 
 @pytest.mark.parametrize("name", KERNELS)
-def test_an_integer_kernel_of_int16_computes_what_stands_between_quantized_values(name, tmp_path):
+def test_an_op_between_int16_values_runs_in_an_integer_kernel(name, tmp_path):
     array, function, _ = KERNELS[name]
     graph = quantized_graph(array, function, "int16")
     path = write(graph, tmp_path)
@@ -287,7 +287,7 @@ def test_an_integer_kernel_of_int16_computes_what_stands_between_quantized_value
 
 
 def of_4_bits(*shape, axis=None, kind="int4"):
-    """Constants in 4 bits, with a scale for each element of ``axis``."""
+    """4-bit constants with per-channel scales along ``axis``."""
     random = np.random.default_rng(3)
     scales = np.float32(0.1) if axis is None else random.uniform(0.05, 0.2, shape[axis]).astype(np.float32)
     low, zero = (-7, 0) if kind == "int4" else (1, 8)
@@ -326,7 +326,7 @@ def test_weights_of_4_bits_stay_in_4_bits(name, tmp_path):
     compared(graph, path, {"x": array}, step=steps_of(graph)["y0"])
 
 
-def test_weights_of_4_bits_alone_stay_in_4_bits(tmp_path):
+def test_4_bit_weights_without_quantized_activations_stay_in_4_bits(tmp_path):
     graph = tx.Graph("g", opsets={"ai.onnx": 21})
     x = graph.input("x", "float32", ("n", 64))
     with graph.building():
@@ -415,7 +415,7 @@ def in_blocks():
 
 
 @pytest.mark.parametrize("name", STAYS_FLOAT)
-def test_what_has_no_integer_kernel_computes_the_same_in_floats(name, tmp_path):
+def test_an_op_without_an_integer_kernel_computes_the_same_in_floats(name, tmp_path):
     graph = quantized_graph(ROWS, STAYS_FLOAT[name])
     path = write(graph, tmp_path)
     has_reference = "ROUND" not in File(path).names()
@@ -423,7 +423,7 @@ def test_what_has_no_integer_kernel_computes_the_same_in_floats(name, tmp_path):
     assert File(path).floats()
 
 
-def test_weights_alone_stay_in_int8(tmp_path):
+def test_int8_weights_without_quantized_activations_stay_in_int8(tmp_path):
     graph = tx.Graph("g", opsets={"ai.onnx": 21})
     x = graph.input("x", "float32", ("n", 64))
     with graph.building():
@@ -437,7 +437,7 @@ def test_weights_alone_stay_in_int8(tmp_path):
     assert path.stat().st_size < 64 * 64 * 2
 
 
-def test_equal_constants_with_other_scales_stay_apart(tmp_path):
+def test_equal_constants_with_different_scales_are_not_shared(tmp_path):
     def function(q, x):
         same = constant(np.eye(4, dtype=np.int8) * 100)
         first, second = (quantized.dequantize_linear(same, constant(np.float32(s))) for s in (0.01, 0.02))
@@ -447,7 +447,7 @@ def test_equal_constants_with_other_scales_stay_apart(tmp_path):
     assert compared(graph, write(graph, tmp_path), {"x": ROWS}).floats() == []
 
 
-#: Examples and the operators of their files that compute with floats, but not those around layer normalization.
+#: Float operators that remain in the files of examples, except those of layer normalization.
 FLOATS = {
     "quantized/resnet-qdq": set(),
     "quantized/resnet-qoperator": set(),
@@ -467,7 +467,7 @@ def test_a_quantized_example_is_verified(name, tmp_path):
     assert set(File(tmp_path / "m.tflite").floats()) & WITH_KERNELS == FLOATS[name]
 
 
-def test_what_quantize_makes_of_a_network_has_a_quarter_of_the_size(tmp_path):
+def test_a_quantized_network_has_a_quarter_of_the_size(tmp_path):
     graph = tx.Graph("g", opsets={"ai.onnx": 21})
     x = graph.input("x", "float32", ("batch", 8, 12, 12))
     random = np.random.default_rng(0)

@@ -1,4 +1,4 @@
-"""LiteRT files that become ONNX and LiteRT files again."""
+"""Round trips from LiteRT files to graphs and back."""
 
 import numpy as np
 import pytest
@@ -44,8 +44,8 @@ def recurrent(x):
 def contents(path):
     parts = read_file(path).subgraphs
     tensors = [tensor for part in parts for tensor in part.tensors if tensor.quantization is not None]
-    held = [(t.contents.tobytes(), t.quantization.scales.tobytes()) for t in tensors if t.contents is not None]
-    return [operator.name for part in parts for operator in part.operators], sorted(held)
+    constants = [(t.contents.tobytes(), t.quantization.scales.tobytes()) for t in tensors if t.contents is not None]
+    return [operator.name for part in parts for operator in part.operators], sorted(constants)
 
 
 @pytest.mark.parametrize("network", [convolutions, quantized])

@@ -1,4 +1,4 @@
-"""LSTM as layers with a kernel."""
+"""LSTM as the builtin layer UNIDIRECTIONAL_SEQUENCE_LSTM."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def weights(*shape):
 
 
 def lstm(ways=1, *, bias=False, states=False, peepholes=False, outputs=2, **attributes):
-    """A function of rows: an LSTM with three cells."""
+    """A function of a sequence: an LSTM with hidden size 3."""
 
     def network(x):
         found = ops.lstm(
@@ -72,12 +72,12 @@ def test_sequences_of_any_length_are_one_layer(tmp_path):
         (lstm(), {1: "batch"}),
     ],
 )
-def test_other_lstms_are_no_layer(network, dims, tmp_path):
+def test_an_lstm_without_a_kernel_becomes_a_loop(network, dims, tmp_path):
     assert "UNIDIRECTIONAL_SEQUENCE_LSTM" not in operators(check(network, ROWS, folder=tmp_path, dims=dims))
 
 
 @pytest.mark.parametrize("kernels", [OpResolverType.BUILTIN, OpResolverType.BUILTIN_REF])
-def test_no_run_begins_where_the_one_before_ended(kernels, tmp_path):
+def test_no_state_is_kept_between_runs(kernels, tmp_path):
     path = tmp_path / "m.tflite"
     tx.convert(graph_of(lstm(bias=True), ROWS), path)
     interpreter = Interpreter(str(path), experimental_op_resolver_type=kernels)

@@ -1,4 +1,4 @@
-"""Quantized files that are read, and written again."""
+"""Round trips of quantized files."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ import tenonnx_standard as ops
 
 
 def tensors(file):
-    """Operators, and of the tensors that they write and of their constants the types, scales and zero points."""
+    """Operators, with types, scales and zero points of their results and constants."""
     found = []
     for name, inputs, outputs in file.operators:
         described = []

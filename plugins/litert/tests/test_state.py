@@ -16,7 +16,7 @@ ONES = np.ones((2, 3), np.float32)
 
 
 def average(*, default=2 * ONES, metadata=None, step=0.5, after="mean_next"):
-    """A running mean of what calls feed."""
+    """A running mean of the inputs."""
     graph = tx.Graph(opsets={"ai.onnx": 21})
     x, mean = graph.input("x", "float32", (2, 3)), graph.input("mean", "float32", (2, 3))
     if default is not None:
@@ -94,7 +94,7 @@ def test_wrong_metadata_is_refused(changes, error, words):
         state_of(average(**changes))
 
 
-def test_states_that_no_variable_holds_are_refused():
+def test_states_of_types_without_variables_are_refused():
     graph = tx.Graph(opsets={"ai.onnx": 21})
     a, b = graph.input("a", "float64", (2,)), graph.input("b", "float32", (2,))
     with graph.building():
@@ -170,13 +170,13 @@ def test_signatures_share_their_state(tmp_path):
         ({"a": average(), "b": average(default=ONES)}, "different first contents"),
     ],
 )
-def test_signatures_that_no_file_has_are_refused(sources, words, tmp_path):
+def test_invalid_signatures_are_refused(sources, words, tmp_path):
     with pytest.raises(InvalidCall, match=words):
         convert_signatures(sources, tmp_path / "m.tflite")
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_wrong_signature_is_not_kept(tmp_path, monkeypatch):
+def test_a_file_with_wrong_outputs_is_deleted(tmp_path, monkeypatch):
     monkeypatch.setattr("tenonnx_litert.signatures.opened_signature", lambda *_: lambda feeds: {"y": 2 * feeds["x"]})
     with pytest.raises(VerificationFailed):
         convert_signatures({"encode": coder("encode")}, tmp_path / "m.tflite")

@@ -13,7 +13,7 @@ from tenonnx.extend.backends import Target
 from tenonnx.extend.transforms import Call, Retargeting, Rewriter, Ways, fold, prune, retarget, retarget_to
 from tenonnx_litert.builtins.builtin import DOMAIN
 from tenonnx_litert.fusing import fused
-from tenonnx_litert.integers import moved
+from tenonnx_litert.integers import with_quantization_propagated
 from tenonnx_litert.lowerings import LOWERINGS, SPATIAL
 from tenonnx_litert.lowerings.recurrent import lstm_layer
 from tenonnx_litert.qdq import is_quantized, with_builtins
@@ -24,12 +24,12 @@ from tenonnx_optimize.layouts import channels_first
 from tenonnx_optimize.simplification import simplify
 from tenonnx_standard.lowerings import LOWERINGS as APPROXIMATIONS
 
-#: Floating-point types without kernels, which are computed in float32.
+#: Floating-point types without kernels; computed in float32.
 _HALF = (DType.float16, DType.bfloat16)
 
 
 class LiteRT:
-    """Limits of LiteRT: the builtin operators alone."""
+    """Limits of LiteRT: only the builtin operators."""
 
     name = "LiteRT"
     opsets: ClassVar[dict[str, int | None]] = {DOMAIN: 1}
@@ -55,14 +55,14 @@ class LiteRT:
         return "", ""
 
     def ways(self, retargeting: Retargeting, call: Call, ways: Ways) -> Ways:
-        """Lowerings of this package, and then the ways that every target has."""
+        """Lowerings of this package, followed by those that every target has."""
         first = [way for way in ways if way[0] == "folded"]
         if call.op is ops.identity and call.node is not None:
             return [*first, ("dropped", lambda: (call.inputs[0],))]
         own = [("lowered", functools.partial(retargeting.lowered, call, each)) for each in LOWERINGS.get(call.op, ())]
         wide = [("cast", functools.partial(_in_float32, retargeting, call))] if _is_half(call) else []
         others = [way for way in ways if way[0] != "folded"]
-        if not any(op is call.op for op, _, _ in retargeting.context.lowering):  # some lead to each other
+        if not any(op is call.op for op, _, _ in retargeting.context.lowering):  # some lowerings are circular
             for _, each in APPROXIMATIONS.get(call.op, ()):
                 others.append(("lowered", functools.partial(retargeting.lowered, call, each)))
         return [*first, *wide, *own, *others]
@@ -88,37 +88,37 @@ def _in_float32(retargeting: Retargeting, call: Call) -> Sequence[Value | None]:
 
 
 def signature_of(graph: Graph) -> Signature:
-    """``graph`` in builtin operators, with its state. Raises as ``builtin_graph`` and ``state_of`` do."""
+    """Lower ``graph`` to builtin operators, with its state. Raises the errors of ``builtin_graph`` and ``state_of``."""
     state = state_of(graph)
     source = with_state_open(graph, state)
     return Signature(builtin_graph(source), source, state, first_contents(graph, state))
 
 
 def builtin_graph(graph: Graph) -> Graph:
-    """``graph`` in ops of the domain ``tflite`` alone.
+    """Lower ``graph`` to ops of the domain ``tflite``.
 
     Raises ``NotRepresentable`` naming every node that cannot be expressed, with the reason.
     """
     newest = retarget(graph, opset_version=max(26, graph.opsets.get("ai.onnx", 1)))
     if is_quantized(newest):
-        with contextlib.suppress(NotRepresentable):  # the numbers that quantized values stand for are computed instead
-            made = fused(moved(_lowered(with_builtins(newest))))
-            quantized_tensors(made)
-            return made
+        with contextlib.suppress(NotRepresentable):  # falls back to computing the dequantized values
+            lowered = fused(with_quantization_propagated(_lowered(with_builtins(newest))))
+            quantized_tensors(lowered)
+            return lowered
     return _lowered(newest)
 
 
 def _lowered(graph: Graph) -> Graph:
-    found = fuse(simplify(graph), [ops.gelu, ops.hard_swish])
-    images = Rewriter(found, _with_layers).run()
-    images = Rewriter(images, _with_channels_last).run()
-    placed = channels_first(prune(images))
+    rewritten = fuse(simplify(graph), [ops.gelu, ops.hard_swish])
+    rewritten = Rewriter(rewritten, _with_layers).run()
+    rewritten = Rewriter(rewritten, _with_channels_last).run()
+    placed = channels_first(prune(rewritten))
     target = Target({DOMAIN: 1}, runtime=LiteRT())
     return fused(fold(retarget_to(placed, target, spare_defaults=False).graph))
 
 
 def _with_layers(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
-    """An LSTM as a layer with a kernel; None where none fits, in a branch or loop, and where the last cell is read."""
+    """Lower an LSTM to the builtin layer; None if it does not fit, is in a subgraph, or its last cell state is read."""
     if call.op is not ops.lstm or call.node is None or rewriter.outer is not None:
         return None
     cell = call.node.outputs[2] if len(call.node.outputs) > 2 else None
@@ -137,8 +137,8 @@ def _with_channels_last(rewriter: Rewriter, call: Call) -> Sequence[Value | None
         try:
             with rewriter.attempt():
                 counted = {"_outputs": call.outputs} if call.op.signature.counts_outputs else {}
-                found = function(*call.inputs, **call.attributes, **counted)
-                return found if isinstance(found, tuple) else (found,)
+                results = function(*call.inputs, **call.attributes, **counted)
+                return results if isinstance(results, tuple) else (results,)
         except (NotRepresentable, TypeMismatch):
             continue
     return None

@@ -1,4 +1,4 @@
-"""LiteRT models: flatbuffers of the schema of TensorFlow Lite."""
+"""The LiteRT format: flatbuffers with the schema of TensorFlow Lite."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ runtime = "ai_edge_litert"
 
 
 def write(graph: Graph, path: Path) -> tuple[str, ...]:
-    """Write a graph in builtin operators. Raises ``NotRepresentable`` naming every node that has no form."""
+    """Write a graph as builtin operators. Raises ``NotRepresentable`` naming every node that LiteRT cannot express."""
     from tenonnx_litert.conversion import signature_of
     from tenonnx_litert.running import KEY
     from tenonnx_litert.writing import contents
@@ -25,21 +25,21 @@ def write(graph: Graph, path: Path) -> tuple[str, ...]:
 
 
 def annotate(path: Path, verdict: str) -> None:
-    """Put the verdict of the comparison into the metadata of a file."""
+    """Write the verdict of the comparison into the metadata of a file."""
     from tenonnx_litert.writing import with_verification
 
     path.write_bytes(with_verification(path.read_bytes(), verdict))
 
 
 def unrounded(graph: Graph) -> Graph | None:
-    """``graph`` without the roundings that hybrid kernels do by the range of each row."""
+    """``graph`` without the dynamic quantization that hybrid kernels apply per row; None if it has none."""
     from tenonnx_litert.qdq import without_dynamic_rounding
 
     return without_dynamic_rounding(graph)
 
 
 def open(path: Path, graph: Graph) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """The file in LiteRT's interpreter, in a process of its own. Raises ``UnsupportedOp`` where it does not load."""
+    """Open the file in LiteRT's interpreter, in a separate process. Raises ``UnsupportedOp`` if it does not load."""
     from tenonnx_litert.running import KEY, opened, opened_signature
     from tenonnx_litert.state import first_contents, state_of
 

@@ -48,7 +48,7 @@ def fused(graph: Graph) -> Graph:
 
 
 def _fuse(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
-    """The results of the operator before a call with the call fused into it, or None."""
+    """Fuse a call into the operator that produces its input; None if it cannot be fused."""
     rule = _RULES.get(call.op)
     return None if rule is None or call.node is None else rule(rewriter, call)
 
@@ -66,10 +66,9 @@ def _only(rewriter: Rewriter, call: Call, position: int) -> Node | None:
 
 
 def _again(node: Node, *inputs: Value | None, **attributes: Any) -> Sequence[Value | None]:
-    """The call of a node with other inputs or attributes."""
-    given = inputs or node.inputs
-    found = node.op(*given, **{**node.attributes, **attributes})  # type: ignore[operator]
-    return (found,)
+    """Apply the operator of a node to other inputs or attributes."""
+    result = node.op(*(inputs or node.inputs), **{**node.attributes, **attributes})  # type: ignore[operator]
+    return (result,)
 
 
 def _activation(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
@@ -109,11 +108,11 @@ def _bias(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
 
 def _contents(value: Value) -> Any:
     """Static contents, also of dequantized constants."""
-    found = dequantized(value)
-    if found is None or not found[0].is_constant:
+    pair = dequantized(value)
+    if pair is None or not pair[0].is_constant:
         return static(value)
-    scale, zero_point = found[1].arrays
-    return (np.asarray(static(found[0]), np.int64) - zero_point) * scale
+    scale, zero_point = pair[1].arrays
+    return (np.asarray(static(pair[0]), np.int64) - zero_point) * scale
 
 
 def _adjoint(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
@@ -143,8 +142,8 @@ def _reshape(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
     if target is None:
         return None
     is_output = call.node.outputs[0] in rewriter.source.outputs
-    found = call.known[0].type if call.known[0] is not None else None
-    dims = getattr(found, "shape", None)
+    kind = call.known[0].type if call.known[0] is not None else None
+    dims = getattr(kind, "shape", None)
     if not is_output and dims is not None and None not in dims and x.shape is not None and list(dims) == list(x.shape):
         return (x,)
     node = x.producer

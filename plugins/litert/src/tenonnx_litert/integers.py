@@ -1,4 +1,4 @@
-"""Quantized values through the lowering: dequantization moves down, quantization up, until kernels stand between."""
+"""Propagation of quantization: DEQUANTIZE moves down and QUANTIZE up the graph, until integer kernels match."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from tenonnx_litert.builtins.quantization import dequantize, quantize
 
 Results = Sequence[Value | None] | None
 
-#: Passes over the graph, each of which moves a call past one other; deep chains of moved values need many.
+#: Maximum number of passes over the graph. Each pass moves a call past one other, so that long chains need many.
 _PASSES = 64
 
-#: The share of int8 values that a QUANTIZE may round to another one than ONNX does.
+#: Fraction of the int8 values that QUANTIZE may requantize differently from ONNX.
 _MOST_OTHER = 0.1
 
-#: Operators that move elements, and the places of the tensors that they move; None for all inputs.
+#: Operators that move elements, and the indices of the inputs that they move; None for all inputs.
 MOVING: dict[Any, tuple[int, ...] | None] = {
     movement.reshape: (0,),
     movement.transpose: (0,),
@@ -47,22 +47,22 @@ MOVING: dict[Any, tuple[int, ...] | None] = {
     neural.space_to_depth: (0,),
 }
 
-#: Operators whose kernels give a result the scale and the zero point of the input.
+#: Operators whose kernels require that the result has the scale and zero point of the input.
 _SAME = frozenset({neural.average_pool_2d, neural.resize_bilinear})
 
-#: Operators whose kernels give a result one scale and zero point, in int8 and in int16.
+#: Operators whose kernels fix the scale and zero point of the result, for int8 and int16.
 _FIXED = {
     elementwise.softmax: ((1 / 256, np.int8(-128)), (1 / 32768, np.int16(0))),
     elementwise.logistic: ((1 / 256, np.int8(-128)), (1 / 32768, np.int16(0))),
     elementwise.tanh: ((1 / 128, np.int8(0)), (1 / 32768, np.int16(0))),
 }
 
-#: Unsigned types, the signed ones of the same numbers, and the zero point of the former that the latter have as 0.
+#: Unsigned types, the signed types of the same width, and the offset between them.
 SIGNED = {DType.uint8: (DType.int8, 128), DType.uint16: (DType.int16, 32768), DType.uint4: (DType.int4, 8)}
 
 
 class Parameters(NamedTuple):
-    """Scales and zero points, which broadcast to a tensor."""
+    """Scale and zero point, constants whose shapes broadcast to the tensor's."""
 
     scale: Value
     zero_point: Value
@@ -80,18 +80,18 @@ class Parameters(NamedTuple):
 
     @property
     def signed(self) -> Parameters:
-        """Parameters of a signed type for the same numbers as those of an unsigned one."""
+        """The equivalent parameters of the signed type; those of a signed type unchanged."""
         return Parameters(self.scale, constant(as_signed(self.arrays[1], self.zero_point.dtype)))
 
 
 def as_signed(array: np.ndarray[Any, Any], dtype: DType) -> np.ndarray[Any, Any]:
-    """Quantized values or zero points of an unsigned type in the signed one."""
+    """Convert quantized values or zero points from an unsigned type to the signed one."""
     signed, offset = SIGNED[dtype]
     return (array.astype(np.int32) - offset).astype(signed.numpy)
 
 
 def dequantized(value: Value | None) -> tuple[Value, Parameters] | None:
-    """Quantized values and parameters that a float is made of."""
+    """The quantized tensor and the parameters of a dequantized float; None for another value."""
     node = None if value is None else value.producer
     if node is None or node.op is not dequantize:
         return None
@@ -103,28 +103,28 @@ def dequantized(value: Value | None) -> tuple[Value, Parameters] | None:
 
 
 def is_weight(value: Value | None) -> bool:
-    """Whether a value is constant, dequantized or not, with its axes in any order."""
+    """Whether a value is a constant, also behind a dequantization or a transpose."""
     node = None if value is None else value.producer
     if node is not None and node.op in (ops.transpose, movement.transpose):
         return is_weight(node.inputs[0])
-    found = dequantized(value)
-    return value is not None and (value.is_constant or (found is not None and found[0].is_constant))
+    pair = dequantized(value)
+    return value is not None and (value.is_constant or (pair is not None and pair[0].is_constant))
 
 
 # ----- moving ---------------------------------------------------------------------------------------------------------
 
 
-def moved(graph: Graph) -> Graph:
-    """``graph`` of builtin operators, which move quantized values rather than the numbers, and int8 for uint8."""
+def with_quantization_propagated(graph: Graph) -> Graph:
+    """``graph`` of builtin operators with quantization propagated, and int8 in place of uint8."""
     for _ in range(_PASSES):
         changed: list[None] = []
 
         def decide(rewriter: Rewriter, call: Call, changed: list[None] = changed) -> Results:
             rule = _RULES.get(call.op)
-            found = None if rule is None or call.node is None else rule(rewriter, call)
-            if found is not None:
+            results = None if rule is None or call.node is None else rule(rewriter, call)
+            if results is not None:
                 changed.append(None)
-            return found
+            return results
 
         graph = prune(Rewriter(graph, decide).run())
         if not changed:
@@ -133,7 +133,7 @@ def moved(graph: Graph) -> Graph:
 
 
 def _readers(rewriter: Rewriter, call: Call) -> list[Node]:
-    """The nodes that read the first result, in the graph before; none where it is an output."""
+    """The consumers of the first result in the source graph; none if it is a graph output."""
     assert call.node is not None
     output = call.node.outputs[0]
     return [] if output is None or output in rewriter.source.outputs else list(rewriter.readers.get(output, ()))
@@ -147,14 +147,14 @@ def _quantize(rewriter: Rewriter, call: Call) -> Results:
     own = Parameters(scale, zero_point)
     if x.is_constant:
         return (rounded_constant(x, own),)
-    found = dequantized(x)
-    if found is not None and own.equals(found[1]) and found[0].producer is not None:
-        return (found[0],)
+    pair = dequantized(x)
+    if pair is not None and own.equals(pair[1]) and pair[0].producer is not None:
+        return (pair[0],)
     if zero_point.dtype in SIGNED:
-        if found is not None and own.signed.equals(found[1]):
+        if pair is not None and own.signed.equals(pair[1]):
             return None
         return (quantize(dequantize(quantize(x, *own.signed), *own.signed), *own),)
-    if found is not None and found[1].is_single and _is_coarse(found[1], own):
+    if pair is not None and pair[1].is_single and _is_coarse(pair[1], own):
         placed = _placed_channels(x, np.ones(1, np.float32), np.zeros(1, np.float32)) if x.shape else None
         if placed is not None:
             images, factors, terms, back = placed
@@ -169,15 +169,15 @@ def _quantize(rewriter: Rewriter, call: Call) -> Results:
         or node.attributes.get("fused_activation_function", "NONE") != "NONE"
     ):
         return None
-    if len(node.outputs) != 1 or (found is not None):
+    if len(node.outputs) != 1 or (pair is not None):
         return None
     return (_over(node.op, node.inputs, node.attributes, own, lambda v: quantize(v, *own)),)
 
 
 def _is_coarse(before: Parameters, own: Parameters) -> bool:
-    """Whether kernels of QUANTIZE round many int8 values to another one than the quotient of the scales does.
+    """Whether QUANTIZE kernels requantize too many int8 values differently from the exact ratio of the scales.
 
-    XNNPACK has the quotient in steps of 2**-8; the reference kernel rounds a product before it is shifted.
+    XNNPACK rounds the ratio to a multiple of 2**-8; the reference kernel rounds the product before it shifts it.
     """
     (first, zero), (second, other) = before.arrays, own.arrays
     if (zero.dtype, other.dtype) != (np.int8, np.int8):
@@ -194,20 +194,20 @@ def _is_coarse(before: Parameters, own: Parameters) -> bool:
 def _over(
     op: Any, inputs: Sequence[Value | None], attributes: Any, own: Parameters, of: Callable[[Value], Value]
 ) -> Any:
-    """The call of a moving operator on quantized values."""
-    given = list(inputs)
+    """Apply an operator that moves elements to quantized values."""
+    operands = list(inputs)
     places = MOVING[op]
     if op is movement.pad:
-        return movement.padv2(of(given[0]), given[1], constant(np.reshape(own.arrays[1], 1)))  # type: ignore[arg-type]
-    for place in range(len(given)) if places is None else places:
-        value = given[place]
+        return movement.padv2(of(operands[0]), operands[1], constant(np.reshape(own.arrays[1], 1)))  # type: ignore[arg-type]
+    for place in range(len(operands)) if places is None else places:
+        value = operands[place]
         assert value is not None
-        given[place] = rounded_constant(value, own) if value.is_constant and place == 2 else of(value)
-    return op(*given, **attributes)
+        operands[place] = rounded_constant(value, own) if value.is_constant and place == 2 else of(value)
+    return op(*operands, **attributes)
 
 
 def rounded_constant(value: Value, own: Parameters) -> Value:
-    """A constant in the steps of other values."""
+    """Quantize a float constant with the given parameters; values saturate."""
     scale, zero_point = own.arrays
     limits = np.iinfo(zero_point.dtype)
     with np.errstate(over="ignore"):
@@ -240,13 +240,13 @@ def _moving(rewriter: Rewriter, call: Call) -> Results:
     if call.attributes.get("fused_activation_function", "NONE") != "NONE":
         return None
     chosen = [call.inputs[k] for k in (range(len(call.inputs)) if places is None else places)]
-    found = [dequantized(v) for v in chosen if v is None or not v.is_constant]
-    if not found or any(each is None for each in found):
+    pairs = [dequantized(v) for v in chosen if v is None or not v.is_constant]
+    if not pairs or any(each is None for each in pairs):
         return None
-    first = found[0][1]  # type: ignore[index]
-    if any(not first.equals(each[1]) for each in found[1:] if each is not None):
+    first = pairs[0][1]  # type: ignore[index]
+    if any(not first.equals(each[1]) for each in pairs[1:] if each is not None):
         return None
-    if places is None and len(found) < len(chosen):
+    if places is None and len(pairs) < len(chosen):
         return None
     parameters = first if first.is_single else _placed(call, first)
     if parameters is None:
@@ -257,7 +257,7 @@ def _moving(rewriter: Rewriter, call: Call) -> Results:
 
 
 def _placed(call: Call, own: Parameters) -> Parameters | None:
-    """Parameters per channel of a tensor whose axes are moved."""
+    """Per-channel parameters after TRANSPOSE or RESHAPE; None if the channels do not stay on one axis."""
     x, other = call.inputs[:2]
     contents = None if other is None else static(other)
     if contents is None or x is None:
@@ -276,19 +276,19 @@ def _placed(call: Call, own: Parameters) -> Parameters | None:
 
 
 def _position(rewriter: Rewriter, call: Call) -> Results:
-    found = dequantized(call.inputs[0])
-    if found is None or not found[1].is_single:
+    pair = dequantized(call.inputs[0])
+    if pair is None or not pair[1].is_single:
         return None
-    return (call.op(found[0], *call.inputs[1:], **call.attributes),)
+    return (call.op(pair[0], *call.inputs[1:], **call.attributes),)
 
 
 def _restricted(rewriter: Rewriter, call: Call) -> Results:
-    """An operator that chooses the parameters of its result, and their change behind it."""
-    found = dequantized(call.inputs[0])
+    """Apply an operator that fixes the parameters of its result, then requantize."""
+    pair = dequantized(call.inputs[0])
     readers = _readers(rewriter, call)
-    if found is None or not readers or any(node.op is not quantize for node in readers):
+    if pair is None or not readers or any(node.op is not quantize for node in readers):
         return None
-    own = found[1]
+    own = pair[1]
     if call.op in _FIXED:
         scale, zero_point = _FIXED[call.op][own.arrays[1].dtype == np.int16]
         own = Parameters(constant(np.float32(scale)), constant(zero_point))
@@ -302,7 +302,7 @@ def _restricted(rewriter: Rewriter, call: Call) -> Results:
 
 
 def _averages(call: Call) -> Value | None:
-    """Means of windows as a depthwise convolution, which rounds once."""
+    """AVERAGE_POOL_2D as a depthwise convolution, which rounds only once; None for padding or dynamic channels."""
     x, options = call.inputs[0], dict(call.attributes)
     channels = x.shape[3] if x is not None and x.shape is not None else None
     if options["padding"] != "VALID" or not isinstance(channels, int):
@@ -315,12 +315,12 @@ def _averages(call: Call) -> Value | None:
 
 
 def _scaled(rewriter: Rewriter, call: Call) -> Results:
-    """A product or sum with constant numbers as a depthwise convolution, whose weights and bias are exact."""
+    """A product or sum with constants as a depthwise convolution, which represents the constants exactly."""
     readers = _readers(rewriter, call)
     if not _is_rounded(rewriter, readers):
         return None
     if call.op is elementwise.mul and [node.op for node in readers] == [elementwise.add]:
-        return None  # the sum takes it in
+        return None  # fused into the sum
     x, factor, term = _linear(call.op, call.inputs)
     node = None if x is None else x.producer
     is_inner = node is not None and node.op is elementwise.mul
@@ -330,15 +330,15 @@ def _scaled(rewriter: Rewriter, call: Call) -> Results:
     shape = getattr(kind, "shape", None)
     if x is None or dequantized(x) is None or shape is None or x.shape is None or list(shape) != list(x.shape):
         return None
-    found = _placed_channels(x, *np.broadcast_arrays(factor, term)) if shape else None
-    if found is None:
+    placed = _placed_channels(x, *np.broadcast_arrays(factor, term)) if shape else None
+    if placed is None:
         return None
-    images, factors, terms, back = found
+    images, factors, terms, back = placed
     return (back(_depthwise(images, factors, terms, call.attributes["fused_activation_function"])),)
 
 
 def _linear(op: Any, inputs: Sequence[Value | None]) -> tuple[Value | None, Any, Any]:
-    """The operand of a product or sum that is computed, the constant factor and the constant term."""
+    """The computed operand of a product or sum, the constant factor and the constant term; None thrice for another."""
     swapped = inputs[0] is not None and inputs[0].is_constant
     x, other = inputs[::-1] if swapped else inputs
     known = None if other is None else static(other)
@@ -363,7 +363,7 @@ def _depthwise(images: Value, factors: Any, terms: Any, activation: str) -> Valu
 
 
 def _placed_channels(x: Value, *parts: Any) -> tuple[Value, Any, Any, Callable[[Value], Value]] | None:
-    """``x`` as images whose channels meet the elements of constants, these elements, and the way back."""
+    """``x`` as images with one channel per element of the constants, these elements, and the inverse reshape."""
     shape = list(x.shape)
     full = [1] * (len(shape) - parts[0].ndim) + list(parts[0].shape)
     long = [axis for axis, size in enumerate(full) if size != 1]
@@ -388,7 +388,7 @@ def _placed_channels(x: Value, *parts: Any) -> tuple[Value, Any, Any, Callable[[
 
 
 def _is_rounded(rewriter: Rewriter, readers: list[Node]) -> bool:
-    """Whether what some nodes read becomes quantized values, after no more than sums, activations and movement."""
+    """Whether the readers lead to QUANTIZE alone, with only sums, activations and data movement in between."""
     for _ in range(_PASSES):
         if not readers or all(node.op is quantize for node in readers):
             return bool(readers)

@@ -1,6 +1,6 @@
-"""Functions of a worker process with LiteRT's interpreter, since some files crash it.
+"""LiteRT's interpreter in a worker process, since some files crash it.
 
-It imports nothing of tenonnx.
+This module imports nothing from tenonnx.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ try:
 except ImportError:
     from tensorflow.lite.python.interpreter import Interpreter, OpResolverType
 
-#: Interpreters and the shapes of their inputs, None before the first run of a file with dynamic dims.
+#: Interpreters and their input shapes; the shapes are None before the first run of a file with dynamic dims.
 _OPEN: dict[tuple[str, bool], tuple[Any, Any]] = {}
 
 
 def load(path: str, reference: bool) -> None:
-    """Open a file that was just written: with the default kernels, or with the reference kernels."""
+    """Open a newly written file with the default kernels, or with the reference kernels."""
     _OPEN.clear()
-    interpreter = _made(path, OpResolverType.BUILTIN_REF if reference else OpResolverType.BUILTIN)
+    interpreter = _new_interpreter(path, OpResolverType.BUILTIN_REF if reference else OpResolverType.BUILTIN)
     if any(-1 in detail["shape_signature"] for detail in interpreter.get_input_details()):
-        _OPEN[path, reference] = interpreter, None  # the sizes in the file may be too small to run
+        _OPEN[path, reference] = interpreter, None  # the placeholder sizes in the file may be too small to run
         return
     interpreter.allocate_tensors()
     _OPEN[path, reference] = interpreter, _shapes(interpreter)
@@ -40,37 +40,37 @@ def run(path: str, reference: bool, arrays: list[Any]) -> list[Any]:
 
 
 def run_signature(path: str, key: str, feeds: dict[str, Any]) -> dict[str, Any]:
-    """Outputs by name of a signature of the file that is open. What variables hold stays from call to call."""
+    """Outputs by name of a signature of the open file. Variables keep their contents between calls."""
     if (path, False) not in _OPEN:
         load(path, False)
     return _by_signature(_OPEN[path, False][0], key, feeds)
 
 
 def outputs_of_signature(path: str, key: str, feeds: dict[str, Any]) -> dict[str, Any]:
-    """Outputs by name of a signature of a file that is opened anew, without delegates."""
-    return _by_signature(_made(path, OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES), key, feeds)
+    """Outputs by name of a signature, computed by a new interpreter without delegates."""
+    return _by_signature(_new_interpreter(path, OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES), key, feeds)
 
 
 def _by_signature(interpreter: Any, key: str, feeds: dict[str, Any]) -> dict[str, Any]:
-    found = interpreter.get_signature_runner(key)(**{name: np.asarray(array) for name, array in feeds.items()})
-    return {name: np.array(array) for name, array in found.items()}
+    results = interpreter.get_signature_runner(key)(**{name: np.asarray(array) for name, array in feeds.items()})
+    return {name: np.array(array) for name, array in results.items()}
 
 
 def outputs_of(path: str, arrays: list[Any]) -> list[Any]:
-    """Outputs of a file that is opened anew, for inputs in the order of the file."""
+    """Outputs for inputs in the order of the file, computed by a new interpreter without delegates."""
     interpreter = opened(path)
     _resize(interpreter, _shapes(interpreter), arrays)
     return _computed(interpreter, arrays)
 
 
 def opened(path: str) -> Any:
-    """An interpreter of a file, without delegates."""
-    interpreter = _made(path, OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)
+    """A new interpreter of a file, without delegates."""
+    interpreter = _new_interpreter(path, OpResolverType.BUILTIN_WITHOUT_DEFAULT_DELEGATES)
     interpreter.allocate_tensors()
     return interpreter
 
 
-def _made(path: str, kernels: Any) -> Any:
+def _new_interpreter(path: str, kernels: Any) -> Any:
     return Interpreter(path, experimental_op_resolver_type=kernels, num_threads=1)
 
 
@@ -79,7 +79,7 @@ def _shapes(interpreter: Any) -> list[list[int]]:
 
 
 def _resize(interpreter: Any, shapes: Any, arrays: list[Any]) -> None:
-    """Give the inputs the shapes of arrays where these differ from ``shapes``."""
+    """Resize the inputs to the shapes of ``arrays`` if they differ from ``shapes``."""
     wanted = [list(np.shape(array)) for array in arrays]
     if wanted == shapes:
         return

@@ -1,4 +1,4 @@
-"""Registration: every module of this package that defines operators."""
+"""Registration of the modules that define builtin operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""QDQ form of ONNX as QUANTIZE and DEQUANTIZE of LiteRT."""
+"""Conversion of ONNX's QDQ format to LiteRT's QUANTIZE and DEQUANTIZE."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from tenonnx.tools import plugins
 from tenonnx_litert.builtins.quantization import RANGES, dequantize, quantize, rounded_as_it_runs
 from tenonnx_litert.integers import SIGNED, Parameters, Results, rounded_constant
 
-#: Further types of quantized constants.
+#: Further element types of quantized constants.
 _WEIGHT_TYPES = (DType.int32, DType.int4, DType.uint4)
 
 _PAIR = ("DequantizeLinear", "QuantizeLinear")
 
-#: Products of quantized values, and what they are of floats.
+#: Integer products of ONNX, and the float ops of the same shape.
 _PRODUCTS = {"MatMulInteger": ops.matmul, "ConvInteger": ops.conv}
 
 
-#: Ops that move elements, and are moved out of quantized values, so that their lowerings meet floats.
+#: Ops that move elements: they are applied to floats, between a DEQUANTIZE and a QUANTIZE, since lowerings take floats.
 _MOVED = frozenset(
     {
         *(ops.max_pool, ops.reshape, ops.flatten, ops.transpose, ops.squeeze, ops.unsqueeze),
@@ -29,7 +29,7 @@ _MOVED = frozenset(
 )
 
 
-#: Products that have hybrid kernels, of floats with weights in int8.
+#: Products with hybrid kernels, for float inputs and int8 weights.
 _HYBRID = (ops.matmul, ops.gemm, ops.conv)
 
 
@@ -38,20 +38,20 @@ def is_quantized(graph: Graph) -> bool:
 
 
 def _is_operator(node: Node) -> bool:
-    """Whether a node computes with quantized values, as those of QOperator form."""
+    """Whether a node is in QOperator format, such as QLinearConv."""
     return node.op_type.startswith("QLinear") or node.op_type == "QGemm"
 
 
 def with_builtins(graph: Graph) -> Graph:
-    """``graph`` with QUANTIZE and DEQUANTIZE for those of ONNX that LiteRT can have.
+    """``graph`` with QUANTIZE and DEQUANTIZE in place of ONNX's ops, as far as LiteRT supports their parameters.
 
-    QOperator form becomes QDQ by the transform ``qdq`` of the package that has these ops.
+    The transform ``qdq`` first converts QOperator to QDQ format.
     """
     return prune(Rewriter(_in_pairs(graph), _as_builtin).run())
 
 
 def without_dynamic_rounding(graph: Graph) -> Graph | None:
-    """``graph`` where hybrid kernels get floats that are not rounded; None where it has no such products."""
+    """``graph`` without the dynamic quantization that hybrid kernels apply themselves; None if it has none."""
     if not any(node.op_type == "DynamicQuantizeLinear" for node in graph.nodes):
         return None
     changed: list[None] = []
@@ -62,12 +62,12 @@ def without_dynamic_rounding(graph: Graph) -> Graph | None:
         changed.append(None)
         return (call.inputs[0].producer.inputs[0],)  # type: ignore[union-attr]
 
-    found = prune(Rewriter(_in_pairs(graph), decide).run())
-    return found if changed else None
+    rewritten = prune(Rewriter(_in_pairs(graph), decide).run())
+    return rewritten if changed else None
 
 
 def _in_pairs(graph: Graph) -> Graph:
-    """``graph`` with pairs of QuantizeLinear and DequantizeLinear in place of ops on quantized values."""
+    """``graph`` with QOperator nodes converted to QDQ format."""
     if any(_is_operator(node) or node.op_type in _PRODUCTS for node in graph.nodes):
         for plugin in plugins("tenonnx.transforms", "qdq"):
             graph = plugin.load()(graph)
@@ -78,7 +78,7 @@ def _as_builtin(rewriter: Rewriter, call: Call) -> Results:
     if call.op is ops.batch_normalization and not call.attributes.get("training_mode"):
         return _normalized(call)
     if call.op in _MOVED or (call.op is ops.resize and call.attributes["mode"] == "nearest"):
-        return _pulled_out(call)
+        return _on_floats(call)
     if call.op.domain == "ai.onnx" and call.op.name in _PRODUCTS:
         return _product(call)
     if call.op.domain != "ai.onnx" or call.op.name not in _PAIR:
@@ -116,7 +116,7 @@ def _as_builtin(rewriter: Rewriter, call: Call) -> Results:
 
 
 def _laid_out(x: Value) -> Value:
-    """``x``, or the constant that it is a Transpose of."""
+    """``x``, with a Transpose of a constant folded."""
     node = x.producer
     if node is None or node.op is not ops.transpose or node.inputs[0] is None or not node.inputs[0].is_constant:
         return x
@@ -124,9 +124,9 @@ def _laid_out(x: Value) -> Value:
 
 
 def _is_hybrid(rewriter: Rewriter, call: Call) -> bool:
-    """Whether a call dequantizes what DynamicQuantizeLinear made, for products with weights in int8."""
-    made = call.inputs[0].producer if call.inputs[0] is not None else None
-    if made is None or made.op_type != "DynamicQuantizeLinear" or call.node is None:
+    """Whether a call dequantizes a DynamicQuantizeLinear for products with int8 weights only."""
+    node = call.inputs[0].producer if call.inputs[0] is not None else None
+    if node is None or node.op_type != "DynamicQuantizeLinear" or call.node is None:
         return False
     output = call.node.outputs[0]
     if output in rewriter.source.outputs:
@@ -139,8 +139,8 @@ def _has_weights_in_int8(node: Node) -> bool:
     weights = node.inputs[1].producer if node.op in _HYBRID and node.inputs[1] is not None else None
     if weights is None or weights.op_type != "DequantizeLinear" or weights.attributes.get("block_size"):
         return False
-    held, _, *zeros = weights.inputs
-    if held is None or not held.is_constant or held.dtype is not DType.int8:
+    quantized, _, *zeros = weights.inputs
+    if quantized is None or not quantized.is_constant or quantized.dtype is not DType.int8:
         return False
     if not zeros or zeros[0] is None:
         return True
@@ -148,8 +148,8 @@ def _has_weights_in_int8(node: Node) -> bool:
     return zero is not None and not np.any(zero)
 
 
-def _pulled_out(call: Call) -> Results:
-    """The call on the numbers that quantized values stand for, which are quantized again as they were."""
+def _on_floats(call: Call) -> Results:
+    """Dequantize the input, apply the op to floats, and quantize the result with the same parameters."""
     x, *others = call.inputs
     node = None if x is None else x.producer
     if node is None or node.op is not quantize or len(call.known) != 1:
@@ -159,7 +159,7 @@ def _pulled_out(call: Call) -> Results:
 
 
 def _product(call: Call) -> Results:
-    """A product of integers in floats, which hold sums up to 2**24 exactly; its weights stay integers."""
+    """MatMulInteger or ConvInteger in float32, exact for sums up to 2**24; the weights stay integers in the file."""
     x, weights, x_zero, weights_zero = (*call.inputs, None, None)[:4]
     if x is None or weights is None or not weights.is_constant or weights.dtype not in (DType.int8, DType.uint8):
         return None
@@ -176,7 +176,7 @@ def _product(call: Call) -> Results:
 
 
 def _normalized(call: Call) -> Results:
-    """Normalization with constants as a product and a sum, past which axes can be moved."""
+    """BatchNormalization with constants as a product and a sum, past which transposes can move."""
     x, *others = call.inputs
     known = [None if v is None else static(v) for v in others]
     if x is None or x.shape is None or any(each is None for each in known):

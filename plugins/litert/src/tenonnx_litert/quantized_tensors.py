@@ -14,7 +14,7 @@ from tenonnx_litert.integers import MOVING, Parameters, dequantized
 
 
 class Quantization(NamedTuple):
-    """The parameters of a tensor as a file has them."""
+    """The quantization parameters of a tensor, as the file stores them."""
 
     scales: list[float]
     zero_points: list[int]
@@ -29,7 +29,7 @@ class Quantization(NamedTuple):
 
     @classmethod
     def small(cls, scales: list[float], zero_points: list[int], axis: int = 0) -> Quantization:
-        """One scale and zero point where those of all channels are equal."""
+        """Per-tensor parameters if all channels are equal, else per-channel ones."""
         if len(set(scales)) == len(set(zero_points)) == 1:
             return cls(scales[:1], zero_points[:1])
         return cls(scales, zero_points, axis)
@@ -37,7 +37,7 @@ class Quantization(NamedTuple):
 
 @dataclass
 class QuantizedTensors:
-    """The tensors that operators read and write instead of floats; nodes that no operator needs then are dropped."""
+    """The plan of integer kernels: which quantized tensors operators read and write, and which nodes are dropped."""
 
     parameters: dict[Value, Quantization] = field(default_factory=dict)
     sources: dict[Value, Value] = field(default_factory=dict)
@@ -50,30 +50,30 @@ class QuantizedTensors:
     constants: Graph = field(default_factory=lambda: Graph(opsets={"ai.onnx": 21}))
 
     def constant(self, array: np.ndarray[Any, Any], parameters: Quantization | None = None) -> Value:
-        """A further constant of the file."""
-        made = self.constants.variable(f"constant_{len(self.constants.variables)}", array)
+        """A new constant for the file."""
+        value = self.constants.variable(f"constant_{len(self.constants.variables)}", array)
         if parameters is not None:
-            self.parameters[made] = parameters
-        return made
+            self.parameters[value] = parameters
+        return value
 
     def described(self, value: Value, node: Node) -> Value:
-        """``value`` with the parameters of a node, or a copy of a constant that has others.
+        """Assign the parameters of a node to ``value``, or to a copy if it is a constant with other parameters.
 
-        Raises ``NotRepresentable`` where computed values have several.
+        Raises ``NotRepresentable`` for a computed value with other parameters.
         """
-        found = Quantization.of(Parameters(*node.inputs[1:]))  # type: ignore[arg-type]
-        if self.parameters.setdefault(value, found) == found:
+        parameters = Quantization.of(Parameters(*node.inputs[1:]))  # type: ignore[arg-type]
+        if self.parameters.setdefault(value, parameters) == parameters:
             return value
         if not value.is_constant:
             raise NotRepresentable("a tensor has several scales", given=value.name)
-        return self.constant(static(value), found)  # type: ignore[arg-type]
+        return self.constant(static(value), parameters)  # type: ignore[arg-type]
 
     def operands(self, node: Node) -> tuple[list[Value | None], list[Value | None]]:
         results: list[Value | None] = [self.outputs[node]] if node in self.outputs else list(node.outputs)
         return self.inputs.get(node, list(node.inputs)), results
 
 
-#: Operators with weights, and the axis of these that may have a scale for each element.
+#: Operators with weights, and the channel axis of the weights.
 _WEIGHTED = {
     neural.conv_2d: 0,
     neural.depthwise_conv_2d: 3,
@@ -84,10 +84,10 @@ _WEIGHTED = {
 #: Operators with kernels for floats and quantized weights.
 _HYBRID = frozenset({neural.conv_2d, neural.depthwise_conv_2d, neural.fully_connected})
 
-#: The places of image, weights and bias.
+#: Input indices of image, weights and bias, if not 0, 1 and 2.
 _PLACES = {neural.transpose_conv: (2, 1, 3)}
 
-#: Further operators with kernels for int8 whose results have any scale.
+#: Further operators with int8 kernels that take any scale of the result.
 _KERNELS = frozenset(
     {
         *(elementwise.add, elementwise.sub, elementwise.mul, elementwise.prelu, elementwise.leaky_relu),
@@ -99,7 +99,7 @@ _KERNELS = frozenset(
 )
 
 
-#: Those of them with kernels for int16.
+#: Those of them that also have int16 kernels.
 _KERNELS_16 = frozenset(
     {
         *(
@@ -116,12 +116,12 @@ _KERNELS_16 = frozenset(
     }
 )
 
-#: Types of activations that kernels compute with, and the operators that have one beside those with weights.
+#: Operators without weights that have integer kernels, by the type of the activations.
 _ACTIVATIONS = {np.dtype(np.int8): _KERNELS, np.dtype(np.int16): _KERNELS_16}
 
 
 def quantized_tensors(graph: Graph) -> QuantizedTensors:
-    """The operators of ``graph`` that integer kernels compute."""
+    """Choose the operators of ``graph`` that run as integer kernels. Raises as ``described`` does."""
     plan = QuantizedTensors()
     readers: dict[Value, list[Node]] = {}
     for node in graph.nodes:
@@ -133,8 +133,8 @@ def quantized_tensors(graph: Graph) -> QuantizedTensors:
     for node in (*graph.nodes, *reversed(graph.nodes)):
         _pass_on(plan, node)
     for node in graph.nodes:
-        _settle(plan, node, graph, readers)
-    _settle_hybrid(plan, graph)
+        _choose_kernel(plan, node, graph, readers)
+    _choose_hybrid_kernels(plan, graph)
     used = set(graph.outputs)
     for node in reversed(graph.nodes):
         if node.op is dequantize and node.outputs[0] not in used:
@@ -158,12 +158,12 @@ def _describe(plan: QuantizedTensors, node: Node) -> None:
 
 
 def _pass_on(plan: QuantizedTensors, node: Node) -> None:
-    """Give the tensors around an operator that moves elements the same parameters."""
+    """Assign the same parameters to all inputs and results of an operator that moves elements."""
     if node.op not in MOVING:
         return
     places = MOVING[node.op]
-    given = [node.inputs[k] for k in (range(len(node.inputs)) if places is None else places)]
-    values = [v for v in (*given, *node.outputs) if v is not None and v.dtype in (DType.int8, DType.uint8, DType.int16)]
+    moved = [node.inputs[k] for k in (range(len(node.inputs)) if places is None else places)]
+    values = [v for v in (*moved, *node.outputs) if v is not None and v.dtype in (DType.int8, DType.uint8, DType.int16)]
     tensors = [v for v in values if not v.is_constant]
     known = [plan.parameters[v] for v in tensors if v in plan.parameters]
     for value in tensors if known else ():
@@ -178,7 +178,7 @@ def _pass_on(plan: QuantizedTensors, node: Node) -> None:
 
 
 def _as_floats(plan: QuantizedTensors, node: Node) -> None:
-    """Compute constants whose type the kernel does not take."""
+    """Dequantize int32 constants, which the DEQUANTIZE kernel does not take."""
     x = node.inputs[0]
     assert x is not None
     if x.dtype is DType.int32 and x.is_constant:
@@ -188,8 +188,8 @@ def _as_floats(plan: QuantizedTensors, node: Node) -> None:
         plan.dropped.add(node)
 
 
-def _settle(plan: QuantizedTensors, node: Node, graph: Graph, readers: dict[Value, list[Node]]) -> None:
-    """Choose the integer kernel of an operator where there is one."""
+def _choose_kernel(plan: QuantizedTensors, node: Node, graph: Graph, readers: dict[Value, list[Node]]) -> None:
+    """Run an operator as an integer kernel if there is one and all its readers quantize alike."""
     if node.op not in _KERNELS and node.op not in _WEIGHTED:
         return
     output = node.outputs[0]
@@ -202,9 +202,9 @@ def _settle(plan: QuantizedTensors, node: Node, graph: Graph, readers: dict[Valu
     if any(not targets[0].equals(each) for each in targets[1:]):
         return
     if node.op in _WEIGHTED:
-        inputs = _weighted(plan, node, dtype)
+        inputs = _weighted_operands(plan, node, dtype)
     else:
-        inputs = _plain(plan, node, dtype) if node.op in _ACTIVATIONS.get(dtype, ()) else None
+        inputs = _operands(plan, node, dtype) if node.op in _ACTIVATIONS.get(dtype, ()) else None
     if inputs is None:
         return
     result = after[0].outputs[0]
@@ -215,8 +215,8 @@ def _settle(plan: QuantizedTensors, node: Node, graph: Graph, readers: dict[Valu
         plan.instead[other.outputs[0]] = result  # type: ignore[index]
 
 
-def _settle_hybrid(plan: QuantizedTensors, graph: Graph) -> None:
-    """Choose hybrid kernels for products of quantized weights with floats that are rounded as they run."""
+def _choose_hybrid_kernels(plan: QuantizedTensors, graph: Graph) -> None:
+    """Choose hybrid kernels for products of int8 weights with dynamically quantized floats."""
     rounded: set[Value | None] = set()
     for node in graph.nodes:
         if node.op is rounded_as_it_runs:
@@ -234,8 +234,8 @@ def _settle_hybrid(plan: QuantizedTensors, graph: Graph) -> None:
             plan.hybrid.add(node)
 
 
-def _plain(plan: QuantizedTensors, node: Node, dtype: np.dtype[Any]) -> list[Value | None] | None:
-    found: list[Value | None] = []
+def _operands(plan: QuantizedTensors, node: Node, dtype: np.dtype[Any]) -> list[Value | None] | None:
+    operands: list[Value | None] = []
     for value in node.inputs:
         inner = dequantized(value)
         if value is not None and value.dtype is DType.float32:
@@ -247,22 +247,22 @@ def _plain(plan: QuantizedTensors, node: Node, dtype: np.dtype[Any]) -> list[Val
                 return None
             else:
                 value = plan.sources[value]
-        found.append(value)
-    return found
+        operands.append(value)
+    return operands
 
 
 def _axes_of(parameters: Parameters) -> list[int]:
-    """The axes along which scales differ."""
+    """The axes along which the scales have more than one element."""
     return [axis for axis, size in enumerate(parameters.arrays[0].shape) if size != 1]
 
 
 def _widened(plan: QuantizedTensors, x: Value, own: Parameters) -> Value:
-    """A constant of int8 in int16, which has no zero point."""
+    """An int8 constant in int16 without a zero point."""
     steps = static(x).astype(np.int16) - own.arrays[1].astype(np.int16)  # type: ignore[union-attr]
     return plan.constant(steps, Quantization([float(own.arrays[0])], [0]))
 
 
-def _weighted(plan: QuantizedTensors, node: Node, dtype: np.dtype[Any]) -> list[Value | None] | None:
+def _weighted_operands(plan: QuantizedTensors, node: Node, dtype: np.dtype[Any]) -> list[Value | None] | None:
     first, second, third = _PLACES.get(node.op, (0, 1, 2))
     x, weights = dequantized(node.inputs[first]), dequantized(node.inputs[second])
     if x is None or weights is None or not x[1].is_single:
@@ -274,20 +274,20 @@ def _weighted(plan: QuantizedTensors, node: Node, dtype: np.dtype[Any]) -> list[
         return None
     if np.any(zero_point) or _axes_of(weights[1]) not in ([], [_WEIGHTED[node.op]]):
         return None
-    found = list(node.inputs)
-    found[first], found[second] = plan.sources[found[first]], plan.sources[found[second]]  # type: ignore[index]
+    operands = list(node.inputs)
+    operands[first], operands[second] = plan.sources[operands[first]], plan.sources[operands[second]]  # type: ignore[index]
     if weights[0].dtype is DType.int4 and node.op is neural.transpose_conv:
-        found[second] = plan.constant(static(weights[0]).astype(np.int8), Quantization.of(weights[1]))  # type: ignore[union-attr]
-    if len(found) > third and found[third] is not None:
-        bias = _bias(plan, found[third], x[1], weights[1])  # type: ignore[arg-type]
+        operands[second] = plan.constant(static(weights[0]).astype(np.int8), Quantization.of(weights[1]))  # type: ignore[union-attr]
+    if len(operands) > third and operands[third] is not None:
+        bias = _bias(plan, operands[third], x[1], weights[1])  # type: ignore[arg-type]
         if bias is None:
             return None
-        found[third] = bias
-    return found
+        operands[third] = bias
+    return operands
 
 
 def _bias(plan: QuantizedTensors, value: Value, x: Parameters, weights: Parameters) -> Value | None:
-    """The bias in int32, in int64 where the input is int16, in steps of a product of input and weights."""
+    """The bias, quantized with the product of input and weight scales: int32, or int64 if the input is int16."""
     inner = dequantized(value)
     if inner is not None and inner[0].is_constant:
         scale, zero_point = (each.reshape(-1) for each in inner[1].arrays)

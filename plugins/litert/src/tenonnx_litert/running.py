@@ -1,4 +1,4 @@
-"""Runs of files in LiteRT's interpreter, in a child process, since some files crash it."""
+"""Running files in LiteRT's interpreter, in a child process, since some files crash it."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import numpy as np
 from tenonnx.extend import UnsupportedOp
 from tenonnx.extend.checks import CallFailed, ProcessCrashed, Worker, worker_for
 
-#: The functions that the worker process serves, and what it is called.
+#: The module whose functions the worker process serves, and the title of the process.
 PROCESS = Path(__file__).with_name("interpreter_process.py"), "the LiteRT interpreter"
 
-#: The signature of a file with one model, and those of files with state, which return and replace what variables hold.
+#: Signature names: that of a file with one model, and those that return and assign the variables of a file with state.
 KEY, READ_STATE, WRITE_STATE = "serving_default", "read_state", "write_state"
 
 
@@ -25,18 +25,18 @@ def interpreter() -> Worker:
 def opened(
     path: Path, inputs: Sequence[str], outputs: Sequence[str], *, reference: bool = False
 ) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """A function from inputs to outputs by name. Raises ``UnsupportedOp`` for a file that does not load.
+    """A function that maps inputs to outputs by name. Raises ``UnsupportedOp`` if the file does not load.
 
-    With ``reference``, the reference kernels compute, without delegates.
+    ``reference`` selects the reference kernels, without delegates.
     """
     _load(path, reference)
 
     def run(feeds: Mapping[str, Any]) -> dict[str, Any]:
-        given = [np.asarray(feeds[name]) for name in inputs]
-        if any(array.size == 0 for array in given):
+        arrays = [np.asarray(feeds[name]) for name in inputs]
+        if any(array.size == 0 for array in arrays):
             raise UnsupportedOp("LiteRT takes no empty tensors")
-        found = interpreter().call("run", str(path), reference, given)
-        return dict(zip(outputs, found, strict=True))
+        results = interpreter().call("run", str(path), reference, arrays)
+        return dict(zip(outputs, results, strict=True))
 
     return run
 
@@ -44,25 +44,25 @@ def opened(
 def opened_signature(
     path: Path, key: str, state: Mapping[str, str], first: Mapping[str, Any]
 ) -> Callable[[Mapping[str, Any]], dict[str, Any]]:
-    """A function from inputs to outputs of a signature by name. Raises ``UnsupportedOp`` for a file that does not load.
+    """A function that runs a signature on inputs by name. Raises ``UnsupportedOp`` if the file does not load.
 
-    Each call begins from the state in the feeds, else from ``first``. ``state`` maps inputs to the outputs that replace
-    them, which are among the results.
+    Each call starts from the state in the feeds, else from ``first``. ``state`` maps state inputs to the outputs with
+    their next values; the results include these outputs.
     """
     _load(path, False)
 
     def called(name: str, feeds: Mapping[str, Any]) -> dict[str, Any]:
-        found: dict[str, Any] = interpreter().call("run_signature", str(path), name, dict(feeds))
-        return found
+        results: dict[str, Any] = interpreter().call("run_signature", str(path), name, dict(feeds))
+        return results
 
     def run(feeds: Mapping[str, Any]) -> dict[str, Any]:
         if any(np.size(array) == 0 for array in feeds.values()):
             raise UnsupportedOp("LiteRT takes no empty tensors")
         if state:
             called(WRITE_STATE, {name: feeds.get(name, array) for name, array in first.items()})
-        found = called(key, {name: array for name, array in feeds.items() if name not in state})
-        held = called(READ_STATE, {}) if state else {}
-        return {**found, **{after: held[name] for name, after in state.items()}}
+        results = called(key, {name: array for name, array in feeds.items() if name not in state})
+        variables = called(READ_STATE, {}) if state else {}
+        return {**results, **{after: variables[name] for name, after in state.items()}}
 
     return run
 

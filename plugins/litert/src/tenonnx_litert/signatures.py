@@ -23,13 +23,13 @@ def convert_signatures(
 ) -> dict[str, Verification]:
     """Write models as signatures of one ``.tflite`` file, and return the comparison of each in the interpreter.
 
-    ``sources`` maps names of signatures to graphs, or to what ``tenonnx.load`` takes. The first is what the interpreter
-    runs without a signature. Equal weights are stored once, and inputs of the state that have the same name are one
-    variable. Without ``verify``, nothing is compared.
+    ``sources`` maps names of signatures to graphs, or to sources that ``tenonnx.load`` reads. The interpreter runs the
+    first one if no signature is selected. Equal weights are stored once, and state inputs of the same name share one
+    variable. ``verify=False`` skips the comparison.
 
-    Raises ``InvalidCall`` for no sources, a reserved name, states of one name that differ, and an existing file without
-    ``overwrite``; ``NotRepresentable`` naming every node that has no form; ``VerificationFailed`` where outputs differ.
-    In all these cases nothing is written.
+    Raises ``InvalidCall`` for no sources, a reserved name, different initial contents of the same state, and an
+    existing file without ``overwrite``; ``NotRepresentable`` naming every node that LiteRT cannot express;
+    ``VerificationFailed`` if outputs differ. No file is written then.
     """
     _check_names(sources)
     path = Path(path)
@@ -37,19 +37,19 @@ def convert_signatures(
     graphs = {key: each if isinstance(each, Graph) else tx.load(each) for key, each in sources.items()}
     signatures = {key: signature_of(graph) for key, graph in graphs.items()}
     first = first_contents_of(signatures.values())
-    found: dict[str, Verification] = {}
+    verifications: dict[str, Verification] = {}
     with TemporaryDirectory(prefix=".tenonnx-", dir=path.absolute().parent) as folder:
-        made = Path(folder, path.name)
-        made.write_bytes(contents(signatures))
+        temporary = Path(folder, path.name)
+        temporary.write_bytes(contents(signatures))
         for key, graph in graphs.items() if verify else ():
-            run = opened_signature(made, key, signatures[key].state, first)
+            run = opened_signature(temporary, key, signatures[key].state, first)
             file = WrittenFile(f'LiteRT, signature "{key}"', run, unrounded=unrounded(graph))
-            found[key] = tx.verify(graph, graph, structure=False, file=file)
-            found[key].raise_if_failed()
-        if found:
-            annotate(made, "; ".join(f"{key}: {each.verdict}" for key, each in found.items()))
-        made.replace(path)
-    return found
+            verifications[key] = tx.verify(graph, graph, structure=False, file=file)
+            verifications[key].raise_if_failed()
+        if verifications:
+            annotate(temporary, "; ".join(f"{key}: {each.verdict}" for key, each in verifications.items()))
+        temporary.replace(path)
+    return verifications
 
 
 def _check_names(sources: Mapping[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""Subgraphs of a flatbuffer: tensors, operators, and the variables that hold state."""
+"""Serialization of subgraphs: tensors, operators and the variables of the state."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TYPES = {
     DType.bool: "BOOL",
 }
 
-#: The enumerations of attributes that are words.
+#: Schema enumerations of the string attributes.
 _ENUMS = {
     "padding": tflite.Padding,
     "fused_activation_function": tflite.ActivationFunctionType,
@@ -40,10 +40,10 @@ _ENUMS = {
 }
 
 
-#: Copies, which are a CAST to the same type: an input of a subgraph that is an output, too, and a variable tensor.
+#: Ops written as a CAST to the same type: copies of a subgraph's input to its output, and variable tensors.
 _COPIES = ("Identity", variable_tensor.name)
 
-#: The type of a handle of a variable, and options of its operators.
+#: The tensor type of variable handles.
 _HANDLE = tflite.TensorType.RESOURCE
 _OPTIONS = {
     "CALL_ONCE": "CallOnceOptions",
@@ -54,14 +54,14 @@ _OPTIONS = {
 
 
 class Interface(NamedTuple):
-    """Names of the inputs and outputs of a subgraph, with the numbers of their tensors."""
+    """Inputs and outputs of a subgraph: names and tensor indices."""
 
     inputs: Sequence[tuple[str, int]] = ()
     outputs: Sequence[tuple[str, int]] = ()
 
 
 class Subgraph:
-    """The tensors and operators of a graph; ``constants`` are the contents of captured values."""
+    """Writer of one subgraph. ``constants`` maps captured values to the constants of the outer graph."""
 
     def __init__(self, file: Tables, graph: Graph, constants: Mapping[Value, Value] | None = None) -> None:
         self.file, self.graph, self.constants = file, graph, constants or {}
@@ -69,10 +69,11 @@ class Subgraph:
         self.tensors: list[int] = []
         self.quantized = quantized_tensors(graph)
 
-    def written(self, given: Sequence[Value], results: Sequence[Value]) -> int:
-        inputs = [self.place(v) for v in given]
+    def written(self, inputs: Sequence[Value], outputs: Sequence[Value]) -> int:
+        """Write the subgraph; returns the offset of its table."""
+        places = [self.place(v) for v in inputs]
         operators = self.operators()
-        return self.table(operators, inputs, [self.place(v) for v in results])
+        return self.table(operators, places, [self.place(v) for v in outputs])
 
     def operators(self) -> list[int]:
         return [self.operator(node) for node in self.graph.nodes if node not in self.quantized.dropped]
@@ -91,57 +92,57 @@ class Subgraph:
     # ----- state ------------------------------------------------------------------------------------------------------
 
     def written_with_state(self, place: int, signature: Signature) -> Interface:
-        """Write the subgraph of a signature: variables are read before all else, and assigned at the end."""
+        """Write the subgraph of a signature: it reads the variables first, and assigns them last."""
         source, state = signature.source, signature.state
         pairs = list(zip(source.inputs, self.graph.inputs, strict=True))
         inputs = [(named.name, self.place(value)) for named, value in pairs if named.name not in state]
-        made = self.prepared() if state else []
+        operators = self.initialization() if state else []
         handles = {}
         for named, value in pairs:
             if named.name in state:
-                handles[named.name] = self.handle(named.name, made)
-                made.append(self.call("READ_VARIABLE", [handles[named.name]], [self.place(value)]))
-        made += self.operators()
+                handles[named.name] = self.handle(named.name, operators)
+                operators.append(self.call("READ_VARIABLE", [handles[named.name]], [self.place(value)]))
+        operators += self.operators()
         results = {n.name: value for n, value in zip(source.outputs, self.graph.outputs, strict=True)}
         for name, handle in handles.items():
-            made.append(self.call("ASSIGN_VARIABLE", [handle, self.place(results[state[name]])], []))
+            operators.append(self.call("ASSIGN_VARIABLE", [handle, self.place(results[state[name]])], []))
         hidden = set(state.values())
         outputs = [(name, self.place(value)) for name, value in results.items() if name not in hidden]
-        self.file.subgraphs[place] = self.table(made, [k for _, k in inputs], [k for _, k in outputs])
+        self.file.subgraphs[place] = self.table(operators, [k for _, k in inputs], [k for _, k in outputs])
         return Interface(inputs, outputs)
 
-    def prepared(self) -> list[int]:
-        """The operator that assigns the first contents of variables, unless that was done."""
+    def initialization(self) -> list[int]:
+        """The CALL_ONCE operator that initializes the variables before the first call."""
         return [self.call("CALL_ONCE", [], [], {"init_subgraph_index": self.file.first})]
 
     def assigned(self, first: Mapping[str, np.ndarray[Any, Any]]) -> int:
-        """The table of a subgraph that assigns contents to variables."""
-        made: list[int] = []
+        """Write the subgraph that initializes the variables; returns the offset of its table."""
+        operators: list[int] = []
         for name, array in first.items():
-            handle, given = self.handle(name, made), self.place(self.graph.variable(f"{name}/first", array))
-            made.append(self.call("ASSIGN_VARIABLE", [handle, given], []))
-        return self.table(made, [], [])
+            handle, tensor = self.handle(name, operators), self.place(self.graph.variable(f"{name}/first", array))
+            operators.append(self.call("ASSIGN_VARIABLE", [handle, tensor], []))
+        return self.table(operators, [], [])
 
     def accessed(self, first: Mapping[str, np.ndarray[Any, Any]], is_read: bool) -> Interface:
-        """Write a subgraph that returns what variables hold, or else assigns its inputs to them."""
-        made, tensors = self.prepared(), []
+        """Write a subgraph that returns the variables if ``is_read``, else one that assigns its inputs to them."""
+        operators, tensors = self.initialization(), []
         for name, array in first.items():
             value = self.graph.input(name, DType.of(array.dtype), array.shape)
-            handle, tensor = self.handle(name, made), self.place(value)
-            made.append(
+            handle, tensor = self.handle(name, operators), self.place(value)
+            operators.append(
                 self.call("READ_VARIABLE", [handle], [tensor])
                 if is_read
                 else self.call("ASSIGN_VARIABLE", [handle, tensor], [])
             )
             tensors.append((name, tensor))
-        found = Interface(outputs=tensors) if is_read else Interface(tensors)
+        interface = Interface(outputs=tensors) if is_read else Interface(tensors)
         self.file.subgraphs.append(
-            self.table(made, [k for _, k in found.inputs], [k for _, k in found.outputs]),
+            self.table(operators, [k for _, k in interface.inputs], [k for _, k in interface.outputs]),
         )
-        return found
+        return interface
 
-    def handle(self, name: str, made: list[int]) -> int:
-        """The tensor of a handle of a variable, whose operator is added to those ``made``."""
+    def handle(self, name: str, operators: list[int]) -> int:
+        """Append the VAR_HANDLE operator of a variable to ``operators``; returns the tensor of the handle."""
         builder = self.file.builder
         label = builder.CreateSharedString(name)
         tflite.TensorStart(builder)
@@ -150,20 +151,20 @@ class Subgraph:
         tflite.TensorAddHasRank(builder, True)
         self.tensors.append(int(tflite.TensorEnd(builder)))
         place = len(self.tensors) - 1
-        made.append(self.call("VAR_HANDLE", [], [place], {"shared_name": label}))
+        operators.append(self.call("VAR_HANDLE", [], [place], {"shared_name": label}))
         return place
 
     def call(
         self, name: str, inputs: Sequence[int], outputs: Sequence[int], fields: Mapping[str, Any] | None = None
     ) -> int:
-        """An operator on tensors by their numbers."""
+        """Write an operator on tensors by their indices."""
         table = _OPTIONS[name]
         return self.operator_table(name, inputs, outputs, table, self.options(table, fields or {}))
 
     # ----- tensors ----------------------------------------------------------------------------------------------------
 
     def place(self, value: Value) -> int:
-        """The number of the tensor of a value."""
+        """The tensor index of a value."""
         value = self.constants.get(value, value)
         value = self.quantized.instead.get(value, value)
         if value not in self.places:
@@ -199,19 +200,19 @@ class Subgraph:
         return int(tflite.TensorEnd(builder))
 
     def quantization(self, value: Value) -> int | None:
-        found = self.quantized.parameters.get(value)
-        if found is None:
+        parameters = self.quantized.parameters.get(value)
+        if parameters is None:
             return None
-        scales = self.file.numbers(found.scales, np.float32)
-        zero_points = self.file.numbers(found.zero_points, np.int64)
-        fields = {"Scale": scales, "ZeroPoint": zero_points, "QuantizedDimension": found.axis}
+        scales = self.file.numbers(parameters.scales, np.float32)
+        zero_points = self.file.numbers(parameters.zero_points, np.int64)
+        fields = {"Scale": scales, "ZeroPoint": zero_points, "QuantizedDimension": parameters.axis}
         return self.file.table("QuantizationParameters", fields)
 
     # ----- operators --------------------------------------------------------------------------------------------------
 
     def operator(self, node: Node) -> int:
-        given, results = self.quantized.operands(node)
-        inputs = [-1 if v is None else self.place(v) for v in given]
+        operands, results = self.quantized.operands(node)
+        inputs = [-1 if v is None else self.place(v) for v in operands]
         outputs = [self.place(v) for v in results if v is not None]
         name = self.quantized.names.get(node, node.op_type)
         table = OPTIONS.get(name, "")
@@ -220,7 +221,7 @@ class Subgraph:
         if node.subgraphs:
             captured = [k for k, v in enumerate(node.captures) if not self.is_constant(v)]
             inputs += [self.place(node.captures[k]) for k in captured]
-            if name == "WHILE":  # what it captures is a part of its state
+            if name == "WHILE":  # captured values are loop state
                 outputs += [self.copied(node.captures[k]) for k in captured]
             fields = {
                 f"{field.removesuffix('_branch')}_subgraph_index": self.nested(node, field, captured)
@@ -256,12 +257,12 @@ class Subgraph:
         return self.constants.get(value, value).is_constant
 
     def copied(self, value: Value) -> int:
-        """A further tensor of the type of a value."""
+        """A new tensor with the type of a value."""
         self.tensors.append(self.tensor(value))
         return len(self.tensors) - 1
 
     def nested(self, node: Node, field: str, captured: Sequence[int]) -> int:
-        """The index of a subgraph of a node, which takes what it captures as further inputs."""
+        """Write a subgraph of a node, with its captured values as further inputs; returns its index."""
         graph = node.attributes[field]
         constants = {
             inner: self.constants.get(outer, outer)
@@ -278,7 +279,7 @@ class Subgraph:
         fields = {}
         for name, value in attributes.items():
             if value is not None:
-                field = re.sub(r"(?:^|_)(\w)", lambda found: found[1].upper(), name)
+                field = re.sub(r"(?:^|_)(\w)", lambda match: match[1].upper(), name)
                 fields[field] = self.file.numbers(value) if isinstance(value, list) else _field(name, value)
         return self.file.table(table, fields)
 

@@ -1,4 +1,4 @@
-"""Tables and vectors of a flatbuffer that the parts of a file share."""
+"""Tables, vectors and buffers of a flatbuffer, deduplicated."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ import flatbuffers
 import numpy as np
 import tflite
 
-#: Bytes to whose multiples contents are aligned.
+#: Alignment of buffers, in bytes.
 _ALIGNMENT = 16
 
 
 class Tables:
-    """The buffers, operator codes and subgraphs of a file that is written, and vectors and tables that it has once.
+    """The buffers, operator codes and subgraphs of the file to write; equal vectors, tables and buffers are shared.
 
-    ``names`` are those of the model: tensors of other names have none in the file.
+    ``names`` are the names to keep; all other tensors stay unnamed in the file.
     """
 
     def __init__(self, names: Collection[str]) -> None:
         self.names = names
         self.builder = flatbuffers.Builder(1 << 16)
         self.codes: dict[str, int] = {}
-        self.held: dict[bytes, int] = {}
+        self.buffers: dict[bytes, int] = {}
         self.vectors: dict[tuple[str, bytes], int] = {}
         self.tables: dict[tuple[Any, ...], int] = {}
         self.data: list[bytes] = [b""]
         self.subgraphs: list[int] = []
-        self.first: int | None = None  # the subgraph that assigns the first contents of variables
+        self.first: int | None = None  # index of the subgraph that initializes the variables
 
     def vector(self, start: Callable[..., Any], offsets: Sequence[int]) -> int:
         """A vector of tables."""
@@ -38,7 +38,7 @@ class Tables:
         return int(self.builder.EndVector())
 
     def table(self, kind: str, fields: Mapping[str, Any]) -> int:
-        """A table with these fields; equal ones share a place."""
+        """Offset of a table with these fields; equal tables are stored once."""
         key = kind, *fields.items()
         if key not in self.tables:
             getattr(tflite, f"{kind}Start")(self.builder)
@@ -48,11 +48,11 @@ class Tables:
         return self.tables[key]
 
     def text(self, name: str) -> int | None:
-        """The place of a name; None for one that the model does not have."""
+        """Offset of a name; None unless it is one of ``names``."""
         return int(self.builder.CreateSharedString(name)) if name in self.names else None
 
     def numbers(self, values: Sequence[Any], dtype: Any = np.int32) -> int:
-        """A vector of numbers; equal vectors share a place, which zero points of channels make small."""
+        """Offset of a vector of numbers. Equal vectors are stored once, which matters for per-channel zero points."""
         array = np.asarray(values, dtype)
         key = array.dtype.str, array.tobytes()
         if key not in self.vectors:
@@ -74,10 +74,10 @@ class Tables:
 
     def place_of(self, raw: bytes) -> int:
         """The index of the buffer with these contents; equal contents share a buffer."""
-        if raw not in self.held:
-            self.held[raw] = len(self.data)
+        if raw not in self.buffers:
+            self.buffers[raw] = len(self.data)
             self.data.append(raw)
-        return self.held[raw]
+        return self.buffers[raw]
 
     def number_of(self, name: str) -> int:
         return self.codes.setdefault(name, len(self.codes))

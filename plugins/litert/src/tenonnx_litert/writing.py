@@ -18,33 +18,33 @@ from tenonnx_litert.tables import Tables
 #: The version of the schema.
 _SCHEMA = 3
 
-#: Bytes of the verdict in the metadata, which are there before it is known.
+#: Bytes that the metadata reserves for the verdict of the comparison, which runs after the file is written.
 VERIFICATION_SIZE = 128
 
-#: Versions of operators whose first versions the interpreter does not have.
+#: Operator versions other than 1; the interpreter lacks version 1 of these.
 _VERSIONS = {"BROADCAST_TO": 2}
 
 
 def contents(signatures: Mapping[str, Signature]) -> bytes:
-    """The file of graphs of builtin operators, by the names of their signatures.
+    """Serialize graphs of builtin operators, keyed by signature name, to the bytes of a ``.tflite`` file.
 
-    Raises ``NotRepresentable`` for an element type that a file cannot hold, and for more than 2 GiB, ``InvalidCall``
-    for states of one name that differ.
+    Raises ``NotRepresentable`` for an element type that a file cannot hold and for more than 2 GiB; ``InvalidCall``
+    if two signatures give a state of the same name different initial contents.
     """
     names = {value.name for each in signatures.values() for value in each.source.values()}
     return _File(names).finished(signatures)
 
 
 def with_verification(contents: bytes, verdict: str) -> bytes:
-    """The file with a verdict in its metadata, cut to the place that it has there."""
-    found = bytearray(contents)
-    model = tflite.Model.GetRootAsModel(found, 0)
+    """Write a verdict into the metadata of a file, truncated to ``VERIFICATION_SIZE`` bytes."""
+    file = bytearray(contents)
+    model = tflite.Model.GetRootAsModel(file, 0)
     for place in range(model.MetadataLength()):
         entry = model.Metadata(place)
         if entry.Name() == VERIFICATION.encode():
             text = verdict.encode()[:VERIFICATION_SIZE].decode(errors="ignore").encode().ljust(VERIFICATION_SIZE)
             model.Buffers(entry.Buffer()).DataAsNumpy()[:] = np.frombuffer(text, np.uint8)
-    return bytes(found)
+    return bytes(file)
 
 
 class _File(Tables):
@@ -87,7 +87,7 @@ class _File(Tables):
     # ----- parts ------------------------------------------------------------------------------------------------------
 
     def entry(self, name: str, text: str) -> int:
-        """An entry of the metadata, whose text has a buffer of its own."""
+        """A metadata entry; its text gets a separate buffer."""
         label = self.builder.CreateString(name)
         self.data.append(text.encode())
         return self.table("Metadata", {"Name": label, "Buffer": len(self.data) - 1})
@@ -121,18 +121,18 @@ class _File(Tables):
 
 
 def first_contents_of(signatures: Iterable[Signature]) -> dict[str, np.ndarray[Any, Any]]:
-    """Contents of variables before the first call; signatures share those of one name.
+    """Initial contents of the variables by name; signatures share variables of the same name.
 
-    Raises ``InvalidCall`` where these differ.
+    Raises ``InvalidCall`` if two signatures initialize the same variable differently.
     """
-    found: dict[str, np.ndarray[Any, Any]] = {}
+    contents: dict[str, np.ndarray[Any, Any]] = {}
     for each in signatures:
         for name, array in each.first.items():
-            other = found.setdefault(name, array)
+            other = contents.setdefault(name, array)
             if other.dtype != array.dtype or not np.array_equal(other, array):
                 raise InvalidCall(
                     f'signatures have different first contents of the state "{name}"',
                     given=f"{other.dtype.name}{list(other.shape)} and {array.dtype.name}{list(array.shape)}",
                     do="give one of them another name",
                 )
-    return found
+    return contents

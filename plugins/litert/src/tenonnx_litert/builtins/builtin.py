@@ -9,12 +9,12 @@ from tenonnx.extend import DType, Op, Value, op
 
 DOMAIN = "tflite"
 
-#: The table of options of each op in a file, by the op's name.
+#: Name of the options table in the schema, by op name.
 OPTIONS: dict[str, str] = {}
 
 
 def builtin(name: str, options: str = "", **keywords: Any) -> Any:
-    """Define the builtin operator ``name`` by its body; ``options`` is the table of its attributes in a file."""
+    """Define the builtin operator ``name`` by its body; ``options`` is the schema's table for its attributes."""
 
     def define(function: Any) -> Op[Any]:
         OPTIONS[name] = options
@@ -24,12 +24,12 @@ def builtin(name: str, options: str = "", **keywords: Any) -> Any:
 
 
 def as_int64(value: Value) -> Value:
-    """Positions, sizes or axes as ONNX takes them."""
+    """Cast positions, sizes or axes to int64, as ONNX requires."""
     return value if value.dtype is DType.int64 else ops.cast(value, to=DType.int64)
 
 
 def activated(value: Value, function: str) -> Value:
-    """``value`` after a fused activation function of the schema."""
+    """Apply the fused activation ``function``, a name of the schema's ActivationFunctionType."""
     if function == "RELU":
         return ops.relu(value)  # type: ignore[no-any-return]
     if function == "RELU6":

@@ -23,11 +23,11 @@ def if_type(cond, *, then_branch, else_branch):
 
 @builtin("WHILE", "WhileOptions")
 def while_(*state, cond: Graph, body: Graph):
-    """The state after as many calls of ``body`` as ``cond`` holds for it."""
+    """Run ``body`` on the state as long as ``cond`` returns true; the final state."""
 
     def step(_: Value, __: Value, *carried: Value) -> Any:
-        found = inline(body, carried)
-        return [*inline(cond, found), *found]
+        state = inline(body, carried)
+        return [*inline(cond, state), *state]
 
     kinds = [("step", None), ("going_on", None), *((f"state_{k}", v.type) for k, v in enumerate(state))]
     return ops.loop(
@@ -37,5 +37,5 @@ def while_(*state, cond: Graph, body: Graph):
 
 @while_.type
 def while_type(*state, cond, body):
-    """The types that the body takes: they hold for the state of every iteration."""
+    """The types of the body's inputs, which are the types of the state in every iteration."""
     return tuple(value.type for value in body.inputs)

@@ -32,7 +32,7 @@ def mul(x, y, *, fused_activation_function="NONE"):
 
 @builtin("DIV", "DivOptions")
 def div(x, y, *, fused_activation_function="NONE"):
-    """The quotient, which truncates for integers."""
+    """The quotient, truncated for integers."""
     return activated(x / y, fused_activation_function)
 
 
@@ -205,7 +205,7 @@ def ceil(x):
 
 @builtin("ROUND")
 def round_(x):
-    """The nearest integer, the even one of two."""
+    """The nearest integer, ties to even."""
     return ops.round_(x)
 
 
@@ -277,8 +277,8 @@ def log_softmax(logits):
     return ops.log_softmax(logits, axis=-1)
 
 
-def _keep_types(*made: Any) -> None:
-    for each in made:
+def _keep_types(*builtins: Any) -> None:
+    for each in builtins:
         each.type(same_type)
 
 

@@ -1,4 +1,4 @@
-"""Ops that move elements, and those of shapes."""
+"""Operators that move elements, and operators on shapes."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ def concatenation(*values, axis: int, fused_activation_function="NONE"):
 
 @builtin("SPLIT", "SplitOptions", data_movement=True)
 def split(axis, value, *, num_splits: int):
-    """Equal pieces."""
-    found = ops.split(value, axis=int(np.reshape(static(axis), -1)[0]), num_outputs=num_splits)
-    return found if isinstance(found, tuple) else (found,)
+    """Split into ``num_splits`` equal pieces."""
+    pieces = ops.split(value, axis=int(np.reshape(static(axis), -1)[0]), num_outputs=num_splits)
+    return pieces if isinstance(pieces, tuple) else (pieces,)
 
 
 @builtin("SPLIT_V", "SplitVOptions", data_movement=True)
 def split_v(value, size_splits, axis, *, num_splits: int):
-    """Pieces of given sizes."""
-    found = ops.split(value, as_int64(size_splits), axis=int(np.reshape(static(axis), -1)[0]), _outputs=num_splits)
-    return found if isinstance(found, tuple) else (found,)
+    """Split into pieces of the sizes ``size_splits``."""
+    pieces = ops.split(value, as_int64(size_splits), axis=int(np.reshape(static(axis), -1)[0]), _outputs=num_splits)
+    return pieces if isinstance(pieces, tuple) else (pieces,)
 
 
 @builtin("PACK", "PackOptions", data_movement=True)
 def pack(*values, axis=0, values_count: int):
-    """The tensors side by side along a new axis."""
+    """Stack the tensors along a new axis."""
     return ops.concat(*(ops.unsqueeze(v, [axis]) for v in values), axis=axis)
 
 
@@ -52,7 +52,7 @@ def unpack(value, *, axis=0, num: int):
 
 @builtin("SLICE", "SliceOptions", data_movement=True)
 def slice_(input, begin, size):
-    """``size`` elements from ``begin`` on, all the rest where it is -1."""
+    """``size`` elements starting at ``begin``; a size of -1 means all remaining elements."""
     start, count = as_int64(begin), as_int64(size)
     end = ops.where(count < 0, np.iinfo(np.int64).max, start + count)
     return ops.slice_(input, start, end)
@@ -72,7 +72,10 @@ def strided_slice(
     shrink_axis_mask=0,
     offset=0,
 ):
-    """Elements from ``begin`` to ``end``; bits of the masks stand for the ends of axes, and for axes to leave out."""
+    """Elements from ``begin`` to ``end``.
+
+    Bit k of ``begin_mask`` and ``end_mask`` ignores the bound of axis k; bit k of ``shrink_axis_mask`` removes axis k.
+    """
     steps = np.reshape(static(strides), -1)
     low, high = np.iinfo(np.int32).min, np.iinfo(np.int32).max
     start, stop = as_int64(begin), as_int64(end)
@@ -105,20 +108,20 @@ def gather_nd(params, indices):
 
 @builtin("SCATTER_ND", "ScatterNdOptions")
 def scatter_nd(indices, updates, shape):
-    """Zeros to which the updates are added."""
+    """Add the updates to a tensor of zeros."""
     zeros = ops.expand(constant(np.zeros((), updates.dtype.numpy), updates.dtype), as_int64(shape))
     return ops.scatter_nd(zeros, as_int64(indices), updates, reduction="add")
 
 
 @builtin("DYNAMIC_UPDATE_SLICE", "DynamicUpdateSliceOptions", data_movement=True)
 def dynamic_update_slice(operand, update, start_indices):
-    """``operand`` with ``update`` in the place that begins at ``start_indices``, which are brought within."""
+    """``operand`` with a window replaced by ``update``; ``start_indices`` are clamped so that the window fits."""
     start = as_int64(start_indices)
-    whole, part = ops.shape(operand), ops.shape(update)
-    start = ops.clip(start, 0) if operand.ndim == 0 else ops.maximum(ops.minimum(start, whole - part), 0)
+    shape, part = ops.shape(operand), ops.shape(update)
+    start = ops.clip(start, 0) if operand.ndim == 0 else ops.maximum(ops.minimum(start, shape - part), 0)
     y = operand
-    mask = ops.pad(ops.expand(True, part), ops.concat(start, whole - part - start, axis=0))
-    spread = ops.pad(update, ops.concat(start, whole - part - start, axis=0))
+    mask = ops.pad(ops.expand(True, part), ops.concat(start, shape - part - start, axis=0))
+    spread = ops.pad(update, ops.concat(start, shape - part - start, axis=0))
     return ops.where(mask, spread, y)
 
 
@@ -151,7 +154,7 @@ def squeeze(input, *, squeeze_dims: list[int] | None = None):
 
 @builtin("PAD", "PadOptions", data_movement=True)
 def pad(tensor, paddings):
-    """Zeros around the tensor; ``paddings`` are pairs of widths before and after each axis."""
+    """Pad with zeros; ``paddings`` (rank, 2) are the widths before and after each axis."""
     return ops.pad(tensor, ops.reshape(ops.transpose(as_int64(paddings), perm=[1, 0]), [-1]))
 
 
@@ -163,7 +166,7 @@ def padv2(tensor, paddings, constant_values):
 
 @builtin("MIRROR_PAD", "MirrorPadOptions", data_movement=True)
 def mirror_pad(input, paddings, *, mode="REFLECT"):
-    """The elements mirrored at the edge, which itself is repeated for SYMMETRIC only."""
+    """Pad with elements mirrored at the edge; SYMMETRIC repeats the edge, REFLECT does not."""
     widths = ops.reshape(ops.transpose(as_int64(paddings), perm=[1, 0]), [-1])
     if mode == "REFLECT":
         return ops.pad(input, widths, mode="reflect")
@@ -187,8 +190,8 @@ def reverse_v2(tensor, axis):
 
 @builtin("SHAPE", "ShapeOptions")
 def shape(input, *, out_type="int32"):
-    found = ops.shape(input)
-    return found if out_type == "int64" else ops.cast(found, to=DType[out_type])
+    dims = ops.shape(input)
+    return dims if out_type == "int64" else ops.cast(dims, to=DType[out_type])
 
 
 @builtin("FILL", "FillOptions", data_movement=True)
@@ -203,7 +206,7 @@ def range_(start, limit, delta):
 
 @builtin("WHERE", "WhereOptions")
 def where(condition):
-    """The positions of the true elements, one in each row."""
+    """The indices of the true elements, one per row."""
     return ops.transpose(ops.non_zero(condition), perm=[1, 0])
 
 

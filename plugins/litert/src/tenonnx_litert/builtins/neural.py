@@ -1,4 +1,4 @@
-"""Convolutions, pooling, resizing and products of matrices, with channels last."""
+"""Convolutions, pooling, resizing and matrix products, with channels last."""
 
 from __future__ import annotations
 
@@ -41,9 +41,9 @@ def conv_2d(
     dilation_h_factor=1,
     fused_activation_function="NONE",
 ):
-    """Cross-correlation of images (batch, height, width, channels) with kernels (results, height, width, depth).
+    """2-D convolution of images (batch, height, width, channels).
 
-    There are as many groups as ``depth`` divides the channels.
+    ``filter`` has the shape (output channels, height, width, depth); the number of groups is channels / depth.
     """
     options = {
         "padding": padding,
@@ -71,7 +71,7 @@ def depthwise_conv_2d(
     dilation_w_factor=1,
     dilation_h_factor=1,
 ):
-    """Cross-correlation of each channel with ``depth_multiplier`` kernels (1, height, width, results)."""
+    """Depthwise convolution; ``filter`` has the shape (1, height, width, channels times ``depth_multiplier``)."""
     options = {
         "padding": padding,
         "stride_w": stride_w,
@@ -87,7 +87,7 @@ def depthwise_conv_2d(
 def transpose_conv(
     output_shape, weights, input, bias=None, *, padding="SAME", stride_w=1, stride_h=1, fused_activation_function="NONE"
 ):
-    """The gradient of a convolution, ``weights`` being (results, height, width, channels)."""
+    """Transposed convolution; ``weights`` has the shape (output channels, height, width, channels)."""
     sizes = static(output_shape)
     shape = {} if sizes is None else {"output_shape": [int(n) for n in sizes[1:3]]}
     y = ops.conv_transpose(
@@ -144,7 +144,7 @@ def average_pool_2d(
     filter_height: int,
     fused_activation_function="NONE",
 ):
-    """The mean of what lies in the image in each window."""
+    """The mean of each window, without the padding."""
     options = {
         "padding": padding,
         "stride_w": stride_w,
@@ -186,7 +186,7 @@ def resize_nearest_neighbor(images, size, *, align_corners=0, half_pixel_centers
 
 @builtin("DEPTH_TO_SPACE", "DepthToSpaceOptions")
 def depth_to_space(input, *, block_size: int):
-    """Channels as blocks of pixels; the channels of a pixel stay together."""
+    """Rearrange channels to blocks of pixels, in the order (block row, block column, channel)."""
     y = ops.depth_to_space(ops.transpose(input, perm=_FIRST), blocksize=block_size, mode="DCR")
     return ops.transpose(y, perm=_LAST)
 
@@ -204,7 +204,7 @@ def space_to_depth(input, *, block_size: int):
 def fully_connected(
     input, weights, bias=None, *, fused_activation_function="NONE", keep_num_dims=0, asymmetric_quantize_inputs=0
 ):
-    """Rows times ``weights`` (results, depth) transposed, plus ``bias``.
+    """Rows times the transposed ``weights`` (output features, input features), plus ``bias``.
 
     With quantized weights and ``asymmetric_quantize_inputs``, the kernel rounds each row of a float input to int8.
     """
@@ -229,14 +229,14 @@ def _swapped(x: Value) -> Value:
 
 @builtin("NON_MAX_SUPPRESSION_V4", "NonMaxSuppressionV4Options")
 def non_max_suppression_v4(boxes, scores, max_output_size, iou_threshold, score_threshold):
-    """Positions of the boxes that are kept, with zeros behind them, and their number.
+    """Indices of the selected boxes, padded with zeros, and their number.
 
-    Boxes are dropped that overlap a better one by the threshold or more, where ONNX has more alone.
+    A box is dropped if its overlap with a better one reaches the threshold; ONNX's op requires more than the threshold.
     """
     most, iou, least = (ops.reshape(v, [1]) for v in (as_int64(max_output_size), iou_threshold, score_threshold))
     less = iou * constant(np.float32(1 - 2**-24))
     rows = ops.non_max_suppression(ops.unsqueeze(boxes, [0]), ops.unsqueeze(scores, [0, 1]), most, less, least)
-    kept = ops.gather(rows, 2, axis=1)
-    count = ops.shape(kept)
-    padded = ops.pad(kept, ops.concat(constant(np.zeros(1, np.int64)), most - count, axis=0))
+    selected = ops.gather(rows, 2, axis=1)
+    count = ops.shape(selected)
+    padded = ops.pad(selected, ops.concat(constant(np.zeros(1, np.int64)), most - count, axis=0))
     return ops.cast(padded, to=DType.int32), ops.cast(ops.reshape(count, []), to=DType.int32)

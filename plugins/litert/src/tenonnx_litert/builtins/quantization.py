@@ -1,4 +1,4 @@
-"""Quantization and dequantization; in a file, scales and zero points are properties of the quantized tensors."""
+"""QUANTIZE and DEQUANTIZE. Scale and zero point are inputs here; in a file, they belong to the quantized tensor."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ def quantize(x, scale, zero_point):
 
 @builtin("rounded_as_it_runs", elementwise=True, pure=False)
 def rounded_as_it_runs(x):
-    """``x``, which hybrid kernels round by the range of each row. No operator of a file: writing drops it."""
+    """``x``, to be quantized per row by a hybrid kernel. Not an operator of the format: writing drops it."""
     return ops.identity(x)
 
 
 @builtin("DEQUANTIZE", elementwise=True, pure=False)
 def dequantize(x, scale, zero_point):
-    """The numbers ``(x - zero_point) * scale``. Constants are never folded, so that files keep quantized weights."""
+    """``(x - zero_point) * scale``. Constants are never folded, so that files keep quantized weights."""
     return ops.cast(ops.cast(x, to=DType.int32) - ops.cast(zero_point, to=DType.int32), to=DType.float32) * scale

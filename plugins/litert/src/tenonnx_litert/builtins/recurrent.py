@@ -11,9 +11,9 @@ from tenonnx_litert.builtins.builtin import builtin
 
 @builtin("variable_tensor", elementwise=True, pure=False)
 def variable_tensor(x):
-    """``x`` in a variable tensor, as which kernels of recurrent layers take a state. It is a CAST in a file.
+    """``x`` in a variable tensor, which kernels of recurrent layers require for a state. Written as a CAST.
 
-    Each run assigns it anew, so that nothing is left of the run before.
+    Each run assigns it again, so that no state is kept between runs.
     """
     return ops.identity(x)
 
@@ -44,10 +44,10 @@ def unidirectional_sequence_lstm(
     fused_activation_function="TANH",
     time_major=False,
 ):
-    """The hidden states of all steps of an LSTM without projection, of the two states before the first.
+    """The hidden states of all steps of an LSTM without projection.
 
-    Steps lie along the first axis of the input where ``time_major``, else along the second. A state is the result of
-    ``variable_tensor``.
+    The input is (time, batch, features) if ``time_major``, else (batch, time, features). ``hidden`` and ``cell`` are
+    the initial states, results of ``variable_tensor``.
     """
     inputs = input_to_input, input_to_output, input_to_forget, input_to_cell
     recurrent = recurrent_to_input, recurrent_to_output, recurrent_to_forget, recurrent_to_cell
@@ -68,10 +68,10 @@ def unidirectional_sequence_lstm(
         hidden_size=recurrent_to_forget.shape[1],
         activations=["Sigmoid", kind, kind],
     )
-    found = ops.squeeze(rows, [1])
-    return found if time_major else ops.transpose(found, perm=[1, 0, 2])
+    y = ops.squeeze(rows, [1])
+    return y if time_major else ops.transpose(y, perm=[1, 0, 2])
 
 
 def _together(*parts: Value) -> Any:
-    """Parts of the gates behind one another, for one direction."""
+    """Concatenate the weights of the gates, with an axis for the one direction."""
     return ops.unsqueeze(ops.concat(*parts, axis=0), [0])

@@ -71,6 +71,6 @@ def cumsum(input, axis, *, exclusive=0, reverse=0):
 
 @builtin("TOPK_V2", "TopKV2Options")
 def topk_v2(input, k):
-    """The ``k`` greatest along the last axis in order, and their positions."""
+    """The ``k`` largest elements along the last axis in descending order, and their positions."""
     values, indices = ops.top_k(input, ops.reshape(as_int64(k), [1]), axis=-1)
     return values, ops.cast(indices, to=DType.int32)

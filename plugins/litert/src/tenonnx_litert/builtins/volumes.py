@@ -25,9 +25,9 @@ def conv_3d(
     dilation_h_factor=1,
     fused_activation_function="NONE",
 ):
-    """Cross-correlation of volumes (batch, depth, height, width, channels).
+    """3-D convolution of volumes (batch, depth, height, width, channels).
 
-    ``filter`` has the shape (depth, height, width, channels, results).
+    ``filter`` has the shape (depth, height, width, channels, output channels).
     """
     y = ops.conv(
         ops.transpose(input, perm=_FIRST),
@@ -53,7 +53,7 @@ def conv_3d_transpose(
     stride_h=1,
     fused_activation_function="NONE",
 ):
-    """The gradient of CONV_3D, ``filter`` being (depth, height, width, results, channels)."""
+    """Transposed 3-D convolution; ``filter`` has the shape (depth, height, width, output channels, channels)."""
     sizes = static(output_shape)
     shape = {} if sizes is None else {"output_shape": [int(n) for n in sizes[1:4]]}
     y = ops.conv_transpose(

@@ -18,8 +18,8 @@ _SMALL = (DType.int8, DType.uint8, DType.int16, DType.uint16)
 
 def _through(kind: DType, function: Any, *values: Value, back: bool = True) -> Value:
     """Compute a function in another element type, and cast the result back."""
-    found = function(*(ops.cast(v, to=kind) for v in values))
-    return ops.cast(found, to=values[0].dtype) if back else found
+    result = function(*(ops.cast(v, to=kind) for v in values))
+    return ops.cast(result, to=values[0].dtype) if back else result
 
 
 def _binary(op: Op[Any], builtin: Any, kinds: tuple[DType, ...], *, back: bool = True) -> None:
@@ -47,7 +47,7 @@ _binary(ops.xor, tfl.not_equal, (DType.bool,))
 _binary(ops.bitwise_xor, tfl.bitwise_xor, (DType.int8, DType.uint8, DType.int16, DType.uint16, DType.int32))
 
 
-#: Operators with positions or sizes as results, which fit into 32 bits, and those that keep them so.
+#: Operators whose results are positions or sizes and so fit into int32.
 _OF_POSITIONS = {"TOPK_V2", "ARG_MAX", "ARG_MIN", "SHAPE", "WHERE"}
 _ON_POSITIONS = {
     *("RESHAPE", "TRANSPOSE", "GATHER", "GATHER_ND", "STRIDED_SLICE", "CONCATENATION", "SPLIT", "SPLIT_V", "TILE"),
@@ -56,7 +56,7 @@ _ON_POSITIONS = {
 
 
 def _is_position(value: Value, depth: int = 20) -> bool:
-    """Whether an integer is computed of positions and sizes alone."""
+    """Whether an integer is computed from positions and sizes only."""
     known = static(value)
     if known is not None:
         return bool(np.all(np.abs(known) < 2**31))
@@ -85,8 +85,8 @@ def mod(x: Value, y: Value, *, fmod: int) -> Any:
         return _through(DType.int32, lambda a, b: ops.mod(a, b, fmod=fmod), x, y)
     if fmod and x.dtype is DType.float32:
         quotient = ops.div(x, y)
-        whole = ops.where(quotient < 0.0, ops.ceil(quotient), ops.floor(quotient))
-        return x - whole * y
+        truncated = ops.where(quotient < 0.0, ops.ceil(quotient), ops.floor(quotient))
+        return x - truncated * y
     unless(bool(fmod), "FLOOR_MOD does not compute fmod=1")
     unless(x.dtype not in _WHOLE, f"FLOOR_MOD does not take {x.dtype}")
     return broadcast(tfl.floor_mod, x, y)
@@ -121,10 +121,10 @@ def _extreme(op: Op[Any], builtin: Any) -> None:
         if values[0].dtype in _SMALL:
             return _through(DType.int32, op, *values)
         unless(values[0].dtype not in _WHOLE, f"{builtin.name} does not take {values[0].dtype}")
-        found = values[0]
+        result = values[0]
         for value in values[1:]:
-            found = broadcast(builtin, found, value)
-        return found
+            result = broadcast(builtin, result, value)
+        return result
 
     lowers(op)(lowered)
 
@@ -298,7 +298,7 @@ def cast(x: Value, *, to: int, **_: Any) -> Any:
 
 @lowers(ops.identity)
 def identity(x: Value) -> Any:
-    """A copy, for an output that has to be a separate tensor."""
+    """A copy, for a graph output that needs its own tensor."""
     if x.shape is not None and [isinstance(n, int) for n in x.shape].count(False) <= 1 and 0 not in x.shape:
         return movement.reshape(x, constant(np.asarray([n if isinstance(n, int) else -1 for n in x.shape], np.int32)))
     return tfl.cast(x, out_data_type=x.dtype.name)

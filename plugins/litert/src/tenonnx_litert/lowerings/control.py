@@ -16,17 +16,17 @@ from tenonnx_standard.control_flow import counter_shape
 
 @lowers(ops.if_)
 def if_(cond: Value, *, then_branch: Graph, else_branch: Graph) -> Any:
-    """The condition as a scalar; each branch as a subgraph."""
+    """IF with a scalar condition and the branches as subgraphs."""
     branches = [subgraph(lambda each=each: inline(each, []), name=each.name) for each in (then_branch, else_branch)]
     return control.if_(_scalar(cond), then_branch=branches[0], else_branch=branches[1])
 
 
 @lowers(ops.loop)
 def loop(M: Value | None, cond: Value | None, *v_initial: Value, body: Graph, _outputs: int | None = None) -> Any:
-    """A loop over the number of the iteration, the condition, the carried values and what is stacked."""
+    """WHILE whose state is the iteration number, the condition, the carried values and the stacked outputs."""
     count = len(v_initial)
-    found = ops.loop.rules["type"](M, cond, *v_initial, body=body, _outputs=_outputs)
-    kinds = [kind.type if hasattr(kind, "type") else kind for kind in found]
+    types = ops.loop.rules["type"](M, cond, *v_initial, body=body, _outputs=_outputs)
+    kinds = [kind.type if hasattr(kind, "type") else kind for kind in types]
     limit = None if M is None else _scalar(M)
     stacked = [_room(limit, kind, [*v_initial, *body.captures]) for kind in kinds[count:]]
     counter, flag = TensorType(DType.int64, ()), TensorType(DType.bool, ())
@@ -38,8 +38,8 @@ def loop(M: Value | None, cond: Value | None, *v_initial: Value, body: Graph, _o
 
     def iteration(step: Value, holds: Value, *state: Value) -> Any:
         before = [
-            value if counter_shape(given) == () else ops.reshape(value, [1])
-            for value, given in zip((step, holds), body.inputs[:2], strict=True)
+            value if counter_shape(formal) == () else ops.reshape(value, [1])
+            for value, formal in zip((step, holds), body.inputs[:2], strict=True)
         ]
         holds, *after = inline(body, [*before, *state[:count]])
         rows = [_with_row(rows, row, step) for rows, row in zip(state[count:], after[count:], strict=True)]
@@ -65,7 +65,7 @@ def _always_goes_on(body: Graph) -> bool:
 
 
 def _apart(value: Value, place: int, state: Sequence[Value]) -> Value:
-    """A value of the state, copied unless it stays in its place: the interpreter copies one after the other."""
+    """Copy a state value that changes its position, since the interpreter overwrites the states one after the other."""
     moved = any(value is each for k, each in enumerate(state) if k != place)
     return ops.identity(value) if moved else value  # type: ignore[no-any-return]
 
@@ -75,7 +75,7 @@ def _scalar(value: Value) -> Value:
 
 
 def _room(limit: Value | None, kind: Any, others: Sequence[Value]) -> Value:
-    """Zeros in the shape of what a loop of ``limit`` iterations stacks."""
+    """Zeros in the shape of an output stacked over ``limit`` iterations."""
     unless(limit is None, "the length of a scan output is not known before the loop runs")
     unless(not isinstance(kind, TensorType) or kind.shape is None, "the rank of a scan output is unknown")
     shape = [limit, *(_size(dim, others) for dim in kind.shape[1:])]
@@ -83,7 +83,7 @@ def _room(limit: Value | None, kind: Any, others: Sequence[Value]) -> Value:
 
 
 def _size(dim: Any, others: Sequence[Value]) -> Any:
-    """A dim as a number, or as a value that has it."""
+    """A dim as a number if static, else as an int64 value, read from the shapes of ``others``."""
     if isinstance(dim, int):
         return dim
     for value in others:

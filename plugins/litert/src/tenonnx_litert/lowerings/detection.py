@@ -11,7 +11,7 @@ from tenonnx.extend import DType, Value, constant, dims
 from tenonnx_litert.builtins import neural
 from tenonnx_litert.lowerings.registry import as_floats, int32, lowers, narrow, sizes, unless
 
-#: Calls of the kernel, one for each class of each image.
+#: Maximum number of kernel calls; there is one for each class of each image.
 _MOST_CALLS = 256
 
 
@@ -38,7 +38,7 @@ def non_max_suppression(
     above = (
         constant(np.float32(1 + 2**-23)),
         constant(np.float32(np.finfo(np.float32).tiny)),
-    )  # as the kernel drops equal ones
+    )  # since the kernel also drops boxes whose overlap equals the threshold
     iou = ops.maximum(ops.mul(overlap, above[0]), above[1])
     lowest = constant(np.asarray(np.finfo(np.float32).min))
     least = lowest if score_threshold is None else ops.reshape(score_threshold, [])
@@ -48,12 +48,12 @@ def non_max_suppression(
         for label in range(classes):
             of_class = ops.gather(ops.gather(scores, image, axis=0), label, axis=0)
             places, count = neural.non_max_suppression_v4(own, of_class, most, iou, least)
-            kept = ops.slice_(
+            selected = ops.slice_(
                 ops.cast(places, to=DType.int64), [0], ops.cast(ops.reshape(count, [1]), to=DType.int64), [0]
             )
             front = constant(np.asarray([[image, label]]))
-            shape = ops.concat(ops.shape(kept), constant(np.asarray([2])), axis=0)
-            rows.append(ops.concat(ops.expand(front, shape), ops.unsqueeze(kept, [1]), axis=1))
+            shape = ops.concat(ops.shape(selected), constant(np.asarray([2])), axis=0)
+            rows.append(ops.concat(ops.expand(front, shape), ops.unsqueeze(selected, [1]), axis=1))
     return rows[0] if len(rows) == 1 else ops.concat(*rows, axis=0)
 
 

@@ -23,7 +23,7 @@ def channels_first(x: Value) -> Value:
 
 
 def _as_images(op: Any, x: Value, *weights: Value | None, **attributes: Any) -> Any:
-    """A call on signals as one on images of the height 1."""
+    """Apply a 1-D op (batch, channels, length) as the 2-D op on images of height 1."""
     longer = {
         name: [fill, *value]
         for name, fill in (("kernel_shape", 1), ("strides", 1), ("dilations", 1))
@@ -31,15 +31,15 @@ def _as_images(op: Any, x: Value, *weights: Value | None, **attributes: Any) -> 
     }
     if (pads := attributes.get("pads")) is not None:
         longer["pads"] = [0, pads[0], 0, pads[1]]
-    given = [ops.unsqueeze(v, [2]) if v is not None and v.ndim == 3 else v for v in (x, *weights)]
-    return ops.squeeze(op(*given, **{**attributes, **longer}), [2])
+    images = [ops.unsqueeze(v, [2]) if v is not None and v.ndim == 3 else v for v in (x, *weights)]
+    return ops.squeeze(op(*images, **{**attributes, **longer}), [2])
 
 
 # ----- windows --------------------------------------------------------------------------------------------------------
 
 
 def _same(window: Windows, known: Sequence[int | None], begins: Sequence[Any], ends: Sequence[Any]) -> bool:
-    """Whether the padding is that which the schema calls SAME."""
+    """Whether the padding equals the schema's SAME."""
     for axis, extent in enumerate(window.extents):
         size, stride = known[axis], window.strides[axis]
         if stride == 1:
@@ -54,7 +54,7 @@ def _same(window: Windows, known: Sequence[int | None], begins: Sequence[Any], e
 
 
 def padding_of(window: Windows, x: Value) -> tuple[str, list[int] | None]:
-    """SAME or VALID, and for VALID the widths to pad images by before and after their axes."""
+    """SAME or VALID, and for VALID the explicit padding before and after each axis."""
     known = sizes(x)[2:]
     begins, ends = window.padding(known)
     if any(not isinstance(n, int) for n in (*begins, *ends)):
@@ -71,7 +71,7 @@ def padding_of(window: Windows, x: Value) -> tuple[str, list[int] | None]:
 
 
 def padded(x: Value, widths: list[int] | None, fill: float | None = None) -> Value:
-    """Images or volumes with channels last, and their edges; ``widths`` are those before and after the axes."""
+    """Pad the spatial axes of a channels-last tensor; ``widths`` are those before all axes, then after all axes."""
     if widths is None:
         return x
     half = len(widths) // 2
@@ -82,7 +82,7 @@ def padded(x: Value, widths: list[int] | None, fill: float | None = None) -> Val
 
 
 def bias_of(count: Any) -> Value:
-    """Zeros, since kernels take a bias. Raises ``NotRepresentable`` where the number of kernels is dynamic."""
+    """A bias of zeros, which the kernels require. Raises ``NotRepresentable`` if the number of channels is dynamic."""
     unless(not isinstance(count, int), "the number of kernels is dynamic")
     return constant(np.zeros(count, np.float32))
 
@@ -130,8 +130,8 @@ def conv_transpose(x: Value, weights: Value, bias: Value | None, *, group: int, 
     if group > 1:
         unless(sizes(weights)[0] is None or group > 64, "there are too many groups")
         parts = ops.split(x, axis=1, num_outputs=group), ops.split(weights, axis=0, num_outputs=group)
-        found = [ops.conv_transpose(a, b, None, group=1, **attributes) for a, b in zip(*parts, strict=True)]
-        y = ops.concat(*found, axis=1)
+        groups = [ops.conv_transpose(a, b, None, group=1, **attributes) for a, b in zip(*parts, strict=True)]
+        y = ops.concat(*groups, axis=1)
         return y if bias is None else y + ops.reshape(bias, [-1, 1, 1])
     unless(any(n != 1 for n in attributes["dilations"] or ()), "TRANSPOSE_CONV has no dilations")
     kernel, strides = sizes(weights)[2:], attributes["strides"] or [1, 1]
@@ -142,13 +142,13 @@ def conv_transpose(x: Value, weights: Value, bias: Value | None, *, group: int, 
     further = attributes["output_padding"] or [0, 0]
     unless(min(pads) < 0, "a padding is negative")
     batch, _, *lengths = dims(x)
-    whole = [(n - 1) * s + max(k, s) for n, s, k in zip(lengths, strides, kernel, strict=True)]
+    uncropped = [(n - 1) * s + max(k, s) for n, s, k in zip(lengths, strides, kernel, strict=True)]
     count = weights.shape[1]
     kernels = ops.transpose(weights, perm=[1, 2, 3, 0])
     bias = bias_of(count) if bias is None else bias
     options = {"stride_h": strides[0], "stride_w": strides[1]}
     cut = [pads[axis + 2] - further[axis] + max(strides[axis] - kernel[axis], 0) for axis in (0, 1)]
-    ends = [full - n for full, n in zip(whole, cut, strict=True)]
+    ends = [full - n for full, n in zip(uncropped, cut, strict=True)]
     unless(min(cut) < 0, "the output goes beyond the last window")
     wanted = [n * s for n, s in zip(lengths, strides, strict=True)]
     is_same = all(
@@ -158,7 +158,7 @@ def conv_transpose(x: Value, weights: Value, bias: Value | None, *, group: int, 
     if is_same:
         shape = shape_vector([batch, *wanted, count])
         return channels_first(neural.transpose_conv(shape, kernels, channels_last(x), bias, padding="SAME", **options))
-    shape = shape_vector([batch, *whole, count])
+    shape = shape_vector([batch, *uncropped, count])
     y = neural.transpose_conv(shape, kernels, channels_last(x), bias, padding="VALID", **options)
     if any(pads) or any(further):
         y = ops.slice_(y, pads[:2], ends, [1, 2])
@@ -213,17 +213,17 @@ def average_pool(x: Value, *, count_include_pad: int, **attributes: Any) -> Any:
 
 
 def _shares(window: Windows, known: Sequence[int | None], widths: list[int], with_padding: bool) -> Any:
-    """Ratio of the mean of each window to the mean over all its positions with padding as zeros."""
+    """Factor of each window from the mean with padding as zeros to the mean that the op defines."""
     unless(None in known, "the number of elements in a window depends on dynamic dims")
-    found = []
+    factors = []
     for axis, size in enumerate(known):
         before, after = widths[axis], widths[axis + 2]
         inside = np.zeros(before + (size or 0) + after)
         own = window.pads if with_padding else (0, 0, 0, 0)
         inside[before - own[axis] : before + (size or 0) + own[axis + 2]] = 1
         sums = np.convolve(inside, np.ones(window.kernel[axis]), "valid")[:: window.strides[axis]]
-        found.append(window.kernel[axis] / np.maximum(sums, 1))
-    return np.outer(*found).astype(np.float32)[None, :, :, None]
+        factors.append(window.kernel[axis] / np.maximum(sums, 1))
+    return np.outer(*factors).astype(np.float32)[None, :, :, None]
 
 
 @lowers(ops.global_average_pool, spatial=True)

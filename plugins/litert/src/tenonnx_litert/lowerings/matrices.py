@@ -1,4 +1,4 @@
-"""Products of matrices."""
+"""Matrix products."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tenonnx_litert.builtins import neural
 from tenonnx_litert.integers import is_weight
 from tenonnx_litert.lowerings.registry import as_floats, lowers, reshaped, unless
 
-#: Dims of the operands of BATCH_MATMUL.
+#: Maximum rank of the operands of BATCH_MATMUL.
 _MOST = 5
 
 

@@ -22,7 +22,7 @@ from tenonnx_litert.lowerings.registry import (
     unless,
 )
 
-#: Dims of the operands that the kernels of TRANSPOSE and STRIDED_SLICE take.
+#: Maximum rank of the operands of TRANSPOSE and STRIDED_SLICE.
 _MOST_TRANSPOSED, _MOST_SLICED = 6, 5
 
 
@@ -31,19 +31,19 @@ _MOST_TRANSPOSED, _MOST_SLICED = 6, 5
 
 @lowers(ops.reshape)
 def reshape(x: Value, shape: Value, *, allowzero: int) -> Any:
-    if allowzero:  # as RESHAPE has it
+    if allowzero:  # RESHAPE treats 0 as a size, too
         known = elements(shape)
         vector = shape_vector([_element(shape, place, n) for place, n in enumerate(known)]) if known else narrow(shape)
         return tfl.reshape(x, vector)
     kind = ops.reshape.rules["type"](x, shape, allowzero=0)
-    found = kind.shape
-    if found is not None and [isinstance(n, int) for n in found].count(False) <= 1 and 0 not in found:
-        return reshaped(x, [n if isinstance(n, int) else -1 for n in found])
+    target = kind.shape
+    if target is not None and [isinstance(n, int) for n in target].count(False) <= 1 and 0 not in target:
+        return reshaped(x, [n if isinstance(n, int) else -1 for n in target])
     return reshaped(x, result_dims(x, shape))
 
 
 def _element(shape: Value, place: int, known: Any) -> Any:
-    """An element of a shape as a number where it is known, else as a value."""
+    """An element of a shape as a number if it is known, else as a value."""
     return known if isinstance(known, int) else ops.gather(shape, place, axis=0)
 
 
@@ -51,9 +51,9 @@ def _element(shape: Value, place: int, known: Any) -> Any:
 def squeeze(x: Value, axes: Value | None) -> Any:
     rank = x.ndim
     chosen = axes_of(axes, rank) if axes is not None else [k for k, n in enumerate(sizes(x)) if n == 1]
-    kept = [n for k, n in enumerate(sizes(x)) if k not in chosen]
-    if kept.count(None) <= 1 and 0 not in kept:
-        return reshaped(x, [-1 if n is None else n for n in kept])
+    rest = [n for k, n in enumerate(sizes(x)) if k not in chosen]
+    if rest.count(None) <= 1 and 0 not in rest:
+        return reshaped(x, [-1 if n is None else n for n in rest])
     return tfl.squeeze(x, squeeze_dims=chosen)
 
 
@@ -63,11 +63,11 @@ def unsqueeze(x: Value, axes: Value) -> Any:
     unless(known is None, "the axes are not constant")
     rank = x.ndim + np.size(known)
     chosen = sorted(int(axis) % rank for axis in np.reshape(known, -1))
-    found = sizes(x)
+    target = sizes(x)
     for axis in chosen:
-        found.insert(axis, 1)
-    if found.count(None) <= 1 and 0 not in found:
-        return reshaped(x, [-1 if n is None else n for n in found])
+        target.insert(axis, 1)
+    if target.count(None) <= 1 and 0 not in target:
+        return reshaped(x, [-1 if n is None else n for n in target])
     for axis in chosen:
         x = tfl.expand_dims(x, int32(axis))
     return x
@@ -106,11 +106,11 @@ def transpose(x: Value, *, perm: list[int] | None) -> Any:
 @lowers(ops.expand)
 def expand(x: Value, shape: Value) -> Any:
     kind = ops.expand.rules["type"](x, shape) if "type" in ops.expand.rules else None
-    found = getattr(kind, "shape", None)
-    if found is not None and all(isinstance(n, int) for n in found):
-        if list(found) == list(x.shape):
+    known = getattr(kind, "shape", None)
+    if known is not None and all(isinstance(n, int) for n in known):
+        if list(known) == list(x.shape):
             return x
-        target = int32(list(found))
+        target = int32(list(known))
     else:
         target = tfl.broadcast_args(tfl.shape(x), narrow(shape))
     if x.dtype in (DType.float16, DType.uint16, DType.uint32):
@@ -207,7 +207,7 @@ def slice_(x: Value, starts: Value, ends: Value, axes: Value | None, steps: Valu
 
 
 def _from_front(indices: Value, size: Any) -> Value:
-    """Positions counted from the front. Those that are sizes are taken to be so."""
+    """Add the size to negative positions. Positions that are computed as sizes count as nonnegative."""
     known = static(indices)
     if known is not None:
         if not (known < 0).any():
@@ -260,16 +260,16 @@ def _positions_from_front(indices: Value, x: Value, depth: int) -> Value:
 def scatter_nd(data: Value, indices: Value, updates: Value, *, reduction: str) -> Any:
     unless(reduction not in ("none", "add"), "SCATTER_ND adds updates instead of replacing elements")
     unless(data.dtype not in (DType.float32, DType.int32, DType.int64), f"SCATTER_ND does not take {data.dtype}")
-    whole = shape_vector(dims(data))
+    target = shape_vector(dims(data))
     depth = indices.shape[-1]
     unless(not isinstance(depth, int), "the depth of the positions is dynamic")
     where = _positions_from_front(indices, data, depth)
-    spread = tfl.scatter_nd(where, updates, whole)
+    spread = tfl.scatter_nd(where, updates, target)
     if reduction == "add":
         return data + spread
     ones = ops.expand(constant(np.ones((), np.int32)), ops.shape(updates))
-    counted = tfl.scatter_nd(where, ones, whole)
-    if data.dtype is not DType.int64:  # positions that occur several times, mostly with the same update
+    counted = tfl.scatter_nd(where, ones, target)
+    if data.dtype is not DType.int64:  # SCATTER_ND adds: divide by the count where a position occurs several times
         often = ops.maximum(counted, int32(1))
         spread = ops.div(spread, often if data.dtype is DType.int32 else ops.cast(often, to=DType.float32))
     return ops.where(ops.greater(counted, int32(0)), spread, data)
@@ -337,8 +337,9 @@ def one_hot(indices: Value, depth: Value, values: Value, *, axis: int) -> Any:
     known = static(depth)
     unless(known is None, "the depth is not constant")
     size = int(np.reshape(known, -1)[0])
-    whole = indices if indices.dtype in (DType.int32, DType.int64) else ops.cast(indices, to=DType.int64)
-    least = constant(np.zeros((), whole.dtype.numpy))
-    from_front = ops.where(ops.less(whole, least), whole + constant(np.asarray(size, whole.dtype.numpy)), whole)
+    positions = indices if indices.dtype in (DType.int32, DType.int64) else ops.cast(indices, to=DType.int64)
+    zero = constant(np.zeros((), positions.dtype.numpy))
+    shifted = positions + constant(np.asarray(size, positions.dtype.numpy))
+    from_front = ops.where(ops.less(positions, zero), shifted, positions)
     off, on = (ops.reshape(ops.slice_(values, [k], [k + 1], [0]), []) for k in (0, 1))
     return tfl.one_hot(from_front, int32(size), on, off, axis=axis)

@@ -1,4 +1,4 @@
-"""LSTM of ONNX as layers with a kernel."""
+"""Lowering of ONNX's LSTM to UNIDIRECTIONAL_SEQUENCE_LSTM."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tenonnx_litert.builtins import movement
 from tenonnx_litert.builtins.recurrent import unidirectional_sequence_lstm, variable_tensor
 from tenonnx_litert.lowerings.registry import int32, unless
 
-#: The places of LiteRT's gates (input, forget, cell, output) among those of ONNX.
+#: Indices in ONNX's order of gates of LiteRT's gates: input, forget, cell, output.
 _GATES = (0, 2, 3, 1)
 
 
@@ -33,7 +33,10 @@ def lstm_layer(
     layout: int = 0,
     **_: Any,
 ) -> tuple[Value, Value, None]:
-    """The hidden states of all steps, and those of the last. Raises ``NotRepresentable`` where no kernel fits."""
+    """LSTM of ONNX: the hidden states of all steps, and of the last step; the last cell state is not available.
+
+    Raises ``NotRepresentable`` if no kernel fits.
+    """
     unless(x.dtype is not DType.float32 or x.shape is None, "the kernel takes float32 only")
     unless(not isinstance(x.shape[1], int), "variable tensors have static shapes")
     unless(lengths is not None or bool(clip) or bool(input_forget) or bool(layout), "the kernel has no such LSTM")
@@ -52,25 +55,25 @@ def lstm_layer(
             variable_tensor(ops.squeeze(_row(start if each is None else each, 0 if each is None else place), [0]))
             for each in (hidden, cell)
         ]
-        given = movement.reverse_v2(x, int32([0])) if way == "reverse" else x
-        y = unidirectional_sequence_lstm(given, *_weights(parts, size), None, None, *states, time_major=True)
+        steps = movement.reverse_v2(x, int32([0])) if way == "reverse" else x
+        y = unidirectional_sequence_lstm(steps, *_weights(parts, size), None, None, *states, time_major=True)
         last.append(ops.squeeze(ops.slice_(y, [-1], [np.iinfo(np.int64).max], [0]), [0]))
         rows.append(movement.reverse_v2(y, int32([0])) if way == "reverse" else y)
     return _stacked(rows, 1), _stacked(last, 0), None
 
 
 def _weights(parts: list[Any], size: int) -> list[Value | None]:
-    """The weights of each gate, its peephole and its bias, in the order of the kernel."""
+    """Weights, recurrent weights, peepholes and biases of the gates, in the order of the kernel's inputs."""
 
     def gates(array: Any) -> list[Value | None]:
         return [constant(np.ascontiguousarray(array[k * size : (k + 1) * size])) for k in _GATES]
 
     weights, recurrent, bias, peepholes = parts
     bias = np.zeros(8 * size, np.float32) if bias is None else bias
-    seen: list[Value | None] = [None] * 3
+    of_cell: list[Value | None] = [None] * 3
     if peepholes is not None:
-        seen = [constant(np.ascontiguousarray(peepholes[k * size : (k + 1) * size])) for k in (0, 2, 1)]
-    return [*gates(weights), *gates(recurrent), *seen, *gates(bias[: 4 * size] + bias[4 * size :])]
+        of_cell = [constant(np.ascontiguousarray(peepholes[k * size : (k + 1) * size])) for k in (0, 2, 1)]
+    return [*gates(weights), *gates(recurrent), *of_cell, *gates(bias[: 4 * size] + bias[4 * size :])]
 
 
 def _row(states: Value, place: int) -> Any:
@@ -78,5 +81,5 @@ def _row(states: Value, place: int) -> Any:
 
 
 def _stacked(values: list[Value], axis: int) -> Any:
-    found = [ops.unsqueeze(each, [axis]) for each in values]
-    return found[0] if len(found) == 1 else ops.concat(*found, axis=axis)
+    parts = [ops.unsqueeze(each, [axis]) for each in values]
+    return parts[0] if len(parts) == 1 else ops.concat(*parts, axis=axis)

@@ -65,9 +65,9 @@ def top_k(x: Value, k: Value, *, axis: int, largest: int, sorted: int) -> Any:
     last = axis in (-1, x.ndim - 1)
     order = list(range(x.ndim))
     order[axis], order[-1] = order[-1], order[axis]
-    given = x if last else ops.transpose(x, perm=order)
+    rows = x if last else ops.transpose(x, perm=order)
     number = int32(int(np.reshape(count, -1)[0])) if count is not None else ops.cast(ops.reshape(k, []), to=DType.int32)
-    values, indices = tfl.topk_v2(given if largest else -given, number)
+    values, indices = tfl.topk_v2(rows if largest else -rows, number)
     values = values if largest else -values
     indices = ops.cast(indices, to=DType.int64)
     if last:

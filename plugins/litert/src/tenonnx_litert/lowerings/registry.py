@@ -1,4 +1,4 @@
-"""The table of lowerings, and helpers for them."""
+"""Registry of lowerings, and helpers for writing them."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from tenonnx_litert.builtins import elementwise, movement
 
 Function = Callable[..., Any]
 
-#: Functions of the inputs and attributes of an op, the best first. Each returns the results, or raises
-#: ``NotRepresentable`` for a call that it does not fit.
+#: Lowerings by op, the best first: functions of the inputs and attributes that return the results, or raise
+#: ``NotRepresentable`` for a call that they do not support.
 LOWERINGS: dict[Op[Any], list[Function]] = {}
 
-#: Ops on images, which are lowered first, between two Transpose nodes, so that these can be moved.
+#: Ops on images. They are lowered first, between two Transpose nodes, which a later pass moves and cancels.
 SPATIAL: set[Op[Any]] = set()
 
-#: Dims of the operands that all kernels with broadcasting take.
+#: Maximum rank that all broadcasting kernels support.
 MOST_BROADCAST = 4
 
 
 def lowers(*lowered: Op[Any], spatial: bool = False) -> Callable[[Function], Function]:
-    """Register a lowering of some ops."""
+    """Register a function as a lowering of the given ops."""
 
     def register(function: Function) -> Function:
         for each in lowered:
@@ -39,18 +39,18 @@ def lowers(*lowered: Op[Any], spatial: bool = False) -> Callable[[Function], Fun
 
 
 def unless(wrong: bool, why: str) -> None:
-    """Raise ``NotRepresentable`` where ``wrong`` holds."""
+    """Raise ``NotRepresentable`` with the reason ``why`` if ``wrong``."""
     if wrong:
         raise NotRepresentable(why)
 
 
 def int32(contents: Any) -> Value:
-    """A constant of positions, sizes or axes."""
+    """An int32 constant."""
     return constant(np.clip(contents, np.iinfo(np.int32).min, np.iinfo(np.int32).max).astype(np.int32))
 
 
 def narrow(value: Value) -> Value:
-    """Positions or sizes in int32, clipped to its range."""
+    """Cast positions or sizes to int32, clipped to its range."""
     if value.dtype is DType.int32:
         return value
     known = static(value)
@@ -63,27 +63,27 @@ def narrow(value: Value) -> Value:
 
 
 def sizes(value: Value) -> list[int | None]:
-    """The shape, None for dims that are not numbers. Raises ``NotRepresentable`` for an unknown rank."""
+    """The shape, with None for dynamic dims. Raises ``NotRepresentable`` for an unknown rank."""
     unless(value.shape is None, "the rank of an input is unknown")
     return [dim if isinstance(dim, int) else None for dim in value.shape]
 
 
 def axes_of(axes: Value | None, rank: int) -> list[int]:
-    """Static axes, counted from the front. Raises ``NotRepresentable`` where they are computed."""
+    """Static axes, counted from the front. Raises ``NotRepresentable`` if they are computed or absent."""
     known = None if axes is None else static(axes)
     unless(known is None, "the axes are not constant")
     return [int(axis) % rank for axis in np.reshape(known, -1)]
 
 
 def integers(value: Value, what: str) -> list[int]:
-    """Static contents. Raises ``NotRepresentable`` where they are computed."""
+    """Static contents as a list. Raises ``NotRepresentable`` if they are computed."""
     known = static(value)
     unless(known is None, f"{what} is computed")
     return [int(n) for n in np.reshape(known, -1)]
 
 
 def reshaped(value: Value, shape: Sequence[Any]) -> Value:
-    """Reshape ``value``. Dims are numbers, or int64 values for those that are known at run time only."""
+    """Reshape ``value``. Static dims are numbers, dynamic dims int64 values."""
     known = [n if isinstance(n, int) else -1 for n in shape]
     if value.shape is not None and -1 not in known and list(value.shape) == known:
         return value
@@ -93,7 +93,7 @@ def reshaped(value: Value, shape: Sequence[Any]) -> Value:
 
 
 def shape_vector(shape: Sequence[Any]) -> Value:
-    """Dims, numbers or values, as a vector of int32."""
+    """Concatenate dims, numbers or values, to an int32 vector."""
     if all(isinstance(n, int) for n in shape):
         return int32(list(shape))
     parts = [int32([n]) if isinstance(n, int) else movement.reshape(narrow(n), int32([1])) for n in shape]
@@ -101,17 +101,17 @@ def shape_vector(shape: Sequence[Any]) -> Value:
 
 
 def result_dims(x: Value, shape: Value) -> list[Any]:
-    """Dims after a reshape by ONNX's rules: numbers as far as they are known, else values."""
+    """Dims after ONNX's Reshape: numbers if static, else values."""
     known = elements(shape)
     unless(known is None, "the length of the shape is unknown")
-    found: list[Any] = []
+    result: list[Any] = []
     own = dims(x)
     for place, size in enumerate(known):
         if isinstance(size, int):
-            found.append(own[place] if size == 0 else size)
+            result.append(own[place] if size == 0 else size)
         else:
-            found.append(ops.gather(shape, place, axis=0))
-    return found
+            result.append(ops.gather(shape, place, axis=0))
+    return result
 
 
 def as_floats(*values: Value | None) -> None:
@@ -121,10 +121,10 @@ def as_floats(*values: Value | None) -> None:
 
 
 def merged_axes(*values: Value) -> tuple[list[Value], list[Any]]:
-    """Operands of a broadcast with fewer dims, and the dims of the result.
+    """Operands of a broadcast reshaped to fewer axes, and the dims of the result.
 
-    Neighboring axes are merged where all operands have both, or the same ones lack both. Raises ``NotRepresentable``
-    where too many axes are left, or where a dynamic dim may be 1 in one operand only.
+    Adjacent axes are merged if each operand has both or broadcasts along both. Raises ``NotRepresentable`` if too many
+    axes remain, or if a dynamic dim may be 1 in one operand only.
     """
     rank = max(v.ndim for v in values)
     shapes = [[1] * (rank - v.ndim) + list(v.shape or ()) for v in values]
@@ -149,7 +149,7 @@ def merged_axes(*values: Value) -> tuple[list[Value], list[Any]]:
 
 
 def broadcast(function: Function, *values: Value, **attributes: Any) -> Value:
-    """Call a builtin operator on operands that broadcast, with as few dims as its kernel takes."""
+    """Apply a builtin operator with broadcasting, with axes merged down to the rank that its kernel supports."""
     ranks = [v.ndim for v in values]
     same = len({tuple(map(str, v.shape)) for v in values}) == 1 and None not in values[0].shape
     if max(ranks) <= MOST_BROADCAST or same:

@@ -13,12 +13,12 @@ from tenonnx_litert.builtins import movement, neural
 from tenonnx_litert.lowerings.images import channels_first, channels_last
 from tenonnx_litert.lowerings.registry import as_floats, int32, lowers, narrow, shape_vector, sizes, unless
 
-#: By the coordinates of ONNX: align_corners and half_pixel_centers.
+#: align_corners and half_pixel_centers by ONNX's coordinate_transformation_mode.
 FLAGS = {"half_pixel": (0, 1), "align_corners": (1, 0), "asymmetric": (0, 0), "pytorch_half_pixel": (0, 1)}
 
 
 def _nearest(old: int, new: int, centers: bool) -> Any:
-    """The positions that RESIZE_NEAREST_NEIGHBOR reads, in its arithmetic of 32 bits."""
+    """The positions that RESIZE_NEAREST_NEIGHBOR reads, computed in float32 as the kernel does."""
     scale = np.float32(old) / np.float32(new)
     places = (np.arange(new, dtype=np.float32) + np.float32(0.5 if centers else 0)) * scale
     return np.minimum(np.floor(places), old - 1).astype(np.int64)
@@ -75,7 +75,7 @@ def resize(
 def _resized_to_nearest(
     x: Value, roi: Value | None, scales: Value | None, target: list[int], options: dict[str, Any]
 ) -> Any:
-    """Resize by the kernel if it reads the same positions, else by gathering these."""
+    """Resize by the kernel if it reads the same positions, else by GATHER."""
     places = []
     for axis, new in zip((2, 3), target, strict=True):
         old = x.shape[axis]
@@ -100,15 +100,15 @@ def _resized_to_nearest(
     return channels_first(images)
 
 
-def _positions(row: Any, axis: int, new: int, given: Sequence[Any], options: dict[str, Any]) -> Any:
-    """The positions that one axis is read at: those of its numbers, resized."""
-    roi, scales = given
+def _positions(row: Any, axis: int, new: int, others: Sequence[Any], options: dict[str, Any]) -> Any:
+    """The positions that Resize reads along one axis, found by resizing the vector of its positions."""
+    roi, scales = others
     options = {**options, "axes": None, "keep_aspect_ratio_policy": "stretch"}
     ratio = None if scales is None else np.asarray([np.reshape(scales, -1)[axis - 4]], np.float32)
     region = roi if roi is None or not np.size(roi) else np.asarray([np.reshape(roi, -1)[k] for k in (axis - 4, -1)])
     size = np.asarray([new], np.int64) if scales is None else None
-    found = ops.resize(row, None if region is None or not np.size(region) else region, ratio, size, **options)
-    return np.asarray(found).astype(np.int64)
+    positions = ops.resize(row, None if region is None or not np.size(region) else region, ratio, size, **options)
+    return np.asarray(positions).astype(np.int64)
 
 
 # ----- sizes that only run time knows ---------------------------------------------------------------------------------
@@ -117,7 +117,7 @@ def _positions(row: Any, axis: int, new: int, given: Sequence[Any], options: dic
 def resized_at_run_time(
     x: Value, scales: Value | None, wanted: Value | None, mode: str, coordinates: str, nearest_mode: str
 ) -> Any:
-    """Resize to computed sizes, or by whole factors."""
+    """Resize to sizes computed at run time, or by integer factors."""
     unless(coordinates not in FLAGS, f"no kernel has the coordinates {coordinates}")
     lengths = [narrow(n) if isinstance(n, Value) else int32(n) for n in dims(x)[2:]]
     factors = _factors(scales, x.ndim)
@@ -134,7 +134,7 @@ def resized_at_run_time(
         return channels_first(images)
     unless(mode != "linear", f"no kernel resizes by {mode} to dynamic sizes")
     corners, centers = FLAGS[coordinates]
-    if coordinates == "pytorch_half_pixel":  # which takes the first pixel where a length becomes 1
+    if coordinates == "pytorch_half_pixel":  # reads the first pixel if the new length is 1
         ends = [ops.where(ops.equal(new, int32(1)), int32(1), old) for old, new in zip(lengths, targets, strict=True)]
         ends = [ops.cast(ops.reshape(end, [1]), to=DType.int64) for end in ends]
         x = ops.slice_(x, [0, 0], ops.concat(*ends, axis=0), [2, 3])
@@ -149,16 +149,16 @@ def _factors(scales: Value | None, rank: int) -> list[int] | None:
         return None
     known = static(scales)
     unless(known is None or len(known) != rank, "the scales are computed")
-    whole = [round(float(each)) for each in known[2:]]
+    factors = [round(float(each)) for each in known[2:]]
     unless(
-        any(float(a) != b or b < 1 for a, b in zip(known[2:], whole, strict=True)),
+        any(float(a) != b or b < 1 for a, b in zip(known[2:], factors, strict=True)),
         "a dynamic dim is multiplied by a fraction",
     )
-    return whole
+    return factors
 
 
 def _targets(lengths: Sequence[Value], factors: Sequence[int] | None, wanted: Value | None) -> list[Value]:
-    """The lengths to resize to, in int32."""
+    """The new lengths, in int32."""
     if factors is not None:
         return [ops.mul(size, int32(factor)) for size, factor in zip(lengths, factors, strict=True)]
     known = elements(wanted)

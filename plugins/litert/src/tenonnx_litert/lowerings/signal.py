@@ -10,12 +10,12 @@ import tenonnx_standard as ops
 from tenonnx.extend import Value, constant, static
 from tenonnx_litert.lowerings.registry import as_floats, lowers, sizes, unless
 
-#: Elements of a matrix that is written to the file.
+#: Maximum number of elements of a matrix in the file.
 _LARGEST = 1 << 24
 
 
 def _matrix(length: int, parts: int, *, onesided: int, inverse: int = 0) -> Any:
-    """The transforms of all unit vectors, as a matrix (length times parts, bins, 2)."""
+    """The matrix of the discrete Fourier transform, of shape (length times parts, bins, 2)."""
     unless((length * parts) ** 2 > _LARGEST, "the transform is too long for a matrix")
     unless(bool(onesided and inverse), "the inverse of half a spectrum is not supported")
     waves = (np.fft.ifft if inverse else np.fft.fft)(np.eye(length))
@@ -46,7 +46,7 @@ def dft(x: Value, dft_length: Value | None, axis: Value | None, *, inverse: int,
 
 @lowers(ops.stft)
 def stft(signal: Value, frame_step: Value, window: Value | None, frame_length: Value | None, *, onesided: int) -> Any:
-    """A convolution: its kernels are the waves, multiplied with the window."""
+    """STFT as a convolution with the windowed basis functions of the DFT."""
     as_floats(signal)
     unless(sizes(signal)[-1] != 1, "the signal is not real")
     step, factors = static(frame_step), None if window is None else static(window)

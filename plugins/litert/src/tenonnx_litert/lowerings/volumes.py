@@ -35,7 +35,7 @@ def conv(x: Value, weights: Value, bias: Value | None, *, group: int, **attribut
 
 @lowers(ops.conv_transpose, spatial=True)
 def conv_transpose(x: Value, weights: Value, bias: Value | None, *, group: int, **attributes: Any) -> Any:
-    """By CONV_3D_TRANSPOSE without padding, of whose result the edges are cut."""
+    """CONV_3D_TRANSPOSE without padding, whose result is cropped by the pads."""
     as_floats(x, weights, bias)
     unless(x.ndim != 5 or group != 1, "CONV_3D_TRANSPOSE takes volumes in one group")
     unless(any(n != 1 for n in attributes["dilations"] or ()), "CONV_3D_TRANSPOSE has no dilations")
@@ -48,11 +48,11 @@ def conv_transpose(x: Value, weights: Value, bias: Value | None, *, group: int, 
     batch, _, *lengths = dims(x)
     count = weights.shape[1]
     bias = bias_of(count) if bias is None else bias
-    whole = [(n - 1) * s + max(k, s) for n, s, k in zip(lengths, strides, kernel, strict=True)]  # type: ignore[operator]
+    uncropped = [(n - 1) * s + max(k, s) for n, s, k in zip(lengths, strides, kernel, strict=True)]  # type: ignore[operator]
     cut = [pads[axis + 3] - further[axis] + max(strides[axis] - kernel[axis], 0) for axis in range(3)]  # type: ignore[operator]
     unless(min(cut) < 0, "the output goes beyond the last window")
     y = volumes.conv_3d_transpose(
-        shape_vector([batch, *whole, count]),
+        shape_vector([batch, *uncropped, count]),
         ops.transpose(weights, perm=[2, 3, 4, 1, 0]),
         channels_last(x),
         bias,
@@ -60,6 +60,6 @@ def conv_transpose(x: Value, weights: Value, bias: Value | None, *, group: int, 
         **{f"stride_{axis}": n for axis, n in zip("dhw", strides, strict=True)},
     )
     if any(pads) or any(cut):
-        ends = [full - n for full, n in zip(whole, cut, strict=True)]
+        ends = [full - n for full, n in zip(uncropped, cut, strict=True)]
         y = ops.slice_(y, pads[:3], ends, [1, 2, 3])
     return channels_first(y)

@@ -1,4 +1,4 @@
-"""LiteRT files as graphs, read without TensorFlow, and rules for operators of others."""
+"""Reader of LiteRT files, without TensorFlow, and the decorator for rules of further operators."""
 
 from tenonnx_litert.reading.calls import lite_rule
 

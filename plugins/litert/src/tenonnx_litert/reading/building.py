@@ -1,4 +1,4 @@
-"""From a file of TFLite to a graph."""
+"""Construction of a graph from a TFLite file."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from tenonnx_tensorflow.rules.control import condition_of
 from tenonnx_tensorflow.state import State, settled
 from tenonnx_tensorflow.tracked_values import Variable
 
-#: Operators that the builder handles itself, as they call subgraphs or have a state.
+#: Operators without a rule: the builder implements them, since they call subgraphs or have state.
 _STRUCTURAL = frozenset(
     {"WHILE", "IF", "CALL_ONCE", "STABLEHLO_COMPOSITE", "VAR_HANDLE", "READ_VARIABLE", "ASSIGN_VARIABLE"}
 )
@@ -50,7 +50,7 @@ def graph_of(
     dims: Mapping[str | int, Any],
     forms: Forms,
 ) -> Graph:
-    """Raises ``NotRepresentable`` naming every operator without a rule."""
+    """Build the graph of a signature of ``file``. Raises ``NotRepresentable`` naming every operator without a rule."""
     number, inputs, outputs = _interface(file, signature, input_names, output_names)
     _check(file, forms)
     subgraph = file.subgraphs[number]
@@ -67,12 +67,12 @@ def graph_of(
         builder = Builder(State(graph, mutable, nodes=size), file)
         builder.state.forms, builder.state.reserved = forms, frozenset(outputs)
         with graph.building():
-            given = [
+            values = [
                 _input(graph, label, subgraph.tensors[k], axes.get(label, {}))
                 for label, k in zip(inputs, subgraph.inputs, strict=True)
             ]
             builder.state.is_running = True
-            results = builder.run(number, given)
+            results = builder.run(number, values)
             for label, result in zip(outputs, results, strict=True):
                 is_source = any(result is each for each in (*graph.all_inputs, *graph.variables, *graph.outputs))
                 graph.output(label, ops.identity(result) if is_source or result.is_constant else result)
@@ -101,23 +101,23 @@ def _interface(file: File, signature: str | None, inputs: Any, outputs: Any) -> 
             do=did_you_mean(signature, file.signatures),
         )
     key = signature if signature is not None else next(iter(file.signatures), None)
-    number, taken, given = file.signatures[key] if key is not None else (0, {}, {})
+    number, input_names, output_names = file.signatures[key] if key is not None else (0, {}, {})
     graph = file.subgraphs[number]
-    found = []
+    labeled = []
     for kind, names, places, wanted in (
-        ("inputs", taken, graph.inputs, inputs),
-        ("outputs", given, graph.outputs, outputs),
+        ("inputs", input_names, graph.inputs, inputs),
+        ("outputs", output_names, graph.outputs, outputs),
     ):
         labels = [names.get(k) or graph.tensors[k].name.split(":")[0] or f"tensor_{k}" for k in places]
         labels = chosen_names(kind, wanted, labels) if wanted is not None else labels
-        found.append(labels)
-    taken_names: set[str] = set()
-    for labels in found:
+        labeled.append(labels)
+    used: set[str] = set()
+    for labels in labeled:
         for k in range(len(labels)):
-            while labels[k] in taken_names:
+            while labels[k] in used:
                 labels[k] = f"{labels[k]}_"
-            taken_names.add(labels[k])
-    return number, found[0], found[1]
+            used.add(labels[k])
+    return number, labeled[0], labeled[1]
 
 
 def _check(file: File, forms: Forms) -> None:
@@ -142,42 +142,42 @@ class Builder:
     def __init__(self, state: State, file: File) -> None:
         self.state, self.file = state, file
         self.weights: dict[tuple[int, int], Value] = {}
-        self.kept: dict[tuple[int, int], Variable] = {}
+        self.variables: dict[tuple[int, int], Variable] = {}
         self.tables: dict[str, Value] = {}
         self.at = 0
 
-    def run(self, number: int, given: Sequence[Any]) -> list[Any]:
+    def run(self, number: int, inputs: Sequence[Any]) -> list[Any]:
         if not 0 <= number < len(self.file.subgraphs):
             raise InvalidModel(
                 "an operator names a subgraph that the file does not have",
                 given=f"{number} of {len(self.file.subgraphs)}",
             )
         with self.state.calling(f"subgraph {number}"):
-            return self._run(number, given)
+            return self._run(number, inputs)
 
-    def _run(self, number: int, given: Sequence[Any]) -> list[Any]:
+    def _run(self, number: int, inputs: Sequence[Any]) -> list[Any]:
         outer, self.at = self.at, number
         subgraph = self.file.subgraphs[number]
-        if len(given) != len(subgraph.inputs):
+        if len(inputs) != len(subgraph.inputs):
             raise InvalidModel(
-                f"subgraph {number} is not called with {counted(len(subgraph.inputs), 'value')}", given=str(len(given))
+                f"subgraph {number} is not called with {counted(len(subgraph.inputs), 'value')}", given=str(len(inputs))
             )
-        held: dict[int, Any] = dict(zip(subgraph.inputs, given, strict=True))
+        values: dict[int, Any] = dict(zip(subgraph.inputs, inputs, strict=True))
         for operator in subgraph.operators:
             try:
-                results = self._applied(subgraph, operator, held)
+                results = self._applied(subgraph, operator, values)
             except TenonnxError as error:
                 if not any(operator.title in note for note in getattr(error, "__notes__", ())):
                     error.add_note(f"from {operator.title}")
                 raise
-            held.update(zip(operator.outputs, results, strict=False))
-        found = [self._read(subgraph, held, k) for k in subgraph.outputs]
+            values.update(zip(operator.outputs, results, strict=False))
+        results = [self._read(subgraph, values, k) for k in subgraph.outputs]
         self.at = outer
-        return found
+        return results
 
-    def _read(self, subgraph: Subgraph, held: dict[int, Any], place: int) -> Any:
-        if place in held:
-            return held[place]
+    def _read(self, subgraph: Subgraph, values: dict[int, Any], place: int) -> Any:
+        if place in values:
+            return values[place]
         tensor = subgraph.tensors[place]
         if tensor.is_variable:
             return self.state.read(self._variable(place, tensor))
@@ -198,34 +198,34 @@ class Builder:
         return self.weights[self.at, place]
 
     def _variable(self, place: int, tensor: Tensor) -> Variable:
-        """A tensor that keeps what a call leaves in it, zeros at first; of quantized values of 8 bits those that mean zero."""
+        """The variable of a tensor that keeps its contents between calls, at first zeros (int8: the zero point)."""
         key = (self.at, place)
-        if key not in self.kept:
-            made = self.kept[key] = Variable(tensor.name or f"state_{place}")
+        if key not in self.variables:
+            variable = self.variables[key] = Variable(tensor.name or f"state_{place}")
             is_code = tensor.quantization is not None and tensor.dtype is np.int8
-            limits.check_elements(tensor.shape or (), f'the variable tensor "{made.name}"')
+            limits.check_elements(tensor.shape or (), f'the variable tensor "{variable.name}"')
             first = tensor.quantization.zero_points[0] if is_code and tensor.quantization is not None else 0
-            self.state.initial[made] = np.full([n or 1 for n in tensor.shape or ()], first, tensor.dtype)
-        return self.kept[key]
+            self.state.initial[variable] = np.full([n or 1 for n in tensor.shape or ()], first, tensor.dtype)
+        return self.variables[key]
 
     def table(self, name: str, contents: Callable[[], Any]) -> Value:
-        """A table of the values of a function, which all its calls share."""
+        """The lookup table of a function; all calls of one name share it."""
         if name not in self.tables:
             self.tables[name] = self.state.variable(name, contents())
         return self.tables[name]
 
     def keep(self, place: int, content: Value) -> None:
-        """Let a variable tensor of the subgraph hold something else from here on, unless each run assigns it."""
+        """Assign to a variable tensor of the subgraph, unless an operator writes it in each run."""
         if any(place in operator.outputs for operator in self.file.subgraphs[self.at].operators):
             return
         self.state.assign(self._variable(place, self.file.subgraphs[self.at].tensors[place]), content)
 
-    def _applied(self, subgraph: Subgraph, operator: Operator, held: dict[int, Any]) -> list[Any]:
-        values = [self._read(subgraph, held, k) if k >= 0 else None for k in operator.inputs]
+    def _applied(self, subgraph: Subgraph, operator: Operator, tensors: dict[int, Any]) -> list[Any]:
+        values = [self._read(subgraph, tensors, k) if k >= 0 else None for k in operator.inputs]
         with self.state.applying(operator.title):
             call = Call(operator, subgraph.tensors, values, self)
         forms = (form(call) for form in self.state.forms.of(operator.name))
-        found = next((given for given in forms if given is not None), None)
+        found = next((result for result in forms if result is not None), None)
         with self.state.applying(operator.title):
             if found is None and operator.name in _STRUCTURAL:
                 return self._structural(operator, values)
@@ -235,7 +235,7 @@ class Builder:
         return [self._stored(result, subgraph.tensors[k]) for result, k in zip(results, operator.outputs, strict=False)]
 
     def _stored(self, result: Any, tensor: Tensor) -> Any:
-        """A result as it lies in its tensor."""
+        """A result as its tensor stores it: quantized if the tensor is."""
         if isinstance(result, QuantizedResult):
             return result.value
         if tensor.quantization is not None and isinstance(result, Value) and result.dtype.numpy.kind == "f":
@@ -249,7 +249,7 @@ class Builder:
             self.run(option("InitSubgraphIndex"), [])
             self.state.is_running = True
             return []
-        if name == "STABLEHLO_COMPOSITE":  # its meaning is the subgraph beside it
+        if name == "STABLEHLO_COMPOSITE":  # its decomposition defines it
             return self.run(option("DecompositionSubgraphIndex"), values)
         if name == "VAR_HANDLE":
             return [self.state.handle((option("SharedName") or b"variable").decode())]
@@ -274,8 +274,8 @@ class Builder:
             Looping(
                 self.state,
                 values,
-                lambda held: condition_of(self.run(cond, held)[0]),
-                lambda held: self.run(body, held),
+                lambda state: condition_of(self.run(cond, state)[0]),
+                lambda state: self.run(body, state),
                 fixed,
                 operator.title,
             )

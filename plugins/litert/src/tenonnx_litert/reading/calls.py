@@ -1,4 +1,4 @@
-"""Calls of LiteRT operators over ops, on numbers and on quantized values."""
+"""Calls of LiteRT operators, as rules see them: inputs as real numbers or as quantized values."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from tenonnx_tensorflow.tracked_values import Complex, number
 
 @dataclass(frozen=True)
 class QuantizedResult:
-    """A result that is quantized already, by the scales of its tensor."""
+    """A result that already has the scale and zero point of its tensor."""
 
     value: Value
 
 
 class Like:
-    """An operator as rules of TensorFlow see a node."""
+    """An operator in the form of a TensorFlow node, for TensorFlow's rules."""
 
     def __init__(self, op: str, name: str, **attributes: Any) -> None:
         self.op, self.name, self._attributes = op, name, attributes
@@ -62,28 +62,29 @@ class Call:
         return position < len(self.values) and self.values[position] is not None
 
     def raw(self, position: int) -> Any:
-        """An input as it lies: quantized values where it is quantized."""
+        """An input as stored: quantized values if its tensor is quantized."""
         if not self.has(position):
             raise NotRepresentable("an operator lacks an input", given=f"{self.operator.title} without {position}")
         return self.values[position]
 
     def real(self, position: int) -> Value:
-        """An input as the numbers that its quantized values stand for."""
+        """An input as real numbers: dequantized if its tensor is quantized."""
         tensor = self.ins[position]
         return real_of(self.raw(position), tensor.quantization if tensor is not None else None)
 
     def turned(self, position: int, perm: list[int]) -> Value:
-        """An input with its axes in another order, that of its quantized values, which stay quantized values in a file."""
+        """An input as real numbers, with permuted axes. The transpose comes first, so that weights stay quantized."""
         tensor = self.ins[position]
-        held = tensor.quantization if tensor is not None else None
-        if held is not None:
-            if held.block:
+        quantization = tensor.quantization if tensor is not None else None
+        if quantization is not None:
+            if quantization.block:
                 return ops.transpose(self.real(position), perm=perm)
-            held = Quantization(held.scales, held.zero_points, perm.index(held.axis))
-        return real_of(ops.transpose(self.raw(position), perm=perm), held)
+            axis = perm.index(quantization.axis)
+            quantization = Quantization(quantization.scales, quantization.zero_points, axis)
+        return real_of(ops.transpose(self.raw(position), perm=perm), quantization)
 
     def moved(self, position: int, move: Callable[[Value], Value]) -> Value:
-        """An input whose quantized values are moved, by one scale for all, before they become numbers."""
+        """An input as real numbers after ``move``, which is applied before the dequantization; one scale for all."""
         tensor = self.ins[position]
         return real_of(move(self.raw(position)), tensor.quantization if tensor is not None else None)
 
@@ -92,35 +93,35 @@ class Call:
         return [self.real(k) for k in range(len(self.values))]
 
     def keep(self, position: int, content: Value) -> None:
-        """Let an input that is a variable tensor hold these numbers from here on."""
+        """Assign real numbers to an input that is a variable tensor."""
         tensor = self.ins[position] if position < len(self.ins) else None
         if tensor is not None and tensor.is_variable:
-            held = content if tensor.quantization is None else quantized(content, tensor)
-            self.builder.keep(self.operator.inputs[position], held)
+            stored = content if tensor.quantization is None else quantized(content, tensor)
+            self.builder.keep(self.operator.inputs[position], stored)
 
     def keep_raw(self, position: int, content: Value) -> None:
-        """Let an input that is a variable tensor hold these quantized values from here on."""
+        """Assign quantized values to an input that is a variable tensor."""
         self.builder.keep(self.operator.inputs[position], content)
 
     def as_tensor(self, x: Value, position: int) -> Value:
-        """Round numbers to the quantized values of an input."""
+        """Quantize and dequantize ``x`` with the scale of an input."""
         tensor = self.ins[position]
         assert tensor is not None
         return real_of(quantized(x, tensor), tensor.quantization)
 
     def as_intermediate(self, x: Value, position: int) -> Value:
-        """Round numbers to the quantized values of an intermediate tensor of a kernel."""
+        """Quantize and dequantize ``x`` with the scale of an intermediate tensor of the kernel."""
         tensor = self.inside[position]
         return real_of(quantized(x, tensor), tensor.quantization)
 
     def intermediate(self, position: int) -> Quantization:
-        found = self.inside[position].quantization if position < len(self.inside) else None
-        if found is None:
+        quantization = self.inside[position].quantization if position < len(self.inside) else None
+        if quantization is None:
             raise NotRepresentable("quantized values inside an operator have no scale", given=self.operator.title)
-        return found
+        return quantization
 
     def as_rule(self, op: str, *values: Any, **attributes: Any) -> Any:
-        """Result of the rule of TensorFlow for a node with these attributes."""
+        """Apply TensorFlow's rule of op ``op`` to values and attributes."""
         like = Like(op, self.operator.title, **attributes)
         if any(isinstance(value, Complex) for value in values):
             return OF_COMPLEX[op](like, *values)
@@ -130,7 +131,7 @@ class Call:
 
 def real_of(value: Value, quantization: Quantization | None) -> Value:
     if quantization is None:
-        return value  # of complex numbers the parts
+        return value  # also complex numbers, which are pairs of values
     scales, points, axis = quantization.scales, quantization.zero_points, quantization.axis
     if quantization.block:
         zero = constant(points.astype(value.dtype.numpy)) if points.any() else None
@@ -138,12 +139,12 @@ def real_of(value: Value, quantization: Quantization | None) -> Value:
     if len(scales) == 1:
         scales, points = scales.reshape(()), points.reshape(())
         axis = 0
-    if value.dtype is DType.int64:  # the bias of activations of 16 bits, which ONNX cannot quantize
+    if value.dtype is DType.int64:  # the bias of int16 activations; DequantizeLinear does not take int64
         wide = scales.reshape(-1, *(1,) * (value.ndim - 1 - axis)) if scales.ndim else scales
         return ops.cast(ops.mul(ops.cast(value, to=DType.float64), constant(wide.astype(np.float64))), to=DType.float32)
-    given: dict[str, Any] = {} if scales.ndim == 0 else {"axis": axis}
+    parameters: dict[str, Any] = {} if scales.ndim == 0 else {"axis": axis}
     zero = None if not points.any() and value.dtype is DType.int32 else constant(points.astype(value.dtype.numpy))
-    return dequantized(value, constant(scales), zero, **given)
+    return dequantized(value, constant(scales), zero, **parameters)
 
 
 def dequantized(value: Value, scale: Value, zero: Value | None, **attributes: Any) -> Value:
@@ -169,12 +170,15 @@ def quantized(value: Value, tensor: Tensor) -> Value:
     return found
 
 
-#: Rules by the name of the operator: a function of a ``Call`` that gives a value, or a list of them.
+#: Rules by operator name: functions of a ``Call`` that return a value or a list of values.
 LITE_RULES: dict[str, Callable[[Call], Any]] = {}
 
 
 def lite_rule(*names: str) -> Callable[[Callable[[Call], Any]], Callable[[Call], Any]]:
-    """Let a function say what calls of these operators are: numbers, which become quantized values where a tensor has these."""
+    """Register a rule for these operators: a function of a ``Call`` that returns its results.
+
+    A result of real numbers is quantized if its tensor is quantized. The same name replaces the rule registered before.
+    """
 
     def registered(function: Callable[[Call], Any]) -> Callable[[Call], Any]:
         LITE_RULES.update(dict.fromkeys(names, added_rule(function, names, LITE_RULES)))
@@ -184,7 +188,7 @@ def lite_rule(*names: str) -> Callable[[Callable[[Call], Any]], Callable[[Call],
 
 
 def activated(call: Call, x: Value, name: str = "FusedActivationFunction") -> Value:
-    """Apply the activation that is fused into an operator."""
+    """Apply the fused activation of an operator, from its option ``name``."""
     kind = call.option(name, 0)
     if kind == 0:
         return x
@@ -200,6 +204,6 @@ def activated(call: Call, x: Value, name: str = "FusedActivationFunction") -> Va
 
 
 def moves(call: Call) -> bool:
-    """Whether an operator may move the quantized values themselves, as those of the result mean the same."""
+    """Whether an operator may move the quantized values unchanged: input and results have the same scale and zero point."""
     source = call.ins[0].quantization if call.ins[0] is not None else None
     return source is not None and all(source.is_as(out.quantization) for out in call.outs)

@@ -1,7 +1,7 @@
-"""Sigmoid and Tanh as integer kernels approximate them, for all numbers of 16 bits.
+"""Lookup tables of Sigmoid and Tanh in 16-bit fixed point, as the integer kernels approximate them.
 
-A number with ``bits`` integer bits is an integer times ``2**(bits - 15)``. Results have no integer bits. The kernels
-evaluate a polynomial for exp between -1/4 and 0, multiply by powers of e for the other bits, and divide by Newton's
+A fixed-point number with ``bits`` integer bits is an int16 times ``2**(bits - 15)``. Results have no integer bits. The
+kernels evaluate a polynomial for exp on [-1/4, 0], multiply by one power of e for each higher bit, and divide by Newton's
 method; every product is rounded to 16 bits.
 """
 
@@ -17,13 +17,13 @@ Array = np.ndarray[Any, np.dtype[np.int64]]
 
 _ONE = 2**15 - 1
 
-#: Exponents of the bits by which exp is multiplied, as far as 16 bits have these.
+#: Weights of the bits above 1/4, as exponents of 2; a set bit multiplies exp by a constant.
 _EXPONENTS = range(-2, 5)
 
 
 @functools.cache
 def sigmoid_table(bits: int) -> np.ndarray[Any, np.dtype[np.int16]]:
-    """Results for -32768 to 32767."""
+    """Sigmoid of all int16 inputs, -32768 first; shape (65536,)."""
     x = np.arange(-(2**15), 2**15)
     magnitude = np.where(x > 0, x, _wrapped(-x))
     positive = _shifted(_reciprocal(_exp(_wrapped(-magnitude), bits)), 1)
@@ -32,14 +32,14 @@ def sigmoid_table(bits: int) -> np.ndarray[Any, np.dtype[np.int16]]:
 
 @functools.cache
 def tanh_table(bits: int) -> np.ndarray[Any, np.dtype[np.int16]]:
-    """Results for -32768 to 32767."""
+    """Tanh of all int16 inputs, -32768 first; shape (65536,)."""
     x = np.arange(-(2**15), 2**15)
-    found = _shifted(_reciprocal(_exp(-np.abs(x), bits + 1)) - 2**13, 2)
-    return np.where(x == 0, 0, np.sign(x) * found).astype(np.int16)
+    magnitude = _shifted(_reciprocal(_exp(-np.abs(x), bits + 1)) - 2**13, 2)
+    return np.where(x == 0, 0, np.sign(x) * magnitude).astype(np.int16)
 
 
 def _exp(x: Array, bits: int) -> Array:
-    """The exponential of numbers that are not positive."""
+    """The exponential of numbers up to 0."""
     quarter = 2 ** (13 - bits)
     rest = (x & (quarter - 1)) - quarter
     found = _exp_of_quarter(_shifted(rest, bits))
@@ -53,7 +53,7 @@ def _exp(x: Array, bits: int) -> Array:
 
 
 def _exp_of_quarter(x: Array) -> Array:
-    """Taylor's polynomial around -1/8."""
+    """The exponential on [-1/4, 0], by its Taylor polynomial around -1/8."""
     first = _constant(math.exp(-1 / 8), 0)
     x = x + 2**12
     square = _product(x, x)
@@ -63,7 +63,7 @@ def _exp_of_quarter(x: Array) -> Array:
 
 
 def _reciprocal(x: Array) -> Array:
-    """2 / (1 + x) with two integer bits."""
+    """``2 / (1 + x)``, with two integer bits."""
     half = (x + _ONE + 1) // 2
     found = _constant(48 / 17, 2) + _product(half, _constant(-32 / 17, 2))
     for _ in range(3):
@@ -72,17 +72,17 @@ def _reciprocal(x: Array) -> Array:
 
 
 def _constant(number: float, bits: int) -> int:
-    """A number in 16 bits, rounded from 32."""
+    """``number`` in 16-bit fixed point, rounded from 32 bits as the kernels do."""
     return (round(number * 2.0 ** (31 - bits)) + 2**15) >> 16
 
 
 def _product(a: Array, b: Array | int) -> Array:
-    """The high half of twice the product, rounded to nearest."""
+    """The fixed-point product, rounded to nearest."""
     return (a * b + 2**14) >> 15
 
 
 def _shifted(x: Array, places: int) -> Array:
-    """``x * 2**places``, saturated; rounded to nearest, and halves away from zero."""
+    """``x * 2**places``: saturated to int16 if ``places >= 0``, else rounded to nearest, ties away from zero."""
     if places >= 0:
         return _saturated(x << places)
     half = 2 ** (-places - 1)

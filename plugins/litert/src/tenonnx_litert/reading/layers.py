@@ -1,4 +1,4 @@
-"""Convolutions, products, pools and recurrent layers of TFLite."""
+"""Rules of TFLite's convolutions, matrix products, pooling and detection."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LAYOUT = Layout(True, 4)
 
 
 def is_hybrid(call: Call, weights: int) -> bool:
-    """Whether the activations are floats and the weights quantized values, so that kernels make quantized values of the activations, too."""
+    """Whether activations are float32 and weights int8; hybrid kernels quantize the activations at run time."""
     first, second = call.ins[0], call.ins[weights]
     return (
         first is not None
@@ -31,13 +31,13 @@ def is_hybrid(call: Call, weights: int) -> bool:
 
 
 def _is_by_channel(call: Call, weights: int) -> bool:
-    """Whether weights have a scale for each channel, with which kernels give activations a zero point."""
-    held = call.ins[weights]
-    return held is not None and held.quantization is not None and len(held.quantization.scales) > 1
+    """Whether weights have per-channel scales; kernels then quantize activations asymmetrically."""
+    tensor = call.ins[weights]
+    return tensor is not None and tensor.quantization is not None and len(tensor.quantization.scales) > 1
 
 
 def as_quantized(x: Value, axes: list[int], asymmetric: bool) -> Value:
-    """Round numbers to quantized values of 8 bits, by a scale for each place along the other axes."""
+    """Round floats to the values of int8 quantization, with one scale per slice, reduced over ``axes``."""
     zero, one = number(0, x), number(1, x)
     if not asymmetric:
         size = ops.reduce_max(ops.absolute(x), axes, keepdims=1)
@@ -82,13 +82,13 @@ def conv(call: Call) -> Value:
     _, height, width, depth = sizes_of(call, 1)
     x = call.real(0)
     x = as_quantized(x, [1, 2, 3], asymmetric=_is_by_channel(call, 1)) if is_hybrid(call, 1) else x
-    held = channels_first(x)
+    images = channels_first(x)
     channels = x.shape[3] if x.shape is not None else None
     window = _window(call, [height, width])
     weights = call.turned(1, [0, 3, 1, 2])
     group = int(channels) // depth if isinstance(channels, int) else 1
     bias = call.real(2) if call.has(2) else None
-    return activated(call, channels_last(ops.conv(held, weights, bias, group=group, **window.attributes(held))))
+    return activated(call, channels_last(ops.conv(images, weights, bias, group=group, **window.attributes(images))))
 
 
 @lite_rule("DEPTHWISE_CONV_2D")
@@ -96,23 +96,23 @@ def depthwise(call: Call) -> Value:
     _, height, width, count = sizes_of(call, 1)
     x = call.real(0)
     x = as_quantized(x, [1, 2, 3], asymmetric=True) if is_hybrid(call, 1) else x
-    held = channels_first(x)
+    images = channels_first(x)
     window = _window(call, [height, width])
     weights = call.turned(1, [3, 0, 1, 2])
     group = count // (call.option("DepthMultiplier", 0) or 1)
     channels = x.shape[3] if x.shape is not None else None
     group = int(channels) if isinstance(channels, int) else group
     bias = call.real(2) if call.has(2) else None
-    return activated(call, channels_last(ops.conv(held, weights, bias, group=group, **window.attributes(held))))
+    return activated(call, channels_last(ops.conv(images, weights, bias, group=group, **window.attributes(images))))
 
 
 @lite_rule("TRANSPOSE_CONV")
 def transpose_conv(call: Call) -> Value:
     _, height, width, _ = sizes_of(call, 1)
-    held = channels_first(call.real(2))
+    images = channels_first(call.real(2))
     weights = call.turned(1, [3, 0, 1, 2])
     window = _window(call, [height, width], with_dilation=False)
-    y = channels_last(transposed(held, weights, int64(call.raw(0)), window, _LAYOUT))
+    y = channels_last(transposed(images, weights, int64(call.raw(0)), window, _LAYOUT))
     return activated(call, _biased(call, y, 3))
 
 
@@ -123,12 +123,12 @@ def conv_3d(call: Call) -> Value:
     strides = [call.option(f"Stride{n}") for n in "DHW"]
     apart = [call.option(f"Dilation{n}Factor", 1) or 1 for n in "DHW"]
     window = Window(kernel[:3], strides, apart, _PADDING[call.option("Padding", 0)])
-    held = channels_first(call.real(2 if is_turned else 0))
+    volumes = channels_first(call.real(2 if is_turned else 0))
     weights = call.turned(1, [4, 3, 0, 1, 2])
     if is_turned:
-        y = transposed(held, weights, int64(call.raw(0)), window, Layout(True, 5))
+        y = transposed(volumes, weights, int64(call.raw(0)), window, Layout(True, 5))
     else:
-        y = ops.conv(held, weights, **window.attributes(held))
+        y = ops.conv(volumes, weights, **window.attributes(volumes))
     return activated(call, _biased(call, channels_last(y), 3 if is_turned else 2))
 
 
@@ -152,28 +152,28 @@ def fully_connected(call: Call) -> Value:
 
 @lite_rule("BATCH_MATMUL")
 def batch_matmul(call: Call) -> Value:
-    """Of floats and quantized values, a scale for each row of the floats."""
-    turned = [bool(call.option(name, False)) for name in ("AdjX", "AdjY")]
+    """Matrix product; hybrid kernels quantize each row of the floats separately."""
+    adjoint = [bool(call.option(name, False)) for name in ("AdjX", "AdjY")]
     first, second = call.real(0), call.real(1)
     if is_hybrid(call, 1):
-        axis = first.ndim - (2 if turned[0] else 1)
+        axis = first.ndim - (2 if adjoint[0] else 1)
         first = as_quantized(first, [axis], bool(call.option("AsymmetricQuantizeInputs", False)))
-    found: Value = call.as_rule("BatchMatMul", first, second, adj_x=turned[0], adj_y=turned[1])
-    return found
+    product: Value = call.as_rule("BatchMatMul", first, second, adj_x=adjoint[0], adj_y=adjoint[1])
+    return product
 
 
 @lite_rule("MAX_POOL_2D", "AVERAGE_POOL_2D", "L2_POOL_2D")
 def pool(call: Call) -> Value:
     kernel = [call.option("FilterHeight"), call.option("FilterWidth")]
     window = _window(call, kernel, with_dilation=False)
-    held = channels_first(call.real(0))
-    given = window.attributes(held)
+    images = channels_first(call.real(0))
+    attributes = window.attributes(images)
     if call.name == "MAX_POOL_2D":
-        y = ops.max_pool(held, kernel_shape=kernel, **given)
+        y = ops.max_pool(images, kernel_shape=kernel, **attributes)
     elif call.name == "AVERAGE_POOL_2D":
-        y = ops.average_pool(held, kernel_shape=kernel, **given)
+        y = ops.average_pool(images, kernel_shape=kernel, **attributes)
     else:
-        y = ops.sqrt(ops.average_pool(ops.mul(held, held), kernel_shape=kernel, **given))
+        y = ops.sqrt(ops.average_pool(ops.mul(images, images), kernel_shape=kernel, **attributes))
     return activated(call, channels_last(y))
 
 
@@ -184,16 +184,19 @@ DETECTION = "TFLite_Detection_PostProcess"
 
 
 def custom_options(operator: Operator) -> Mapping[str, Any]:
-    """The options of an operator that is none of the schema, which it keeps by their names."""
+    """The options of a custom operator, by name (stored as a FlexBuffer)."""
     import flatbuffers.flexbuffers as flexbuffers
 
-    found: Mapping[str, Any] = flexbuffers.Loads(bytearray(operator.custom))
-    return found
+    options: Mapping[str, Any] = flexbuffers.Loads(bytearray(operator.custom))
+    return options
 
 
 @lite_rule(DETECTION)
 def detection(call: Call) -> Any:
-    """Boxes around anchors, and the best of all classes or of each, without those that overlap."""
+    """Decode boxes relative to anchors, then suppress overlapping ones: over the best class, or in each class.
+
+    Returns boxes, classes, scores and the number of detections (TFLite_Detection_PostProcess).
+    """
     options = custom_options(call.operator)
     most, classes = int(options["max_detections"]), int(options["num_classes"])
     of_box = int(options.get("max_classes_per_detection", 1))
@@ -201,8 +204,8 @@ def detection(call: Call) -> Any:
     anchors = ops.unsqueeze(anchors, [0]) if anchors.rank == 2 else anchors
 
     def column(x: Value, k: int, scale: str | None = None) -> Value:
-        found = ops.slice_(x, [k], [k + 1], [2])
-        return found if scale is None else ops.div(found, number(float(options[scale]), found))
+        values = ops.slice_(x, [k], [k + 1], [2])
+        return values if scale is None else ops.div(values, number(float(options[scale]), values))
 
     half = number(0.5, quantized)
     y = ops.add(ops.mul(column(quantized, 0, "y_scale"), column(anchors, 2)), column(anchors, 0))
@@ -210,19 +213,19 @@ def detection(call: Call) -> Any:
     height = ops.mul(ops.mul(ops.exp(column(quantized, 2, "h_scale")), column(anchors, 2)), half)
     width = ops.mul(ops.mul(ops.exp(column(quantized, 3, "w_scale")), column(anchors, 3)), half)
     boxes = ops.concat(ops.sub(y, height), ops.sub(x, width), ops.add(y, height), ops.add(x, width), axis=2)
-    kept = ops.slice_(scores, [-classes], [np.iinfo(np.int64).max], [2])  # what stands before is the background
+    of_classes = ops.slice_(scores, [-classes], [np.iinfo(np.int64).max], [2])  # a first column is the background
     regular = bool(options.get("use_regular_nms", False))
     overlap = constant(np.asarray([float(options["nms_iou_threshold"])], np.float32))
     least = constant(np.asarray([float(options["nms_score_threshold"])], np.float32))
     if regular:
         each = constant(np.asarray([int(options.get("detections_per_class", 100))]))
-        given = ops.transpose(kept, perm=[0, 2, 1])
+        candidates = ops.transpose(of_classes, perm=[0, 2, 1])
     else:
         each = constant(np.asarray([most]))
-        given = ops.transpose(ops.reduce_max(kept, [2], keepdims=1), perm=[0, 2, 1])
-    chosen = ops.non_max_suppression(boxes, given, each, overlap, least)
+        candidates = ops.transpose(ops.reduce_max(of_classes, [2], keepdims=1), perm=[0, 2, 1])
+    chosen = ops.non_max_suppression(boxes, candidates, each, overlap, least)
     places = ops.slice_(chosen, [0, 2], [np.iinfo(np.int64).max, 3], [0, 1])
-    values = ops.gather_nd(ops.squeeze(given, [0]), ops.slice_(chosen, [1], [3], [1]))
+    values = ops.gather_nd(ops.squeeze(candidates, [0]), ops.slice_(chosen, [1], [3], [1]))
     count = ops.minimum(ops.shape(values), constant(np.asarray([most])))
     best, order = ops.top_k(values, count)
     place = ops.gather(ops.squeeze(places, [1]), order)
@@ -232,7 +235,7 @@ def detection(call: Call) -> Any:
     elif of_box > classes:
         raise NotRepresentable("a detection requests more classes than the model has", given=call.operator.title)
     else:  # the best classes of each box, one after the other
-        best, kind = ops.top_k(ops.gather(ops.squeeze(kept, [0]), place), constant(np.asarray([of_box])))
+        best, kind = ops.top_k(ops.gather(ops.squeeze(of_classes, [0]), place), constant(np.asarray([of_box])))
         box = ops.reshape(ops.tile(box, constant(np.asarray([1, of_box]))), [-1, 4])
         best, kind = ops.reshape(best, [-1]), ops.reshape(kind, [-1])
     zero = constant(np.asarray([0]))

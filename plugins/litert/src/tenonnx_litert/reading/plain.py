@@ -1,4 +1,4 @@
-"""Operators of TFLite that equal ops of TensorFlow with other names."""
+"""TFLite operators that equal TensorFlow ops of another name."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from tenonnx_tensorflow.attributes import _DTYPES
 from tenonnx_tensorflow.rules.resizing import by_matrices, plane
 from tenonnx_tensorflow.tracked_values import as_dtype, int64, known, number
 
-#: The numbers of TensorFlow's types by those of TFLite.
+#: TensorFlow's type numbers by TFLite's type numbers.
 _TYPES = {0: 1, 1: 19, 2: 3, 3: 4, 4: 9, 5: 7, 6: 10, 7: 5, 8: 8, 9: 6, 10: 2, 12: 23, 15: 22, 16: 17, 18: 14}
 
-#: Functions of elements, and what is compared, without attributes.
+#: Elementwise functions and comparisons without attributes.
 _PLAIN: dict[str, tuple[str, Callable[[Call], dict[str, Any]]]] = {
     name: (op, lambda call: {})
     for name, op in {
@@ -77,7 +77,7 @@ _PLAIN: dict[str, tuple[str, Callable[[Call], dict[str, Any]]]] = {
 
 _KEEPING: Callable[[Call], dict[str, Any]] = lambda call: {"keep_dims": call.option("KeepDims", False)}  # noqa: E731
 
-#: What is computed by numbers.
+#: Operators that compute with real numbers: quantized inputs are dequantized.
 _BY_NUMBERS = _PLAIN | {
     "MEAN": ("Mean", _KEEPING),
     "SUM": ("Sum", _KEEPING),
@@ -98,7 +98,7 @@ _BY_NUMBERS = _PLAIN | {
     "RFFT2D": ("RFFT2D", lambda call: {}),
 }
 
-#: What moves, chooses or copies elements: quantized values as they are, where the result has the scales of the first input.
+#: Operators that move, select or copy elements. They move quantized values unchanged if input and result share a scale.
 _MOVING: dict[str, tuple[str, Callable[[Call], dict[str, Any]]]] = {
     "TRANSPOSE": ("Transpose", lambda call: {}),
     "EXPAND_DIMS": ("ExpandDims", lambda call: {}),
@@ -156,14 +156,14 @@ def _computed(op: str, attributes: Callable[[Call], dict[str, Any]]) -> Callable
 
 def _moved(op: str, attributes: Callable[[Call], dict[str, Any]]) -> Callable[[Call], Any]:
     def moved(call: Call) -> Any:
-        as_quantized = moves(call) and op != "SpaceToBatchND"  # what is padded there is zero as a number
-        given = call.values if as_quantized else call.reals
+        as_quantized = moves(call) and op != "SpaceToBatchND"  # its padding is 0 as a real number
+        inputs = call.values if as_quantized else call.reals
         if op == "Gather":
-            given = [*given[:2], constant(np.asarray(call.option("Axis", 0)))]
-        found = call.as_rule(op, *given, **attributes(call))
+            inputs = [*inputs[:2], constant(np.asarray(call.option("Axis", 0)))]
+        results = call.as_rule(op, *inputs, **attributes(call))
         if not as_quantized:
-            return found
-        return [QuantizedResult(value) for value in found] if isinstance(found, list) else QuantizedResult(found)
+            return results
+        return [QuantizedResult(value) for value in results] if isinstance(results, list) else QuantizedResult(results)
 
     return moved
 
@@ -228,8 +228,8 @@ def lrn(call: Call) -> Value:
 @lite_rule("RESHAPE")
 def reshape(call: Call) -> Any:
     shape = int64(call.raw(1)) if call.has(1) else constant(np.asarray(call.option("NewShape", []), np.int64))
-    found = call.as_rule("Reshape", call.raw(0) if moves(call) else call.real(0), shape)
-    return QuantizedResult(found) if moves(call) else found
+    reshaped = call.as_rule("Reshape", call.raw(0) if moves(call) else call.real(0), shape)
+    return QuantizedResult(reshaped) if moves(call) else reshaped
 
 
 @lite_rule("CONCATENATION")
@@ -251,8 +251,8 @@ def concatenation(call: Call) -> Any:
 @lite_rule("PACK")
 def pack(call: Call) -> Any:
     parts = call.values if moves(call) else call.reals
-    found = call.as_rule("Pack", *parts, axis=call.option("Axis", 0))
-    return QuantizedResult(found) if moves(call) else found
+    packed = call.as_rule("Pack", *parts, axis=call.option("Axis", 0))
+    return QuantizedResult(packed) if moves(call) else packed
 
 
 @lite_rule("SPLIT", "SPLIT_V")
@@ -275,7 +275,7 @@ def split(call: Call) -> Any:
 
 @lite_rule("RESIZE_BILINEAR")
 def bilinear(call: Call) -> Value:
-    """Quantized values of 16 bits by weights of 10, as the kernel has it, whose steps are larger than those of the quantized values."""
+    """Bilinear resizing; int16 inputs use the kernel's 10-bit weights, which are coarser than the quantized values."""
     corners, halves = call.option("AlignCorners", False), call.option("HalfPixelCenters", False)
     x, wanted = call.real(0), known(call.raw(1), "the size of images").tolist()
     if call.raw(0).dtype is not DType.int16:
@@ -287,6 +287,7 @@ def bilinear(call: Call) -> Value:
 
 
 def _weights_of_10_bits(before: int, after: int, corners: bool, halves: bool) -> np.ndarray[Any, Any]:
+    """Interpolation matrix (after, before) of one axis."""
     one, less = 1 << 10, int(corners and after > 1)
     step = (one * (before - less) + (after - less) // 2) // (after - less)
     matrix = np.zeros((after, before))
@@ -300,9 +301,9 @@ def _weights_of_10_bits(before: int, after: int, corners: bool, halves: bool) ->
 
 @lite_rule("PAD", "PADV2")
 def pad(call: Call) -> Any:
-    """Pad with a number, which is the zero point where quantized values are padded."""
+    """Pad with a constant; the default is 0, for quantized values their zero point."""
     value = call.real(2) if call.has(2) else None
-    if not moves(call) or call.raw(0).dtype is DType.int16:  # runtimes pad no integers of 16 bits
+    if not moves(call) or call.raw(0).dtype is DType.int16:  # runtimes do not pad int16
         return call.as_rule("PadV2", call.real(0), call.raw(1), value)
     if call.has(2):
         if (
@@ -388,14 +389,14 @@ def one_hot(call: Call) -> Any:
 
 @lite_rule("DYNAMIC_UPDATE_SLICE")
 def update_slice(call: Call) -> Any:
-    """A window is put where it is told, moved inside where it would reach out."""
+    """Replace a window of the input; start indices are clamped so that it fits."""
     x, update, starts = call.raw(0), call.raw(1), int64(call.raw(2))
     last = ops.sub(ops.shape(x), ops.shape(update))
     begin = ops.minimum(ops.maximum(starts, constant(np.asarray(0))), last)
     before = ops.concat(begin, ops.sub(last, begin), axis=0)
     mask = ops.pad(ops.expand(constant(np.asarray(1, np.int32)), ops.shape(update)), before)
-    found = ops.where(ops.greater(mask, constant(np.asarray(0, np.int32))), ops.pad(update, before), x)
-    return QuantizedResult(found) if moves(call) else found
+    updated = ops.where(ops.greater(mask, constant(np.asarray(0, np.int32))), ops.pad(update, before), x)
+    return QuantizedResult(updated) if moves(call) else updated
 
 
 @lite_rule("EMBEDDING_LOOKUP")

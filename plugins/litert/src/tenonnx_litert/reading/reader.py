@@ -1,4 +1,4 @@
-"""The reader of ``.tflite`` files, by the schema of the package ``tflite``."""
+"""Parser of ``.tflite`` files, with the schema of the package ``tflite``."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tenonnx.extend import InvalidModel, NotRepresentable
 from tenonnx_tensorflow.attributes import text_of
 from tenonnx_tensorflow.state import BROKEN
 
-#: Element types by their number in the schema.
+#: Element types by their number in the schema. The resource types have no numpy type.
 _DTYPES: dict[int, Any] = {
     0: np.float32,
     1: np.float16,
@@ -42,7 +42,7 @@ _DTYPES: dict[int, Any] = {
 
 _RESOURCES = (13, 14)
 
-#: The entry of the metadata with the verdict of the comparison of a file that was written.
+#: Metadata key of the verdict of the comparison after writing.
 VERIFICATION = "tenonnx.verification"
 
 _OPERATORS = {number: name for name, number in vars(tflite.BuiltinOperator).items() if isinstance(number, int)}
@@ -50,22 +50,22 @@ _OPTIONS_2 = {number: name for name, number in vars(tflite.BuiltinOptions2).item
 _OPTIONS = {number: name for name, number in vars(tflite.BuiltinOptions).items() if isinstance(number, int)}
 
 
-#: Places of fields in their tables: the code of an operator, which the package reads from an older field where it is
-#: small, and those of quantization by blocks, which it does not know.
+#: Offsets of table fields that the package ``tflite`` does not read: the operator code (it reads the deprecated 8-bit
+#: field), and the type tag and fields of blockwise quantization.
 _BUILTIN_CODE, _BLOCKWISE, _BLOCK_SCALES, _BLOCK_ZERO_POINTS, _BLOCK_SIZE = 10, 2, 4, 6, 8
 
 
 def _field(table: Any, place: int) -> int:
-    """A field of 32 bits, 0 where it is absent."""
+    """A 32-bit field, 0 if absent."""
     offset = table.Offset(place)
     return int(table.Get(Int32Flags, offset + table.Pos)) if offset else 0
 
 
 @dataclass(frozen=True)
 class Quantization:
-    """Real numbers are ``scale * (code - zero_point)``, for each place along ``axis`` where there are several.
+    """Quantization parameters: real = ``scale * (quantized - zero_point)``, per tensor or per channel along ``axis``.
 
-    Scales of blocks have the rank of the tensor: one for every ``block`` places along ``axis``.
+    Blockwise scales have the rank of the tensor: one for every ``block`` elements along ``axis``.
     """
 
     scales: np.ndarray[Any, Any]
@@ -83,7 +83,7 @@ class Quantization:
 
 @dataclass(frozen=True)
 class Tensor:
-    """A tensor of a subgraph: sizes are None where they vary, ``contents`` None where it is computed."""
+    """A tensor of a subgraph. Dynamic dims are None; ``contents`` is None unless it is a constant."""
 
     name: str
     dtype: Any
@@ -95,7 +95,7 @@ class Tensor:
 
 @dataclass(frozen=True)
 class Operator:
-    """One call: inputs and outputs are numbers of tensors, -1 where one is absent; so are those that it has inside."""
+    """An operator. Inputs, outputs and intermediates are tensor indices; -1 means absent."""
 
     name: str
     inputs: Sequence[int]
@@ -110,15 +110,15 @@ class Operator:
         return f"{self.name} (operator {self.place})"
 
     def option(self, name: str, default: Any = None) -> Any:
-        """A field of the options; lists as lists. Raises ``InvalidModel`` for one that lies outside of the file."""
+        """A field of the options; vectors as lists. Raises ``InvalidModel`` if its offset is outside the file."""
         if self.options is None:
             return default
         listed = getattr(self.options, f"{name}AsNumpy", None)
         read = getattr(self.options, name, None)
         try:
             if listed is not None:
-                found = listed()
-                return [] if isinstance(found, int) else np.asarray(found).tolist()
+                vector = listed()
+                return [] if isinstance(vector, int) else np.asarray(vector).tolist()
             return default if read is None else read()
         except BROKEN as error:
             raise InvalidModel(
@@ -137,7 +137,10 @@ class Subgraph:
 
 @dataclass(frozen=True)
 class File:
-    """The subgraphs of a file, the first of which is the model, and by signature the names of what they take."""
+    """The subgraphs of a file, the first of which is the model, and its signatures.
+
+    A signature has a subgraph index, and the names of inputs and outputs by tensor index.
+    """
 
     subgraphs: Sequence[Subgraph]
     signatures: Mapping[str, tuple[int, Mapping[int, str], Mapping[int, str]]]
@@ -145,6 +148,7 @@ class File:
 
 
 def read_file(path: Path) -> File:
+    """Parse a file. Raises ``InvalidModel`` if it is broken, ``NotRepresentable`` for types that ONNX lacks."""
     contents = path.read_bytes()
     if len(contents) < 8 or contents[4:8] != b"TFL3":
         raise InvalidModel(f'"{path}" is not a model of TFLite', given="a file without its mark TFL3")
@@ -163,7 +167,7 @@ def read_file(path: Path) -> File:
 
 
 def _texts_of(model: Any) -> Iterator[tuple[str, str]]:
-    """Entries of the metadata that are texts; those of LiteRT's own tools are tables."""
+    """Metadata entries that are printable text; LiteRT's own tools write flatbuffers there."""
     for place in range(model.MetadataLength()):
         entry = model.Metadata(place)
         buffer = model.Buffers(entry.Buffer())
@@ -240,11 +244,11 @@ def _tensor(model: Any, tensor: Any, whole: bytes) -> Tensor:
 
 
 def _with_blocks(model: Any, graph: Any, place: int, tensor: Tensor, tensors: Sequence[Tensor]) -> Tensor:
-    """The tensor with the scales of its blocks, which are other tensors of the graph."""
-    found = graph.Tensors(place).Quantization()
-    if found is None or found.DetailsType() != _BLOCKWISE or found.Details() is None:
+    """``tensor`` with its blockwise quantization, whose scales are another tensor of the graph."""
+    quantization = graph.Tensors(place).Quantization()
+    if quantization is None or quantization.DetailsType() != _BLOCKWISE or quantization.Details() is None:
         return tensor
-    details = found.Details()
+    details = quantization.Details()
     scales, points, block = (_field(details, k) for k in (_BLOCK_SCALES, _BLOCK_ZERO_POINTS, _BLOCK_SIZE))
     contents = tensors[scales].contents if 0 <= scales < len(tensors) else None
     if contents is None or tensor.shape is None or contents.size * block != math.prod(n or 0 for n in tensor.shape):
@@ -282,18 +286,18 @@ def _contents(buffer: Any, kind: Any, sizes: Sequence[int], name: str, whole: by
 
 
 def _texts(raw: bytes) -> np.ndarray[Any, Any]:
-    """Texts in the layout of TFLite: their number, the start of each, and then their bytes."""
+    """Decode strings in the layout of TFLite: their number, their start offsets, then their bytes."""
     count = int(np.frombuffer(raw, np.int32, 1)[0])
     ends = np.frombuffer(raw, np.int32, count + 1, 4)
-    found = np.empty(count, object)
-    found[:] = [text_of(raw[a:b]) for a, b in pairwise(ends)]
-    return found
+    texts = np.empty(count, object)
+    texts[:] = [text_of(raw[a:b]) for a, b in pairwise(ends)]
+    return texts
 
 
 def _quantization(found: Any, kind: Any) -> Quantization | None:
-    """None for floats, whose ranges some files tell, too."""
-    is_code = kind not in (None, object, np.bool_) and (np.dtype(kind).kind in "iu" or kind is ml_dtypes.int4)
-    if found is None or not found.ScaleLength() or not is_code:
+    """Quantization parameters of an integer tensor. None for floats, for which some files record ranges."""
+    is_integer = kind not in (None, object, np.bool_) and (np.dtype(kind).kind in "iu" or kind is ml_dtypes.int4)
+    if found is None or not found.ScaleLength() or not is_integer:
         return None
     scales = np.asarray(found.ScaleAsNumpy(), np.float32)
     points = np.asarray(found.ZeroPointAsNumpy(), np.int64) if found.ZeroPointLength() else np.zeros(1, np.int64)

@@ -1,4 +1,4 @@
-"""Recurrent layers of TFLite: layers of ONNX where these compute alike, else loops that round where the kernels do."""
+"""Recurrent layers of TFLite: as LSTM and RNN of ONNX if these compute the same, else as loops."""
 
 from __future__ import annotations
 
@@ -16,43 +16,43 @@ from tenonnx_litert.reading.layers import as_quantized, is_hybrid, sizes_of
 from tenonnx_quantized.quantize import quantize_linear
 from tenonnx_tensorflow.tracked_values import number
 
-#: The order of gates in TFLite's inputs: input, forget, cell, output; and how ONNX wants them: input, output, forget, cell.
+#: The order of the gates in TFLite's inputs (input, forget, cell, output), and in ONNX (input, output, forget, cell).
 _INPUT, _FORGET, _CELL, _OUTPUT = range(4)
 _OF_ONNX = (_INPUT, _OUTPUT, _FORGET, _CELL)
 
 
 def fixed(x: Value, step: float) -> Value:
-    """Round numbers to quantized values of 16 bits."""
+    """Quantize and dequantize ``x`` in int16 with the scale ``step``."""
     scale, zero = constant(np.asarray(step, np.float32)), constant(np.asarray(0, np.int16))
     return dequantized(quantize_linear(x, scale, zero), scale, zero)
 
 
 def _stepped(x: Value, starts: Sequence[Value], step: Callable[..., list[Value]]) -> list[Value]:
-    """States of a layer after the last row of ``x``, and the first states after each of them."""
+    """Loop over the rows of ``x``: all states after the last row, then the first state after each row."""
 
-    def body(count: Value, going: Value, *held: Value) -> list[Value]:
-        left = step(ops.gather(x, count, axis=0), *held)
-        return [ops.identity(value) for value in (going, *left, left[0])]
+    def body(count: Value, going: Value, *states: Value) -> list[Value]:
+        after = step(ops.gather(x, count, axis=0), *states)
+        return [ops.identity(value) for value in (going, *after, after[0])]
 
     formals = [("step", TensorType(DType.int64, ())), ("going", TensorType(DType.bool, ()))]
-    made = subgraph(body, [*formals, *((f"state_{k}", start.type) for k, start in enumerate(starts))])
+    body_graph = subgraph(body, [*formals, *((f"state_{k}", start.type) for k, start in enumerate(starts))])
     length = ops.gather(ops.shape(x), constant(np.asarray(0)))
-    return list(ops.loop(length, None, *starts, body=made))
+    return list(ops.loop(length, None, *starts, body=body_graph))
 
 
 def _by_time(call: Call, run: Callable[[Value], Value], backwards: bool = False, *, raw: bool = False) -> Value:
-    """A layer over the steps of the first input, which lie along its first axis or behind that of the batch.
+    """Run a layer on the first input with time as its first axis (time-major), and restore the order of the axes.
 
-    The layer takes and returns quantized values where ``raw``.
+    If ``raw``, the layer takes and returns quantized values.
     """
     by_batch = not call.option("TimeMajor", False)
     if raw:
         x = ops.transpose(call.raw(0), perm=[1, 0, 2]) if by_batch else call.raw(0)
     else:
         x = call.turned(0, [1, 0, 2]) if by_batch else call.real(0)
-    found = run(_reversed(x) if backwards else x)
-    found = _reversed(found) if backwards else found
-    return ops.transpose(found, perm=[1, 0, 2]) if by_batch else found
+    y = run(_reversed(x) if backwards else x)
+    y = _reversed(y) if backwards else y
+    return ops.transpose(y, perm=[1, 0, 2]) if by_batch else y
 
 
 def _reversed(rows: Value) -> Value:
@@ -60,16 +60,16 @@ def _reversed(rows: Value) -> Value:
 
 
 def _activation(call: Call) -> str:
-    found = {1: "Relu", 4: "Tanh"}.get(call.option("FusedActivationFunction", 4))
-    if found is None:
+    activation = {1: "Relu", 4: "Tanh"}.get(call.option("FusedActivationFunction", 4))
+    if activation is None:
         raise NotRepresentable(
             "the activation of a recurrent layer is neither Tanh nor Relu", given=call.operator.title
         )
-    return found
+    return activation
 
 
 def _product(call: Call, x: Value, weights: Value, hybrid: bool) -> Value:
-    """Rows by weights; those of floats by quantized values as the kernels do it, with a scale for each row."""
+    """Rows times weights; ``hybrid`` quantizes each row at run time, as the hybrid kernels do."""
     rows = as_quantized(x, [1], bool(call.option("AsymmetricQuantizeInputs", False))) if hybrid else x
     return ops.matmul(rows, weights)
 
@@ -79,7 +79,7 @@ def _product(call: Call, x: Value, weights: Value, hybrid: bool) -> Value:
 
 @dataclass(frozen=True)
 class _Lstm:
-    """An LSTM by the positions of its inputs: the first of its weights, its states, and of its normalization."""
+    """An LSTM, by the positions of its inputs: first weights, hidden state, cell state, first normalization scale."""
 
     call: Call
     weights: int
@@ -103,12 +103,12 @@ class _Lstm:
 
     @property
     def has_input_gate(self) -> bool:
-        """Whether there is an input gate; otherwise its value is one less the forget gate."""
+        """Whether there is an input gate; without one (CIFG), its value is 1 minus the forget gate."""
         return self.call.has(self.weights)
 
     @property
     def is_plain(self) -> bool:
-        """Whether it is one of ONNX."""
+        """Whether ONNX's LSTM computes the same."""
         clipped = self.call.option("CellClip", 0.0) or self.call.option("ProjClip", 0.0)
         more = [self.weights + 15, *(self.norm + k for k in range(4) if self.norm is not None)]
         return not (self.hybrid or clipped or any(map(self.call.has, more))) and self.has_input_gate
@@ -118,7 +118,7 @@ class _Lstm:
         return [self.call.real(k) if self.call.has(k) else None for k in (self.hidden, self.cell)]
 
     def run(self, x: Value) -> Value:
-        """The hidden states of all steps; what is left of the states is kept."""
+        """The hidden states of all steps; the final states are assigned to their variables."""
         rows, *left = self._of_onnx(x) if self.is_plain else self._looped(x)
         for position, state in zip((self.hidden, self.cell), left, strict=True):
             self.call.keep(position, state)
@@ -154,29 +154,29 @@ class _Lstm:
         if hidden is None or cell is None:
             raise NotRepresentable("an LSTM lacks a state", given=self.call.operator.title)
         gates = {gate: _Gate.of(self, gate) for gate in range(4) if gate or self.has_input_gate}
-        turned = self.turned(15, 0) if self.call.has(self.weights + 15) else None
+        projection = self.transposed(15, 0) if self.call.has(self.weights + 15) else None
 
         def step(row: Value, hidden: Value, cell: Value) -> list[Value]:
             def total(gate: int, cell: Value | None = None) -> Value:
                 return gates[gate].total(self, row, hidden, cell)
 
             forget, candidate = ops.sigmoid(total(_FORGET, cell)), self._activated(total(_CELL))
-            taken = ops.sigmoid(total(_INPUT, cell)) if self.has_input_gate else ops.sub(number(1, forget), forget)
-            cell = self._clipped(ops.add(ops.mul(forget, cell), ops.mul(taken, candidate)), "CellClip")
+            input_gate = ops.sigmoid(total(_INPUT, cell)) if self.has_input_gate else ops.sub(number(1, forget), forget)
+            cell = self._clipped(ops.add(ops.mul(forget, cell), ops.mul(input_gate, candidate)), "CellClip")
             output = ops.sigmoid(total(_OUTPUT, cell))
-            return [self._projected(ops.mul(output, self._activated(cell)), turned), cell]
+            return [self._projected(ops.mul(output, self._activated(cell)), projection), cell]
 
         *left, rows = _stepped(x, [hidden, cell], step)
         return [rows, *left]
 
-    def _projected(self, found: Value, weights: Value | None) -> Value:
-        if weights is not None:
-            found = _product(self.call, found, weights, self.hybrid)
-            bias = self.part(16, 0)
-            found = self._clipped(found if bias is None else ops.add(found, bias), "ProjClip")
-        return found
+    def _projected(self, x: Value, weights: Value | None) -> Value:
+        if weights is None:
+            return x
+        y = _product(self.call, x, weights, self.hybrid)
+        bias = self.part(16, 0)
+        return self._clipped(y if bias is None else ops.add(y, bias), "ProjClip")
 
-    def turned(self, offset: int, gate: int) -> Value:
+    def transposed(self, offset: int, gate: int) -> Value:
         return self.call.turned(self.weights + offset + gate, [1, 0])
 
     def _activated(self, x: Value) -> Value:
@@ -203,15 +203,15 @@ class _Gate:
         norm = call.real(layer.norm + gate) if layer.norm is not None and call.has(layer.norm + gate) else None
         peephole = None if gate == _CELL else layer.part(8, {_INPUT: 0, _FORGET: 1, _OUTPUT: 2}[gate])
         bias = call.real(layer.weights + 11 + gate)
-        return _Gate(layer.turned(0, gate), layer.turned(4, gate), bias, peephole, norm)
+        return _Gate(layer.transposed(0, gate), layer.transposed(4, gate), bias, peephole, norm)
 
     def total(self, layer: _Lstm, row: Value, hidden: Value, cell: Value | None) -> Value:
-        """The share of the input, to which those of the states are added; ``cell`` is what its peephole sees."""
-        seen = _product(layer.call, row, self.weights, layer.hybrid)
+        """The sum before the gate's activation; ``cell`` is the cell state that its peephole reads."""
+        of_input = _product(layer.call, row, self.weights, layer.hybrid)
         parts = [_product(layer.call, hidden, self.recurrent, layer.hybrid)]
         if self.peephole is not None and cell is not None:
             parts.append(ops.mul(cell, self.peephole))
-        total = seen if self.norm is not None else ops.add(seen, self.bias)
+        total = of_input if self.norm is not None else ops.add(of_input, self.bias)
         for part in parts:
             total = ops.add(total, part)
         if self.norm is None:
@@ -223,15 +223,18 @@ class _Gate:
 
 
 def _integers(call: Call) -> IntegerLstm | None:
-    """The LSTM of an operator whose input is quantized."""
+    """The integer LSTM of an operator with a quantized input; None for another."""
     first = call.ins[0]
     return None if first is None or first.quantization is None else IntegerLstm(call, 1, 18, 19, 20)
 
 
 @lite_rule("UNIDIRECTIONAL_SEQUENCE_LSTM")
 def lstm(call: Call) -> Any:
-    """Inputs: 0 x, 1 to 4 weights, 5 to 8 of the state, 9 to 11 peepholes, 12 to 15 biases, 16 and 17 a projection,
-    18 and 19 the states, 20 to 23 scales of a normalization."""
+    """LSTM over a sequence.
+
+    Inputs: 0 x; 1 to 4 input weights; 5 to 8 recurrent weights; 9 to 11 peepholes; 12 to 15 biases; 16 and 17 projection
+    weights and bias; 18 and 19 hidden and cell state; 20 to 23 scales of a layer normalization.
+    """
     if (integers := _integers(call)) is not None:
         return QuantizedResult(_by_time(call, lambda x: integers.run(x, _stepped), raw=True))
     return _by_time(call, _Lstm(call, 1, 18, 19, 20).run)
@@ -239,7 +242,7 @@ def lstm(call: Call) -> Any:
 
 @lite_rule("LSTM")
 def single_lstm(call: Call) -> Any:
-    """One step of it."""
+    """One step of an LSTM; inputs as for a sequence."""
     if call.option("KernelType", 0):
         raise NotRepresentable(
             "an LSTM does not have weights for each gate", given=f"{call.operator.title} of the kind BASIC"
@@ -251,13 +254,13 @@ def single_lstm(call: Call) -> Any:
 
 
 def _both_ways(call: Call, forwards: Callable[[Value], Value], backwards: Callable[[Value], Value]) -> Any:
-    found = [_by_time(call, forwards), _by_time(call, backwards, backwards=True)]
-    return ops.concat(*found, axis=2) if call.option("MergeOutputs", False) else found
+    results = [_by_time(call, forwards), _by_time(call, backwards, backwards=True)]
+    return ops.concat(*results, axis=2) if call.option("MergeOutputs", False) else results
 
 
 @lite_rule("BIDIRECTIONAL_SEQUENCE_LSTM")
 def bidirectional_lstm(call: Call) -> Any:
-    """As above for each direction, 1 to 17 and 18 to 34; then the states."""
+    """LSTM in both directions. Inputs: 1 to 17 forward weights, 18 to 34 backward weights, 35 to 38 the states."""
     if call.has(39):
         raise NotRepresentable("an LSTM of both directions has two inputs", given=call.operator.title)
     return _both_ways(call, _Lstm(call, 1, 35, 36).run, _Lstm(call, 18, 37, 38).run)
@@ -267,23 +270,23 @@ def bidirectional_lstm(call: Call) -> Any:
 
 
 def _rnn(call: Call, first: int) -> Callable[[Value], Value]:
-    """Weights, those of the state, a bias and the state stand from ``first`` on."""
+    """An RNN layer; its inputs from ``first`` on are weights, recurrent weights, bias and state."""
 
     def run(x: Value) -> Value:
         bias, state = call.real(first + 2), call.real(first + 3)
         kind = _activation(call)
         if is_hybrid(call, first):
-            turned = [call.turned(first + k, [1, 0]) for k in (0, 1)]
+            weights = [call.turned(first + k, [1, 0]) for k in (0, 1)]
 
-            def step(row: Value, held: Value) -> list[Value]:
-                parts = [_product(call, *each, hybrid=True) for each in zip((row, held), turned, strict=True)]
+            def step(row: Value, hidden: Value) -> list[Value]:
+                parts = [_product(call, *each, hybrid=True) for each in zip((row, hidden), weights, strict=True)]
                 total = ops.add(ops.add(*parts), bias)
                 return [ops.tanh(total) if kind == "Tanh" else ops.relu(total)]
 
             last, rows = _stepped(x, [state], step)
         else:
             biases = ops.unsqueeze(ops.concat(bias, ops.zeros_like(bias), axis=0), [0])
-            found, left = ops.rnn(
+            rows, last = ops.rnn(
                 x,
                 ops.unsqueeze(call.real(first), [0]),
                 ops.unsqueeze(call.real(first + 1), [0]),
@@ -293,7 +296,7 @@ def _rnn(call: Call, first: int) -> Callable[[Value], Value]:
                 hidden_size=sizes_of(call, first + 1)[1],
                 activations=[kind],
             )
-            rows, last = ops.squeeze(found, [1]), ops.squeeze(left, [0])
+            rows, last = ops.squeeze(rows, [1]), ops.squeeze(last, [0])
         call.keep(first + 3, last)
         return rows
 
@@ -319,18 +322,21 @@ def bidirectional_rnn(call: Call) -> Any:
 
 @lite_rule("SVDF")
 def svdf(call: Call) -> Value:
-    """Features of a step join those of the steps before, in the state; each filter is a row of rank one."""
+    """Singular value decomposition filter: each filter of rank ``Rank`` applies feature weights, then time weights.
+
+    The state holds the features of the last steps.
+    """
     filters, memory = sizes_of(call, 2)
     rank = int(call.option("Rank", 1))
     feature = _product(call, call.real(0), call.turned(1, [1, 0]), is_hybrid(call, 1))
-    held = call.ins[4]
-    step = held.quantization if held is not None else None
-    if step is not None:
-        feature = fixed(feature, float(step.scales[0]))
+    tensor = call.ins[4]
+    quantization = tensor.quantization if tensor is not None else None
+    if quantization is not None:
+        feature = fixed(feature, float(quantization.scales[0]))
     state = ops.reshape(call.real(4), [-1, filters, memory])
-    moved = ops.concat(ops.slice_(state, [1], [np.iinfo(np.int64).max], [2]), ops.unsqueeze(feature, [2]), axis=2)
-    call.keep(4, ops.reshape(moved, [-1, filters * memory]))
-    products = ops.reduce_sum(ops.mul(moved, call.real(2)), [2], keepdims=0)
+    shifted = ops.concat(ops.slice_(state, [1], [np.iinfo(np.int64).max], [2]), ops.unsqueeze(feature, [2]), axis=2)
+    call.keep(4, ops.reshape(shifted, [-1, filters * memory]))
+    products = ops.reduce_sum(ops.mul(shifted, call.real(2)), [2], keepdims=0)
     summed = ops.reduce_sum(ops.reshape(products, [-1, filters // rank, rank]), [2], keepdims=0)
-    found = ops.add(summed, call.real(3)) if call.has(3) else summed
-    return found if step is not None else activated(call, found)  # that of quantized values has no function behind it
+    y = ops.add(summed, call.real(3)) if call.has(3) else summed
+    return y if quantization is not None else activated(call, y)  # the integer kernel applies no activation

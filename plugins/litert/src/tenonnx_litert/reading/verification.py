@@ -1,4 +1,4 @@
-"""Verification against the interpreter of TFLite."""
+"""Verification against the TFLite interpreter."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ from tenonnx_litert.reading.reader import read_file
 from tenonnx_litert.running import PROCESS
 from tenonnx_tensorflow.verification import verify_against
 
-#: By how many steps quantized values of 8 bits may differ behind ties, whose rounding the interpreter's integers decide otherwise,
-#: and those of 16 bits, for which it looks functions up in tables and draws straight lines between their entries.
+#: Steps by which quantized outputs may differ: 8-bit ones, since the interpreter's integer arithmetic breaks ties
+#: differently, and 16-bit ones, for which it interpolates functions linearly between the entries of a table.
 _STEPS, _STEPS_OF_16_BITS = 1, 4
 
-#: By how many of the largest steps floats may differ that quantized values inside lead to.
+#: Tolerance of float outputs that depend on quantized values, in multiples of the largest scale of the graph.
 _STEPS_OF_FLOATS = 3
 
 
 class Interpreter:
-    """A signature of a file in the interpreter, in a worker process: a function of inputs in the order of the file."""
+    """A function that runs a signature of a file in a worker process; inputs and outputs are in the order of the file."""
 
     def __init__(self, path: Path, signature: str | None = None) -> None:
         self._path, self._signature = path, signature
         self._process = SourceProcess(*PROCESS, size_of(path))
 
     def start(self) -> None:
-        """Import the interpreter while this process goes on."""
+        """Start the worker, which imports the interpreter in the background."""
         self._process.start()
 
     def __call__(self, arrays: Sequence[Any]) -> list[Any]:
         path = str(self._path.absolute())
         if self._signature is None:
-            found: list[Any] = self._process("outputs_of", path, list(arrays))
-            return found
+            results: list[Any] = self._process("outputs_of", path, list(arrays))
+            return results
         file = read_file(self._path)
         number, inputs, outputs = file.signatures[self._signature]
         subgraph = file.subgraphs[number]
@@ -48,7 +48,7 @@ class Interpreter:
 
 
 def verify_file(path: Path, interpreter: Interpreter, graph: Graph, allowed: Allowed) -> Verification:
-    """Compare ``graph`` with a file; where it has quantized values, these may be a step apart, which is noted."""
+    """Compare ``graph`` with a file; quantized outputs may differ by a few steps, which a note of the result states."""
     step = _step_of(graph)
     names = [value.name for value in graph.inputs]
 
@@ -57,24 +57,24 @@ def verify_file(path: Path, interpreter: Interpreter, graph: Graph, allowed: All
     detections = list(_detections(path))
 
     def run(feeds: Mapping[str, Any]) -> Sequence[Any]:
-        found = interpreter([feeds[name] for name in names])
+        results = interpreter([feeds[name] for name in names])
         for places, count, of_box in detections:
             for place in places:
-                found[place][:, of_box * int(found[count][0]) :] = 0
-        return found
+                results[place][:, of_box * int(results[count][0]) :] = 0
+        return results
 
     wide = any(value.dtype is DType.int16 for value in graph.outputs)
     is_quantized = step > 0 or any(value.dtype is DType.int8 for value in graph.outputs)
     steps = (_STEPS_OF_16_BITS if wide else _STEPS) if is_quantized else 0
     coarse = Tolerance(_STEPS_OF_FLOATS * step, 1e-4, "steps of quantized values inside") if step else None
-    found = verify_against("TFLite", run, graph, allowed, coarse=coarse, steps=steps)
+    verification = verify_against("TFLite", run, graph, allowed, coarse=coarse, steps=steps)
     if steps:
-        found.notes.append(f"quantized values may differ by {counted(steps, 'step')} where a rounding is a tie")
-    return found
+        verification.notes.append(f"quantized values may differ by {counted(steps, 'step')} where a rounding is a tie")
+    return verification
 
 
 def _step_of(graph: Graph) -> float:
-    """The largest step between two quantized values that a quantized result has; zero where nothing is quantized."""
+    """The largest scale of a QuantizeLinear node; 0 if there is none."""
     steps = [0.0]
     for node in graph.nodes:
         scale = node.inputs[1] if node.op_type == "QuantizeLinear" else None
@@ -84,9 +84,9 @@ def _step_of(graph: Graph) -> float:
 
 
 def _misread(path: Path) -> str:
-    """Reason why the interpreter itself does not compute what a file says; empty where it does.
+    """Reason why the interpreter computes wrong results for a file; empty if it does not.
 
-    For products of integers it takes one scale of each factor, which is 0 where weights have a scale for each column:
+    BATCH_MATMUL on quantized values reads one scale per operand. For weights with per-column scales it reads 0, so that
     all results are zero.
     """
     for subgraph in read_file(path).subgraphs:
@@ -102,7 +102,7 @@ def _misread(path: Path) -> str:
 
 
 def _detections(path: Path) -> Iterator[tuple[Sequence[int], int, int]]:
-    """Outputs that the interpreter leaves as they were behind the last box, the output that counts, and rows of a box."""
+    """For each detection operator: outputs with uninitialized rows after the last box, the count output, rows per box."""
     subgraph = read_file(path).subgraphs[0]
     for operator in subgraph.operators:
         if operator.name == DETECTION and all(k in subgraph.outputs for k in operator.outputs):
