@@ -35,6 +35,10 @@ names = ["Softmax"]
 attributes = { axis = [-1] }
 ranks = [2]
 until = 17
+
+[[ops]]
+names = ["MaxPool"]
+outputs = 1
 """
 
 
@@ -80,6 +84,7 @@ def test_a_json_file_says_the_same(model, tmp_path):
         (lambda x: ops.softmax(x, axis=0), (2, 3), "does not take axis=0"),
         (lambda x: ops.softmax(x), (2, 3, 4), "does not take rank 3"),
         (lambda x: ops.relu(x), (2, 3, 4, 5), "has tensors of up to 3 dims"),
+        (lambda x: ops.max_pool(x, kernel_shape=[2], _outputs=2)[0], (1, 2, 3), "does not take 2 outputs"),
         (lambda x: ops.relu(x), ("n", 3), "takes only static shapes"),
         (lambda x: ops.reshape(x, ops.shape(x)), ("n", "m"), "does not take a computed shape"),
     ],
@@ -102,6 +107,7 @@ def test_limits_of_ops_hold(path, function, shape, reason):
         ("ranks = [2]", 'ranks = ["2"]', 17, "are not whole numbers"),
         ("axis = [-1]", "axis = -1", 16, "is not a list of values"),
         ("until = 17", "until = ", 18, "Invalid value"),
+        ("outputs = 1", "outputs = 0", 22, "is not a whole number from 1 on"),
     ],
 )
 def test_the_wrong_line_is_named(path, capfd, old, new, line, reason):
@@ -115,7 +121,7 @@ def test_the_wrong_line_is_named(path, capfd, old, new, line, reason):
 def test_a_file_is_shown(path, capfd):
     assert main(["targets", str(path)]) == 0
     shown = capfd.readouterr().out
-    for text in ("Add, Relu, Reshape, Softmax, Sub", "up to 17", "static shapes", "most dims"):
+    for text in ("Add, MaxPool, Relu, Reshape, Softmax, Sub", "up to 17", "static shapes", "most dims"):
         assert text in shown
 
 

@@ -317,6 +317,18 @@ def test_types_of_later_inputs_that_never_succeed_are_no_limit():
     assert entry_of(*({**each, "others": []} for each in results))[0].ranks == (1, 4)
 
 
+def test_further_outputs_that_fail_are_a_limit():
+    """The statistics of BatchNormalization below version 14 are wrong in onnxruntime, the result is right."""
+    right = [{**result("right", dtype), "outputs": 1} for dtype in ("float32", "float64", "float32")]
+    wrong = [{**result("wrong", dtype), "outputs": 5} for dtype in ("float32", "float64")]
+    (entry,) = entry_of(*right, *wrong)
+    assert (entry.outputs, entry.dtypes, entry.ranks) == (1, None, None)
+    (entry,) = entry_of(*right * 3, {**right[0], "outputs": 6}, *wrong)
+    assert entry.outputs is None
+    (entry,) = entry_of(*({**each, "attributes": {"mode": each["outputs"]}} for each in (*right, *wrong)))
+    assert (entry.outputs, entry.attributes) == (None, (("mode", (1,)),))
+
+
 def test_common_element_types_are_left_out_only_where_they_failed():
     others = [result("right", "int8"), result("refused", "complex64")]
 

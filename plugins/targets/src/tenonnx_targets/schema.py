@@ -55,6 +55,7 @@ _OP_KEYS: Mapping[str, type] = {
     "ranks": list,
     "constant": list,
     "attributes": dict,
+    "outputs": int,
 }
 
 
@@ -187,6 +188,7 @@ def _limits(group: Mapping[str, Any], name: str) -> OpLimits:
         None if ranks is None else tuple(ranks),
         tuple(_strings(group.get("constant", []), f'"constant" {of}', name, "constant")),
         tuple((attribute, tuple(values)) for attribute, values in attributes.items()),
+        _whole_number(group["outputs"], name, "outputs") if "outputs" in group else None,
     )
 
 

@@ -25,7 +25,8 @@ class OpLimits:
     """Limits of an op in one entry of a target's list; None or empty means unlimited.
 
     ``dtypes`` are the element types of the first input (of the first output, without inputs), ``ranks`` those of the
-    non-scalar inputs, ``constant`` names inputs that must be constants, and ``attributes`` lists allowed values.
+    non-scalar inputs, ``constant`` names inputs that must be constants, ``attributes`` lists allowed values, and
+    ``outputs`` is the most outputs.
     """
 
     dtypes: frozenset[DType] | None = None
@@ -34,9 +35,10 @@ class OpLimits:
     ranks: tuple[int, ...] | None = None
     constant: tuple[str, ...] = ()
     attributes: tuple[tuple[str, tuple[Any, ...]], ...] = ()
+    outputs: int | None = None
 
     def problem(
-        self, op: Any, version: int, inputs: Sequence[Value | None], kind: Any, given: Mapping[str, Any]
+        self, op: Any, version: int, inputs: Sequence[Value | None], outputs: int, kind: Any, given: Mapping[str, Any]
     ) -> str:
         """The violated limit of the entry, or an empty string. An unknown type matches any."""
         if self.dtypes is not None and isinstance(kind, TensorType) and kind.dtype not in self.dtypes:
@@ -47,6 +49,8 @@ class OpLimits:
         wrong = [rank for rank in ranks if rank and self.ranks is not None and rank not in self.ranks]
         if wrong:
             return f"rank {wrong[0]}"
+        if self.outputs is not None and outputs > self.outputs:
+            return f"{outputs} outputs"
         from tenonnx.extend import Op  # imported lazily, to keep completion of target names fast
 
         if isinstance(op, Op):
@@ -169,7 +173,7 @@ class Target:
                 f"{title} is not on the list of ops{f' of {self.name}' if self.package else ''}{self._measured(title)}"
             )
         kind = next(iter((*kinds, *outputs)), None)
-        problems = [entry.problem(op, version, inputs, kind, given) for entry in entries]
+        problems = [entry.problem(op, version, inputs, len(outputs), kind, given) for entry in entries]
         if all(problems):
             return f"{title} of {self.name} does not take {problems[0]}"
         if not self.control_flow and any(hasattr(value, "nodes") for value in given.values()):

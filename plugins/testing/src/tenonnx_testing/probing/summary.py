@@ -14,7 +14,7 @@ from tenonnx_testing.probing.journal import Result
 RIGHT, WRONG, REFUSED, CRASHED, HUNG = "right", "wrong", "refused", "crashed", "hung"
 
 #: Names of what limits are on, beside attributes.
-DTYPE, RANKS = "element type", "rank"
+DTYPE, RANKS, OUTPUTS = "element type", "rank", "number of outputs"
 
 #: Common element types, which stay in the limits of an op if no call with them was drawn, whatever other types do.
 COMMON = {"bool": "bool", "double": "float64", "float": "float32", "int32": "int32", "int64": "int64"}
@@ -37,6 +37,7 @@ class OpEntry:
     ranks: tuple[int, ...] | None
     constant: tuple[str, ...]
     attributes: tuple[tuple[str, tuple[Any, ...]], ...]
+    outputs: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,8 @@ def _entry(first: int, last: int, results: Sequence[Result], right_ones: Sequenc
     limits: dict[str, set[Any]] = {}
     while explained := _explained(right, failed):
         name, wrong = explained
-        limits[name] = _values(right, name) | (_values(right_ones, name) - _values(fixed, name))
+        elsewhere = set() if name == OUTPUTS else _values(right_ones, name) - _values(fixed, name)
+        limits[name] = _values(right, name) | elsewhere
         failed = [each for each in failed if not _values([each], name) & wrong]
     for dtype in sorted(_values(right, DTYPE)):
         failing = sum(each["dtype"] == dtype for each in failed)
@@ -137,9 +139,16 @@ def _entry(first: int, last: int, results: Sequence[Result], right_ones: Sequenc
     fed = [each for each in results if each["computed"]]
     refused = {name for each in fed if each["outcome"] != RIGHT for name in each["computed"]}
     taken = {name for each in fed if each["outcome"] == RIGHT for name in each["computed"]}
+    outputs = limits.pop(OUTPUTS, None)
     held = {name: tuple(sorted(values, key=repr)) for name, values in sorted(limits.items())}
     return OpEntry(
-        first, last, held.pop(DTYPE, None), held.pop(RANKS, None), tuple(sorted(refused - taken)), tuple(held.items())
+        first,
+        last,
+        held.pop(DTYPE, None),
+        held.pop(RANKS, None),
+        tuple(sorted(refused - taken)),
+        tuple(held.items()),
+        None if outputs is None else max(outputs),
     )
 
 
@@ -149,11 +158,16 @@ def _types(result: Result) -> tuple[str, ...]:
 
 
 def _explained(right: Sequence[Result], failed: Sequence[Result]) -> tuple[str, set[Any]] | None:
-    """The attribute, or the ranks, whose values explain the most failures, and these values."""
+    """The attribute, the ranks or the number of outputs whose values explain the most failures, and these values.
+
+    Numbers of outputs explain failures only above those that succeed.
+    """
     best: tuple[int, str, set[Any]] = (_ENOUGH - 1, "", set())
-    for name in [RANKS, *dict.fromkeys(name for each in failed for name in each["attributes"])]:
+    for name in [RANKS, *dict.fromkeys(name for each in failed for name in each["attributes"]), OUTPUTS]:
         known = _values(right, name)
         wrong = _values(failed, name) - known
+        if name == OUTPUTS:
+            wrong = {number for number in wrong if number > max(known, default=0)}
         count = sum(bool(_values([each], name) & wrong) for each in failed)
         if count > best[0] and known:
             best = count, name, wrong
@@ -161,9 +175,11 @@ def _explained(right: Sequence[Result], failed: Sequence[Result]) -> tuple[str, 
 
 
 def _values(results: Iterable[Result], name: str) -> set[Any]:
-    """The values of an attribute, the ranks or the element types of calls."""
+    """The values of an attribute, or the ranks, element types or numbers of outputs of calls."""
     if name == RANKS:
         return {rank for each in results for rank in each["ranks"]}
+    if name == OUTPUTS:
+        return {each["outputs"] for each in results if each.get("outputs")}
     if name == DTYPE:
         return {each["dtype"] for each in results} - {""}
     return {each["attributes"][name] for each in results if name in each["attributes"]}

@@ -35,6 +35,7 @@ def _op_table(domain: str, limit: OpEntry, names: Sequence[str]) -> dict[str, An
         "ranks": None if limit.ranks is None else list(limit.ranks),
         "constant": list(limit.constant) or None,
         "attributes": {name: list(values) for name, values in limit.attributes} or None,
+        "outputs": limit.outputs,
     }
     return {key: value for key, value in table.items() if value is not None}
 

@@ -46,9 +46,14 @@ class Probe:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Facts that limits of a target may depend on, for JSON: dtypes, ranks, attributes and computed inputs."""
+        """Facts that limits of a target may depend on, for JSON: dtypes, ranks, attributes and computed inputs.
+
+        ``outputs`` is the number of outputs, or 0 for ops without optional ones.
+        """
         op, arrays = self.case.op, [each for each in self.call.inputs if isinstance(each, np.ndarray)]
         first = next(iter([*self.call.inputs, *self.trial.expected]), None)
+        schema = schemas.schema_at(op, self.span.last)
+        has_optional = schema is not None and any(output.kind == "Optional" for output in schema.outputs)
         computed = [place for place, each in enumerate(self.call.inputs) if each is not None and is_index(op, place)]
         return {
             "op": f"{op.domain}::{op.name}",
@@ -57,6 +62,7 @@ class Probe:
             "dtype": DType.of(first.dtype).name if isinstance(first, np.ndarray) else "",
             "others": [DType.of(each.dtype).name for each in arrays if each is not first],
             "ranks": sorted({each.ndim for each in arrays if each.ndim}),
+            "outputs": len(self.trial.model.graph.node[-1].output) if has_optional else 0,
             "attributes": _plain_attributes(op, self.call.attributes),
             "computed": [op.signature.input_at(place).name for place in computed] if self.computed else [],
         }
