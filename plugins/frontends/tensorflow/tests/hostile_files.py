@@ -340,6 +340,16 @@ def archive(path: Path, config: Any, weights: bytes | None = None, more: Mapping
     return path
 
 
+def damaged_archive(name: str) -> bytes:
+    """An archive with one member, whose LZMA data are damaged."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_LZMA) as file:
+        file.writestr(name, bytes(1000))
+    data = bytearray(made.getvalue())
+    data[50:60] = b"\xff" * 10
+    return bytes(data)
+
+
 def keras_files() -> Iterator[Case]:
     for name in layer_names():
         yield name, lambda folder, name=name: archive(folder / "m.keras", _config(hostile_layers(folder)[name]))

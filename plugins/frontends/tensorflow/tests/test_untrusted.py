@@ -23,6 +23,7 @@ from tenonnx.tools import load_and_verifier
 from tenonnx_frontends import UnverifiedWarning
 from tenonnx_tensorflow import original_process
 from tenonnx_tensorflow.effects import READERS, SAVERS, RunnablePart, effectless_ops, effects_of, needed_part
+from tenonnx_tensorflow.keras_backends import backend_to_import
 from tenonnx_tensorflow.keras_config import refused_objects
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -229,6 +230,41 @@ def test_registered_classes_are_the_users_own(tmp_path: Path) -> None:
     assert tx.load(tmp_path / "m.keras").nodes
     keras.saving.get_custom_objects().pop("own>Shift")
     with pytest.raises(tx.InvalidCall, match="Shift"):
+        tx.load(tmp_path / "m.keras")
+
+
+def test_a_registered_class_in_place_of_one_of_keras_is_verified(tmp_path: Path) -> None:
+    """The worker process would run the class of Keras."""
+
+    class ReLU(keras.layers.Layer):  # type: ignore[misc]
+        def call(self, x: Any) -> Any:
+            return 2.0 * x
+
+    layer = hostile._layer("keras.layers", "ReLU", {"trainable": True}, registered="ReLU")
+    path = hostile.archive(tmp_path / "m.keras", hostile._config(layer))
+    with keras.saving.custom_object_scope({"ReLU": ReLU}):
+        assert [node.op_type for node in tx.load(path).nodes] == ["Mul"]
+    assert [node.op_type for node in tx.load(path).nodes] == ["Relu"]
+
+
+def test_the_backend_that_keras_will_choose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert backend_to_import() == "tensorflow"
+    monkeypatch.delitem(sys.modules, "keras")
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    monkeypatch.setenv("KERAS_HOME", str(tmp_path))
+    assert backend_to_import() == "tensorflow"
+    (tmp_path / "keras.json").write_text('{"backend": "jax"}')
+    assert backend_to_import() == "jax"
+    for text in ("[]", "{", "{}"):
+        (tmp_path / "keras.json").write_text(text)
+        assert backend_to_import() == "tensorflow"
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    assert backend_to_import() == "torch"
+
+
+def test_an_archive_with_a_damaged_member(tmp_path: Path) -> None:
+    (tmp_path / "m.keras").write_bytes(hostile.damaged_archive("config.json"))
+    with pytest.raises(tx.InvalidModel, match="LZMAError"):
         tx.load(tmp_path / "m.keras")
 
 

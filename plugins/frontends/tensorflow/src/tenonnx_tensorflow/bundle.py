@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import InvalidModel, NotRepresentable, listing
+from tenonnx.extend import InvalidModel, NotRepresentable, limits, listing
 from tenonnx_frontends import open_below, read_below
 from tenonnx_tensorflow.attributes import numpy_type, text_of
 from tenonnx_tensorflow.messages import parse
@@ -60,14 +60,19 @@ class Checkpoint:
         if not entry.slices:
             return self._contents(name, entry)
         shape = [int(dim.size) for dim in entry.shape.dim]
-        whole = np.zeros(shape, numpy_type(entry.dtype))
+        if min(*shape, 0) < 0:
+            raise InvalidModel(f'"{name}" has an axis of negative length', given=str(shape))
+        whole = np.zeros(limits.sized(shape, f'"{name}"'), numpy_type(entry.dtype))
         for each in entry.slices:
             pairs = [(int(e.start), int(e.length)) if e.length else (0, -1) for e in each.extent]
             key = _key_of_slice(name, pairs)
             if key not in self.entries or len(pairs) != len(shape):
                 raise InvalidModel(f'the checkpoint lacks slices of "{name}"', given=f"none for {pairs}")
             place = tuple(slice(a, a + n if n >= 0 else None) for a, n in pairs)
-            whole[place] = self._contents(name, parse("BundleEntry", self.entries[key], f'a slice of "{name}"'))
+            part = self._contents(name, parse("BundleEntry", self.entries[key], f'a slice of "{name}"'))
+            if part.shape != whole[place].shape:
+                raise InvalidModel(f'a slice of "{name}" has another shape than its place', given=str(part.shape))
+            whole[place] = part
         return whole
 
     def _contents(self, name: str, entry: Any) -> np.ndarray[Any, Any]:
@@ -135,10 +140,17 @@ def _entries(contents: bytes, what: str) -> Iterator[tuple[bytes, bytes]]:
     _, place = _varint(footer, place)
     start, place = _varint(footer, place)
     size, _ = _varint(footer, place)
+    blocks = keys = 0
     for _, handle in _rows(contents, start, size, what):
         begin, place = _varint(handle, 0)
         length, _ = _varint(handle, place)
-        yield from _rows(contents, begin, length, what)
+        blocks += length
+        if blocks > len(contents):
+            raise InvalidModel(f'blocks of "{what}" overlap', given=f"{blocks} bytes of {len(contents)}")
+        for key, value in _rows(contents, begin, length, what):
+            keys += len(key)  # prefixes that keys share are stored once
+            limits.check("memory", keys, f'the size of the names in "{what}"')
+            yield key, value
 
 
 def _rows(contents: bytes, start: int, size: int, what: str) -> Iterator[tuple[bytes, bytes]]:

@@ -28,7 +28,7 @@ from tenonnx_tensorflow import table
 from tenonnx_tensorflow.building import graph_of
 from tenonnx_tensorflow.forms import Forms
 from tenonnx_tensorflow.frozen import read_frozen
-from tenonnx_tensorflow.keras_backends import Call, backend_of, call_of
+from tenonnx_tensorflow.keras_backends import Call, backend_of, backend_to_import, call_of
 from tenonnx_tensorflow.keras_files import WITHOUT_TENSORFLOW, is_of_keras, loaded
 from tenonnx_tensorflow.model import Input, Model
 from tenonnx_tensorflow.options import Options
@@ -85,7 +85,7 @@ def _original(source: Any, examples: Sequence[Any], options: Options) -> Origina
     """The original of a file, None if TensorFlow cannot run it."""
     if not isinstance(source, str | os.PathLike) or find_spec("tensorflow") is None or not Path(source).exists():
         return None
-    if os.environ.get("KERAS_BACKEND", "tensorflow") != "tensorflow" and is_of_keras(source):
+    if is_of_keras(source) and backend_to_import() != "tensorflow":
         return None
     path = Path(source)
     return Original(path.parent if path.name == "saved_model.pb" else path, examples, options)

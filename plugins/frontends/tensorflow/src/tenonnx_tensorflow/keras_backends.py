@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
+import json
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -25,6 +29,18 @@ def backend_of(source: Any) -> str | None:
     if keras is None or not isinstance(source, keras.Layer) or keras.backend.backend() == "tensorflow":
         return None
     return str(keras.backend.backend())
+
+
+def backend_to_import() -> str:
+    """The backend of Keras: that of the imported Keras, or the one that it will choose when it is imported."""
+    if (keras := sys.modules.get("keras")) is not None:
+        return str(keras.backend.backend())
+    if "KERAS_BACKEND" in os.environ:
+        return os.environ["KERAS_BACKEND"]
+    folder = os.environ.get("KERAS_HOME") or Path.home() / ".keras"
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        return str(json.loads(Path(folder, "keras.json").read_text("utf-8")).get("backend", "tensorflow"))
+    return "tensorflow"
 
 
 #: A function of trainable variables, other variables and inputs, to the outputs and new values of the other variables.

@@ -57,6 +57,13 @@ def refused_objects(config: Any, registered: Callable[[str], Any] = lambda name:
     return list(dict.fromkeys(found))
 
 
+def texts_in(config: Any) -> Iterator[str]:
+    """All strings in a config, other than keys."""
+    for _, each in _objects_in(config):
+        for value in each.values():
+            yield from (text for text in (value if isinstance(value, list) else [value]) if isinstance(text, str))
+
+
 def layers_of(config: Any) -> list[str]:
     """The layers of a config, by name and class, for messages."""
     found = []

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
 import os
 import zipfile
 import zlib
@@ -14,7 +15,7 @@ from typing import Any, BinaryIO
 from tenonnx.extend import InvalidCall, InvalidModel, LimitExceeded, TenonnxError, UnsafePath, limits
 from tenonnx.tools import import_optional, installing
 from tenonnx_frontends import read_below
-from tenonnx_tensorflow.keras_config import layers_of, refused_objects
+from tenonnx_tensorflow.keras_config import layers_of, refused_objects, texts_in
 
 #: Older versions of Keras open external files of an HDF5 file, regardless of our checks.
 OLDEST = (3, 13, 2)
@@ -89,7 +90,7 @@ def _check(path: Path, trust: bool) -> bool:
             do="where you trust the file: --load FILE.py --trust, with a FILE.py that registers its classes "
             "(keras.saving.register_keras_serializable), or tx.load(path, trust=True)",
         )
-    return not foreign
+    return not foreign and all(_registered(text) is None for text in texts_in(config))
 
 
 def _registered(name: str) -> Any:
@@ -122,7 +123,7 @@ def _check_archive(path: Path, file: BinaryIO) -> Any:
                 if each.filename.endswith(".h5"):
                     _check_weights(path, io.BytesIO(archive.read(each)))
             return _config_of(archive.read("config.json"), path)
-    except (zipfile.BadZipFile, KeyError, NotImplementedError, EOFError, zlib.error, RuntimeError) as error:
+    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, zlib.error, lzma.LZMAError, RuntimeError) as error:
         raise InvalidModel(f'"{path}" is not a model of Keras', given=f"{type(error).__name__}: {error}") from error
 
 
