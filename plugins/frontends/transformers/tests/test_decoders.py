@@ -161,6 +161,30 @@ def _pickle(folder):
     (folder / "pytorch_model.bin").write_bytes(b"\x80\x04.")
 
 
+def _shards(name):
+    def write(folder):
+        (folder / "model.safetensors").rename(folder / "part.safetensors")
+        index = {"metadata": {}, "weight_map": {"transformer.wte.weight": name}}
+        (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+    return write
+
+
+@pytest.mark.parametrize("kernel", ["kernels-community/none", "flash_attention_2"])
+def test_no_kernel_that_a_folder_names_is_downloaded(folder, kernel):
+    """transformers raises an error where it cannot."""
+    for key in ("attn_implementation", "_attn_implementation"):
+        change(folder, **{key: kernel})
+        assert tx.load(folder).nodes
+
+
+def test_a_token_that_ends_texts_may_be_none_of_the_vocabulary(folder):
+    change(folder, eos_token_id=50)
+    (folder / "generation_config.json").unlink()
+    tenonnx_transformers.export(folder, folder / "out", layout="onnxruntime")
+    assert list((folder / "out").rglob("*.onnx"))
+
+
 def _text(text):
     return lambda folder: (folder / "config.json").write_text(text)
 
@@ -181,6 +205,9 @@ def _text(text):
         (lambda f: (f / "config.json").unlink(), tx.InvalidCall, "has no config.json"),
         (_text("{"), tx.InvalidModel, "cannot read"),
         (_text("[1]"), tx.InvalidModel, "not a JSON object"),
+        (_text("[" * 100_000), tx.InvalidModel, "cannot read"),
+        (_shards("../other/model.safetensors"), tx.UnsafePath, "outside of the folder"),
+        (_shards(5), tx.UnsafePath, "outside of the folder"),
     ],
 )
 def test_folders_that_are_refused(folder, tmp_path, damage, kind, said):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -13,7 +12,7 @@ from torch import Tensor
 from tenonnx.extend import NotRepresentable
 from tenonnx_transformers.generation import prompts_for
 from tenonnx_transformers.parts import Part
-from tenonnx_transformers.sources import Source
+from tenonnx_transformers.sources import Source, json_object
 from tenonnx_transformers.states import BATCH, LENGTH
 
 #: Inputs that are made up here, in the order in which graphs list them.
@@ -81,8 +80,8 @@ def _is_used(name: str, source: Source) -> bool:
         return True
     path = None if source.folder is None else source.folder / "tokenizer_config.json"
     if path is not None and path.is_file():
-        names = json.loads(path.read_text("utf-8")).get("model_input_names")
-        if names:
+        names = json_object(path).get("model_input_names")
+        if isinstance(names, list) and names:
             return name in names
     return bool(getattr(config.get_text_config(), "type_vocab_size", 0) > 1)
 

@@ -133,7 +133,7 @@ def generated_by_graph(
         logits, *after = run({**given, **held})
         held = {state.past: array for state, array in zip(states, after, strict=True)}
         last = np.array(logits[:, -1], np.float32)
-        last[:, list(ends)] = -np.inf
+        last[:, [end for end in ends if 0 <= end < last.shape[-1]]] = -np.inf
         found.append(last.argmax(-1))
         tokens = torch.from_numpy(found[-1])[:, None]
         mask = torch.cat([mask, mask.new_ones(len(mask), 1)], 1)

@@ -16,7 +16,7 @@ import torch
 import transformers
 from transformers import AutoConfig
 
-from tenonnx.extend import InvalidCall, InvalidModel, NotRepresentable
+from tenonnx.extend import InvalidCall, InvalidModel, NotRepresentable, UnsafePath
 from tenonnx_transformers.tasks import Task, class_for, task_named, task_of
 
 #: The file that makes a folder one of transformers.
@@ -90,12 +90,7 @@ def _config(folder: Path, trust: bool) -> Any:
             given="adapters without their base model" if adapter else "no folder of transformers",
             do="merge the adapters into the base model first" if adapter else "give the folder of save_pretrained",
         )
-    try:
-        read = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise InvalidModel(f'cannot read "{path}"', given=str(error)) from error
-    if not isinstance(read, dict):
-        raise InvalidModel(f'"{path}" is not a JSON object', given=type(read).__name__)
+    read = json_object(path)
     if read.get("auto_map") and not trust and not _is_known(read):
         raise InvalidCall(
             f'"{folder}" was not loaded: it contains Python code of its own',
@@ -110,11 +105,34 @@ def _config(folder: Path, trust: bool) -> Any:
         )
     try:
         with quiet():
-            return AutoConfig.from_pretrained(
+            config = AutoConfig.from_pretrained(
                 folder, local_files_only=True, trust_remote_code=trust and not _is_known(read)
             )
+            config._attn_implementation = None  # transformers downloads a kernel that the file names
+            return config
     except Exception as error:  # of whatever the fields of the file cause
         raise InvalidModel(f'transformers cannot read "{path}"', given=_first_line(error)) from error
+
+
+def json_object(path: Path) -> dict[str, Any]:
+    """The object in a JSON file. Raises ``InvalidModel``."""
+    try:
+        read = json.loads(path.read_text("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise InvalidModel(f'cannot read "{path}"', given=str(error)[:200]) from error
+    if not isinstance(read, dict):
+        raise InvalidModel(f'"{path}" is not a JSON object', given=type(read).__name__)
+    return read
+
+
+def _check_shards(folder: Path) -> None:
+    """Raise ``UnsafePath`` for an index of weights that names a file outside of the folder."""
+    for path in folder.glob("*.index.json"):
+        listed = json_object(path).get("weight_map")
+        names = listed.values() if isinstance(listed, dict) else [listed]
+        wrong = [name for name in names if not isinstance(name, str) or Path(name).name != name]
+        if wrong:
+            raise UnsafePath(f'"{path}" lists weights outside of the folder', given=repr(wrong[0])[:200])
 
 
 def _is_known(read: Mapping[str, Any]) -> bool:
@@ -135,6 +153,7 @@ def _weights(folder: Path, config: Any, class_name: str, trust: bool) -> torch.n
             if pickled
             else "give the folder of save_pretrained",
         )
+    _check_shards(folder)
     kind = getattr(transformers, class_name, None)
     options: dict[str, Any] = {"config": config, "local_files_only": True, "dtype": torch.float32}
     if kind is None:  # of code of the folder
