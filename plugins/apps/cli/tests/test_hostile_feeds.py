@@ -75,6 +75,18 @@ def test_a_header_that_is_no_python(tenonnx, model, text, name):
     assert result.err.startswith("InvalidCall")
 
 
+def test_damaged_members_of_any_compression(tenonnx, model):
+    for method in (zipfile.ZIP_DEFLATED, zipfile.ZIP_BZIP2, zipfile.ZIP_LZMA):
+        with zipfile.ZipFile("feeds.npz", "w", method) as file:
+            file.writestr("x.npy", header((2, 3)) + bytes(24))
+        data = bytearray(Path("feeds.npz").read_bytes())
+        data[45:60] = b"\xff" * 15
+        Path("feeds.npz").write_bytes(data)
+        result = tenonnx("run", model, "--inputs", "feeds.npz")
+        assert (result.code, result.out) == (2, "")
+        assert result.err.startswith("InvalidCall")
+
+
 def test_only_members_that_the_model_reads_are_read(tenonnx, model):
     file = io.BytesIO()
     np.save(file, np.ones((2, 3), np.float32))

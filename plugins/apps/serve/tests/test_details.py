@@ -101,7 +101,14 @@ def test_a_weight_is_taken_away_as_npy_and_csv(asked):
     wanted = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
     assert np.array_equal(np.load(io.BytesIO(taken(".npy"))), wanted)
     assert np.array_equal(np.loadtxt(io.StringIO(taken(".csv").decode()), delimiter=","), wanted.reshape(6, 4))
-    for refused in ({"format": ".pkl"}, {"place": "0"}, {"place": "-1"}, {"place": "x"}, {"key": "n9"}):
+    for refused in (
+        {"format": ".pkl"},
+        {"place": "0"},
+        {"place": "-1"},
+        {"place": "x"},
+        {"place": "9" * 5000},
+        {"key": "n9"},
+    ):
         assert b"what" in taken(**{"format": ".npy", "status": 422, **refused})
     assert not list(asked.page.server.folder.joinpath("results").iterdir()), "nothing is left behind"
 

@@ -30,7 +30,9 @@ def test_its_own_names_are_taken(serve, host):
     assert serve().client.get("/api/state", headers={"host": host}).status_code == 200
 
 
-@pytest.mark.parametrize("origin", ["http://evil.example", "null", "https://127.0.0.1:8123", "http://127.0.0.1:1", ""])
+@pytest.mark.parametrize(
+    "origin", ["http://evil.example", "null", "https://127.0.0.1:8123", "http://127.0.0.1:1", "http://[", ""]
+)
 def test_pages_of_others_are_refused_whatever_they_send(serve, origin):
     page = serve()
     for method, path in (

@@ -193,8 +193,18 @@ def saved_model(names=("model/saved_model.pb", "model/variables/variables.index"
     made = io.BytesIO()
     with zipfile.ZipFile(made, "w") as archive:
         for name in names:
-            archive.writestr(name, b"x")
+            archive.writestr(zipfile.ZipInfo(name), b"x")
     return made.getvalue()
+
+
+def damaged_archive():
+    """An archive whose member is not decompressed."""
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_LZMA) as archive:
+        archive.writestr("saved_model.pb", bytes(1000))
+    data = bytearray(made.getvalue())
+    data[50:60] = b"\xff" * 10
+    return bytes(data)
 
 
 @pytest.fixture
@@ -225,8 +235,10 @@ def test_models_of_front_ends_are_listed_and_sent(serve, tmp_path, front_ends):
         saved_model(["readme.txt"]),
         saved_model([f"{number}" for number in range(10_001)]),
         saved_model(["../../../escaped/saved_model.pb"]),
+        damaged_archive(),
+        saved_model(["", "saved_model.pb"]),
     ],
-    ids=["no archive", "no model", "too many", "leads out"],
+    ids=["no archive", "no model", "too many", "leads out", "damaged", "no name"],
 )
 def test_archives_of_something_else_are_refused(serve, front_ends, body, tmp_path):
     page = serve()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import lzma
 import math
 import tokenize
 import zipfile
@@ -116,6 +117,7 @@ def _refusing(path: str, opened: Opener) -> Iterator[None]:
         OverflowError,
         zipfile.BadZipFile,
         zlib.error,
+        lzma.LZMAError,
         *_ODD,
     ) as error:
         raise InvalidCall(

@@ -142,6 +142,10 @@ def test_archives_that_are_none_are_refused(honest, tmp_path):
     with pytest.raises(tx.InvalidModel, match="compressed"):
         tx.load(path)
     whole = honest.read_bytes()
+    entry = whole.rindex(b"PK\1\2")
+    path.write_bytes(whole[: entry + 6] + b"\x63\0" + whole[entry + 8 :])  # a version of the format of the future
+    with pytest.raises(tx.InvalidModel, match="version"):
+        tx.load(path)
     for size in (0, 10, len(whole) // 2, len(whole) - 30):
         path.write_bytes(whole[:size])
         with pytest.raises(tx.InvalidModel):

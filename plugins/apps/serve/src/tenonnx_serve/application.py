@@ -152,7 +152,7 @@ class Server:
         remove = BackgroundTask(shutil.rmtree, folder, ignore_errors=True)
         question = {
             "key": query.get("key", ""),
-            "place": int(place) if place.isascii() and place.isdecimal() else -1,
+            "place": int(place) if place.isascii() and place.isdecimal() and len(place) < 20 else -1,
             "format": query.get("format", ""),
             "folder": str(folder),
         }

@@ -63,7 +63,7 @@ class Guard:
         if not self._is_named(host):
             return _refused(400, "This server does not answer to that name. Open the address that it printed.")
         origin = headers.get("origin")
-        if origin is not None and urlsplit(origin)[:2] != ("http", host):
+        if origin is not None and origin.lower() != f"http://{host}".lower():
             return _refused(403, "Pages of other servers may not ask this one.")
         opens = scope["method"] in ("GET", "HEAD") and scope["path"] == "/"
         if headers.get("sec-fetch-site", "none") not in ("none", "same-origin") and not opens:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import lzma
 import os
 import secrets
 import shutil
@@ -210,7 +211,16 @@ class Sources:
                     raise Refused(413, "The archive holds more than a SavedModel does.")
                 self._check_room(size)
                 file.extractall(folder, members)
-        except (zipfile.BadZipFile, OSError, RuntimeError, NotImplementedError, EOFError, zlib.error) as error:
+        except (
+            zipfile.BadZipFile,
+            OSError,
+            RuntimeError,
+            ValueError,
+            IndexError,  # of zipfile, for a member without a name
+            EOFError,
+            zlib.error,
+            lzma.LZMAError,
+        ) as error:
             shutil.rmtree(archive.parent, ignore_errors=True)
             raise Refused(400, f"The archive cannot be read: {error}") from None
         except Refused:

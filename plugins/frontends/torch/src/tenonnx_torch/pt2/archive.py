@@ -61,7 +61,7 @@ class Archive:
         self.path = Path(path)
         try:
             self._zip = zipfile.ZipFile(self.path)
-        except (zipfile.BadZipFile, ValueError, OSError) as error:
+        except (zipfile.BadZipFile, NotImplementedError, ValueError, OSError) as error:
             raise InvalidModel(f'cannot read "{self.path}" as a zip archive', given=str(error)) from error
         try:
             self._members = self._checked_members()
