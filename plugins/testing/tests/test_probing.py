@@ -18,6 +18,7 @@ from tenonnx_cli import main
 from tenonnx_run.runner import CommandRunner, FunctionRunner
 from tenonnx_run.worker import CallFailed, NoAnswer, ProcessCrashed
 from tenonnx_testing.probing import probe as probing
+from tenonnx_testing.probing.journal import Journal
 from tenonnx_testing.probing.probe import ProbeRequest, measure
 from tenonnx_testing.probing.summary import entries, failures
 
@@ -121,6 +122,37 @@ def test_an_interrupted_probe_resumes(tmp_path, runner, monkeypatch):
     assert probe(tmp_path, f"{runner}:right", *options)[1] == 0
     assert asked[0] not in asked[2:]
     assert whole.read_text() == text
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"[1]",
+        b"[" * 100_000,
+        b"\xff\xfe",
+        b'{"traits": 5}',
+        b'{"case": "Relu", "results": [{}]}',
+        b'{"case": "Relu", "results": [{"op": 5}]}',
+        b'{"case": "Relu", "results": 1e999}',
+        b'{"case": []}',
+    ],
+    ids=range(8),
+)
+def test_lines_of_a_journal_that_was_edited_are_left_out(tmp_path, line):
+    path = tmp_path / "journal"
+    Journal(path, {"seed": 0}).set_traits({"opset": 5, "ir_version": 8, "static_shapes": False, "external_data": True})
+    with path.open("ab") as file:
+        file.write(line + b"\n")
+    held = Journal(path, {"seed": 0})
+    assert (held.traits["opset"], held.results) == (5, {})
+
+
+def test_a_journal_is_a_regular_file(tmp_path):
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "journal").symlink_to(tmp_path / "precious")
+    with pytest.raises(InvalidCall, match="not a regular file"):
+        Journal(tmp_path / "journal", {})
+    assert (tmp_path / "precious").read_text() == "precious"
 
 
 @pytest.mark.parametrize(

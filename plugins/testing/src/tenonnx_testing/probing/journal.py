@@ -3,12 +3,27 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+import os
+import stat
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import UnionType
 from typing import Any
+
+from tenonnx.extend import InvalidCall
 
 #: One result: facts of a call, the outcome and its reason.
 Result = Mapping[str, Any]
+
+#: Types of the values of a line, which the user may have edited.
+_TRAITS: Mapping[str, type] = {"opset": int, "ir_version": int, "static_shapes": bool, "external_data": bool}
+_RESULT: Mapping[str, type | UnionType] = {
+    **dict.fromkeys(("op", "dtype", "outcome", "reason"), str),
+    **dict.fromkeys(("others", "ranks", "computed"), list),
+    "attributes": dict,
+    "first": int,
+    "last": int | None,
+}
 
 
 class Journal:
@@ -46,11 +61,41 @@ class Journal:
 
 def _lines(path: Path) -> list[dict[str, Any]]:
     """The whole lines of the file: the last one may be torn."""
+    if not os.path.lexists(path):
+        return []
+    if not stat.S_ISREG(path.lstat().st_mode):
+        do = "remove it: it holds the results of an interrupted probe"
+        raise InvalidCall(f'"{path}" is not a regular file', do=do)
     found = []
-    text: Iterable[str] = path.read_text("utf-8").splitlines() if path.exists() else ()
-    for line in text:
+    for line in path.read_text("utf-8", "replace").splitlines():
         try:
-            found.append(json.loads(line))
-        except ValueError:
+            read = json.loads(line)
+        except (ValueError, RecursionError):
             break
+        if not _is_line(read):
+            break
+        found.append(read)
     return found
+
+
+def _is_line(read: Any) -> bool:
+    """Whether a line is one of settings, of traits, or of the results of a case."""
+    if not isinstance(read, dict):
+        return False
+    if "settings" in read:
+        return True
+    if "traits" in read:
+        return _has(read["traits"], _TRAITS)
+    results = read.get("results")
+    if not isinstance(read.get("case"), str) or not isinstance(results, list):
+        return False
+    return all(_has(each, _RESULT) and _are_texts_and_numbers(each) for each in results)
+
+
+def _has(found: Any, types: Mapping[str, type | UnionType]) -> bool:
+    return isinstance(found, dict) and all(name in found and isinstance(found[name], types[name]) for name in types)
+
+
+def _are_texts_and_numbers(result: Mapping[str, Any]) -> bool:
+    held = [*result["others"], *result["ranks"], *result["computed"], *result["attributes"].values()]
+    return all(isinstance(each, str | int) for each in held)
