@@ -12,7 +12,7 @@ from tenonnx_compat.imports import FUNCTIONS, MODULES, own_name, redirect_import
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run a script or a module whose imports of other tools are answered by tenonnx-compat."""
+    """Run a script or a module with its imports of other tools redirected to tenonnx-compat."""
     parser = argparse.ArgumentParser(
         prog="python -m tenonnx_compat",
         description="Run a Python program whose imports of other ONNX tools are answered by tenonnx.",
@@ -23,18 +23,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     run.add_argument("-m", dest="module", action="store_true", help="SCRIPT is the name of a module, such as onnxsim")
     run.add_argument("script", metavar="SCRIPT")
     run.add_argument("arguments", nargs=argparse.REMAINDER, metavar="...", help="arguments of the script")
-    given = parser.parse_args(arguments)
-    if not given.module and not Path(given.script).is_file():
-        print(f'cannot read "{given.script}": no such file', file=sys.stderr)
+    options = parser.parse_args(arguments)
+    if not options.module and not Path(options.script).is_file():
+        print(f'cannot read "{options.script}": no such file', file=sys.stderr)
         sys.exit(2)
     redirect_imports()
-    sys.argv = [given.script, *given.arguments]
-    if given.module:
+    sys.argv = [options.script, *options.arguments]
+    if options.module:
         sys.path[0] = str(Path.cwd())
-        runpy.run_module(own_name(given.script) or given.script, run_name="__main__", alter_sys=True)
+        runpy.run_module(own_name(options.script) or options.script, run_name="__main__", alter_sys=True)
     else:
-        sys.path[0] = str(Path(given.script).resolve().parent)
-        runpy.run_path(given.script, run_name="__main__")
+        sys.path[0] = str(Path(options.script).resolve().parent)
+        runpy.run_path(options.script, run_name="__main__")
 
 
 main()

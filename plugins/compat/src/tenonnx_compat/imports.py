@@ -23,7 +23,7 @@ MODULES = {
     "onnxruntime.training": "tenonnx_compat.training",
 }
 
-#: Functions replaced in modules that are not: the module, its function, and the module with the replacement.
+#: Functions replaced in modules that otherwise stay: (module, function), and the module with the replacement.
 FUNCTIONS = {
     ("onnx.version_converter", "convert_version"): "tenonnx_compat.version_converter",
     ("torch.onnx", "export"): "tenonnx_compat.torch_onnx",
@@ -31,7 +31,7 @@ FUNCTIONS = {
 
 
 class _Redirect(MetaPathFinder, Loader):
-    """Import hook: finds the replacement of a module, and replaces functions in modules of ``FUNCTIONS``."""
+    """Import hook that imports the replacements in ``MODULES``, and patches the modules in ``FUNCTIONS``."""
 
     def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> ModuleSpec | None:
         if own_name(name) is not None:
@@ -57,7 +57,7 @@ class _Redirect(MetaPathFinder, Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        """Keep the spec that our module has, which the import system has just replaced."""
+        """Restore the module's own spec, which the import system has just replaced."""
         if module.__spec__ is not None:
             module.__spec__ = self._specs[module.__spec__.name]
 
@@ -80,7 +80,7 @@ class _Redirect(MetaPathFinder, Loader):
 
 
 def own_name(name: str) -> str | None:
-    """The name of our module for one of a tool, None for all others."""
+    """The replacement's name for a module of a tool; None for other modules."""
     for theirs, ours in MODULES.items():
         if name == theirs or name.startswith(f"{theirs}."):
             return ours + name[len(theirs) :]
@@ -94,7 +94,7 @@ def _replace_functions(module: ModuleType) -> None:
 
 
 def _unless_called_by_ours(original: Callable[..., Any], ours: str) -> Callable[..., Any]:
-    """The function of the same name in the module ``ours`` for users, and ``original`` for packages of tenonnx."""
+    """Wrap ``original``: tenonnx's packages still call it, all others the function of that name in module ``ours``."""
 
     @functools.wraps(original)
     def call(*arguments: Any, **options: Any) -> Any:
@@ -106,7 +106,7 @@ def _unless_called_by_ours(original: Callable[..., Any], ours: str) -> Callable[
 
 
 def redirect_imports() -> None:
-    """Redirect imports of the tools to the modules of this package, from now on and in this process."""
+    """Redirect later imports of the tools in this process to the modules of this package."""
     for name in [name for name in sys.modules if own_name(name) is not None]:
         del sys.modules[name]
     for name in {module for module, _ in FUNCTIONS} & sys.modules.keys():

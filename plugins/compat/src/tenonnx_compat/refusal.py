@@ -12,11 +12,11 @@ from tenonnx import InvalidCall
 
 
 class NotSupported(InvalidCall, NotImplementedError):
-    """Argument or function of another tool that has no translation."""
+    """Unsupported argument or function of another tool."""
 
 
 class CompatWarning(UserWarning):
-    """Warning that names the call of tenonnx behind that of another tool."""
+    """Warning that a tool's call runs in tenonnx, with tenonnx's own call."""
 
 
 _announced: set[str] = set()
@@ -25,7 +25,7 @@ _OURS = str(Path(__file__).parent)
 
 
 def announce(call: str, own: str) -> None:
-    """Warn once in a process that ``own`` is the call of tenonnx for ``call`` of a tool, at the line of the user."""
+    """Warn once per process, at the user's line, that ``own`` is tenonnx's call for the tool's ``call``."""
     if call in _announced:
         return
     _announced.add(call)
@@ -33,7 +33,7 @@ def announce(call: str, own: str) -> None:
 
 
 def _warn(message: str) -> None:
-    """Warn at the line of the user."""
+    """Issue a ``CompatWarning`` at the line of the user's code."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(_OURS):
         frame, level = frame.f_back, level + 1
@@ -41,13 +41,13 @@ def _warn(message: str) -> None:
 
 
 def announce_command(call: str, function: str, own: str) -> None:
-    """Print on standard error the command of tenonnx for that of a tool, and suppress the warning of ``function``."""
+    """Print to stderr tenonnx's command for a tool's command, and suppress the warning of ``function``."""
     _announced.add(function)
     print(f"{call} is carried out by tenonnx; its own command is {own}", file=sys.stderr)
 
 
 def ignore_options(call: str, options: Mapping[str, Any], why: str) -> None:
-    """Warn once in a process for each of these arguments that was given: it has no effect."""
+    """Warn once per process for each argument, unless None or False, that it has no effect."""
     for name, value in options.items():
         if value is None or value is False or f"{call} {name}" in _announced:
             continue
@@ -56,7 +56,7 @@ def ignore_options(call: str, options: Mapping[str, Any], why: str) -> None:
 
 
 def refuse_options(call: str, options: Mapping[str, Any], why: str = "tenonnx has no setting for it") -> None:
-    """Raise ``NotSupported`` for the first of these arguments that was given, that is, not false or empty."""
+    """Raise ``NotSupported`` for the first argument that is not None, False or empty."""
     for name, value in options.items():
         if value is not None and value is not False and value != () and value != [] and value != {}:
             raise NotSupported(
@@ -67,12 +67,12 @@ def refuse_options(call: str, options: Mapping[str, Any], why: str = "tenonnx ha
 
 
 def refuse(call: str, why: str, do: str = "") -> NoReturn:
-    """Raise ``NotSupported`` for a function of a tool."""
+    """Raise ``NotSupported`` for an unsupported function of a tool."""
     raise NotSupported(f"tenonnx-compat does not have {call}", given=why, do=do)
 
 
 def refused(call: str, why: str, do: str = "") -> Callable[..., NoReturn]:
-    """A placeholder for a function of a tool, which raises ``NotSupported`` when it is called."""
+    """A placeholder for a function of a tool that raises ``NotSupported`` when called."""
 
     def function(*arguments: Any, **options: Any) -> NoReturn:
         refuse(call, why, do)

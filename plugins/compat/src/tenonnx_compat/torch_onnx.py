@@ -25,18 +25,18 @@ OPSET = 18
 
 
 class ONNXProgram:
-    """An exported model: ``model_proto``, ``save``, and calls, which run on the best installed backend."""
+    """An exported model. Calling it runs the model on the best installed backend."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self.model_proto = model
 
     def __call__(self, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, ...]:
-        """The outputs for tensors in the order of the inputs, or by their names."""
+        """The outputs for input tensors, positional in the order of the inputs, or by name."""
         graph = tx.load(self.model_proto)
-        given = [value.name for value in graph.inputs if value.name not in kwargs]
-        feeds = {**dict(zip(given, args, strict=True)), **kwargs}
-        found = graph.run({name: np.asarray(tensor.detach().cpu()) for name, tensor in feeds.items()})
-        return tuple(torch.from_numpy(np.asarray(array)) for array in found.values())
+        positional = [value.name for value in graph.inputs if value.name not in kwargs]
+        feeds = {**dict(zip(positional, args, strict=True)), **kwargs}
+        outputs = graph.run({name: np.asarray(tensor.detach().cpu()) for name, tensor in feeds.items()})
+        return tuple(torch.from_numpy(np.asarray(array)) for array in outputs.values())
 
     def save(
         self,
@@ -46,7 +46,7 @@ class ONNXProgram:
         keep_initializers_as_inputs: bool = False,
         external_data: bool | None = None,
     ) -> None:
-        """Write the model, with its weights beside it where ``external_data``."""
+        """Write the model; ``external_data`` stores its weights in a separate file."""
         refuse_options(
             "ONNXProgram.save",
             {
@@ -57,7 +57,7 @@ class ONNXProgram:
         save(self.model_proto, destination, **({"threshold": 0, "smallest": 0} if external_data else {}))
 
     def optimize(self) -> None:
-        """Do nothing: constants are folded and nodes without effect removed already."""
+        """Do nothing: the export already folds constants and removes unused nodes."""
 
 
 def export(
@@ -90,10 +90,11 @@ def export(
     export_modules_as_functions: bool | Collection[type] = False,
     autograd_inlining: bool = True,
 ) -> ONNXProgram | None:
-    """Export a module for the example ``args``, write it to ``f`` where given, and compare it where ``verify``.
+    """Export a module for the example ``args``, and write it to ``f`` unless None.
 
-    Returns an ``ONNXProgram``, or None without ``dynamo``, as ``torch.onnx.export`` does. Raises ``NotSupported`` for
-    arguments without a translation, ``NotRepresentable`` for operators without a form in ONNX.
+    ``verify`` compares the outputs with the module's. Returns an ``ONNXProgram``, or None without ``dynamo``, as
+    ``torch.onnx.export`` does. Raises ``NotSupported`` for unsupported arguments, ``NotRepresentable`` for operators
+    that ONNX cannot express, ``VerificationFailed`` if outputs differ.
     """
 
     announce("torch.onnx.export", "tenonnx_torch.export(module, args, path)")
@@ -138,12 +139,12 @@ def export(
     if isinstance(f, io.IOBase):
         f.write(written.SerializeToString())
     elif f is not None:
-        beside = external_data and dynamo and written.ByteSize() > _SMALL
-        save(written, Path(f), **({"threshold": 0, "smallest": 0} if beside else {}))
+        is_external = external_data and dynamo and written.ByteSize() > _SMALL
+        save(written, Path(f), **({"threshold": 0, "smallest": 0} if is_external else {}))
     return ONNXProgram(written) if dynamo else None
 
 
-#: Models of fewer bytes are one file.
+#: Models of up to this many bytes are written to a single file.
 _SMALL = 1 << 20
 
 
@@ -152,7 +153,7 @@ def _name(kind: Any) -> str:
 
 
 def _named(name: str, axes: Mapping[int, str] | Sequence[int]) -> dict[int, str]:
-    """Axes by name, in the names that PyTorch makes up for a list."""
+    """Dynamic axes with names; axes of a list get the names that PyTorch generates."""
     return (
         dict(axes)
         if isinstance(axes, Mapping)

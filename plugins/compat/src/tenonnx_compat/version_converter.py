@@ -15,14 +15,14 @@ __all__ = ["ConvertError", "convert_version"]
 
 
 class ConvertError(tx.NotRepresentable, RuntimeError):
-    """A node of the model has no form at the version."""
+    """A node of the model cannot be converted to the version."""
 
 
 def convert_version(model: onnx.ModelProto, target_version: int) -> onnx.ModelProto:
-    """The model at another version of ``ai.onnx``; other domains stay.
+    """Convert a model to another version of ``ai.onnx``; other domains keep their versions.
 
     Raises ``ValueError`` for anything but a ``ModelProto`` and for a version below 1, and ``ConvertError`` naming every
-    node that has no form at the version.
+    node that cannot be converted.
     """
     announce("onnx.version_converter.convert_version", f"tx.retarget(graph, opset_version={target_version})")
     if not hasattr(model, "SerializeToString"):
@@ -36,7 +36,7 @@ def convert_version(model: onnx.ModelProto, target_version: int) -> onnx.ModelPr
 
 
 def __getattr__(name: str) -> Any:
-    """``ConvertError`` of onnx is another class; what else there is stays theirs."""
+    """Other attributes come from ``onnx.version_converter``; only ``ConvertError`` is a class of this module."""
     from onnx import version_converter
 
     return getattr(version_converter, name)

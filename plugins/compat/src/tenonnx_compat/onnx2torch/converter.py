@@ -1,4 +1,4 @@
-"""``convert``: an ONNX model as a module of PyTorch."""
+"""``convert``: conversion of an ONNX model to a PyTorch module."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ def convert(
     save_input_names: bool = False,
     attach_onnx_mapping: bool = False,
 ) -> torch.nn.Module:
-    """A model as a module of PyTorch, which takes a tensor for each input, in order or by name.
+    """Convert a model to a PyTorch module, which takes one tensor per input, in order or by name.
 
-    Parameters have the names of the initializers. It gives a tensor, or a tuple with one for each output. Raises
+    Parameters have the names of the initializers. The module returns a tensor, or a tuple for several outputs. Raises
     ``NotSupported`` for ``attach_onnx_mapping``, ``UnsupportedOp`` for ops that no installed package provides.
     """
     import tenonnx_torch

@@ -13,6 +13,6 @@ if TYPE_CHECKING:
 
 
 def decompose_einsum(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A model whose ``Einsum`` nodes are matrix products, sums and moves of axes."""
+    """Decompose ``Einsum`` nodes to matrix products, sums, transposes and reshapes."""
     announce("onnxsim.einsum_decompose.decompose_einsum", "tx.decompose(graph, keep=...)")
     return message_of(tx.decompose(graph_of(model), keep=lambda call: call.op.name != "Einsum"))

@@ -1,4 +1,4 @@
-"""Files of other formats: TFLite by tenonnx-litert, Core ML by coremltools, safetensors."""
+"""Export to other formats: TFLite by tenonnx-litert, Core ML by coremltools, safetensors."""
 
 from __future__ import annotations
 
@@ -33,12 +33,14 @@ def export_tflite(
     flex_ops: bool = False,
     io_layout: str = "nchw",
 ) -> bytes:
-    """The bytes of a model in TFLite, written to ``output_path`` where given, compared in LiteRT's interpreter.
+    """Convert a model to TFLite, and compare it in LiteRT's interpreter; returns the bytes of the file.
 
-    ``optimizations`` quantize weights, ``int8_quantize`` activations as well, by ``representative_dataset`` or by
-    random inputs; with ``inference_io_dtype``, ``int8`` or ``uint8``, inputs and outputs are quantized values, too.
-    ``backend`` has no effect. Raises ``NotSupported`` for another layout, ``NotRepresentable`` for ops without a form
-    in TFLite, ``ValueError`` for random inputs with dynamic dims.
+    ``output_path`` also saves them. ``optimizations`` quantizes weights; ``int8_quantize`` also quantizes activations,
+    calibrated on ``representative_dataset`` or random inputs. ``inference_io_dtype``, ``int8`` or ``uint8``, is the
+    type of quantized inputs and outputs; they stay float without it. ``backend`` has no effect.
+
+    Raises ``NotSupported`` for another layout, ``NotRepresentable`` for ops that TFLite cannot express, ``ValueError``
+    for random inputs with dynamic dims.
     """
     announce("onnxsim.export_tflite", "tx.convert(model, 'model.tflite')")
     refuse_options("onnxsim.export_tflite", {"io_layout": None if io_layout == "nchw" else io_layout})
@@ -63,7 +65,7 @@ def export_tflite(
 
 
 def _with_quantized_interface(graph: tx.Graph) -> tx.Graph:
-    """``graph`` between the quantized values of its inputs and outputs, under the names of these."""
+    """``graph`` with quantized inputs and outputs, which keep their names."""
     uses = graph.uses()
     inputs, outputs = list(graph.inputs), list(graph.outputs)
     starts = [next((n.outputs[0] for n in uses.get(v, ()) if n.op_type == "QuantizeLinear"), v) for v in inputs]
@@ -73,14 +75,14 @@ def _with_quantized_interface(graph: tx.Graph) -> tx.Graph:
         for maker, value in zip(makers, outputs, strict=True)
     ]
     names = [value.name for value in (*inputs, *outputs)]
-    made = graph.extract(*([value.name for value in side if value is not None] for side in (starts, ends)))
-    for value, name in zip((*made.inputs, *made.outputs), names, strict=True):
-        made.rename(value, name)
-    return made
+    inner = graph.extract(*([value.name for value in side if value is not None] for side in (starts, ends)))
+    for value, name in zip((*inner.inputs, *inner.outputs), names, strict=True):
+        inner.rename(value, name)
+    return inner
 
 
 def _named_batches(graph: tx.Graph, batches: Batches | None, samples: int) -> list[dict[str, Any]]:
-    """Calibration inputs by name: those of a function, or uniform random ones, as onnxsim makes them."""
+    """Calibration inputs by name: those of a function, or uniform random ones, as in onnxsim."""
     if batches is not None:
         names = [value.name for value in graph.inputs]
         return [dict(zip(names, batch, strict=True)) for batch in batches()]
@@ -104,9 +106,10 @@ def export_coreml(
     minimum_deployment_target: Any = None,
     io_dtype: str | None = None,
 ) -> Any:
-    """The ``MLModel`` that coremltools makes of the model as a module of PyTorch, saved where a path is given.
+    """Convert a model to Core ML: to a PyTorch module, which coremltools converts to an ``MLModel``.
 
-    Raises ``NotSupported`` for ``io_dtype`` of half precision, ``ValueError`` for inputs with dynamic dims.
+    ``output_path`` also saves it. Raises ``NotSupported`` for a half-precision ``io_dtype``, ``ValueError`` for inputs
+    with dynamic dims.
     """
     import coremltools
     import torch
@@ -127,7 +130,7 @@ def export_coreml(
     ]
     target = getattr(coremltools.target, minimum_deployment_target) if minimum_deployment_target else None
     units = getattr(coremltools.ComputeUnit, compute_units) if isinstance(compute_units, str) else compute_units
-    found = coremltools.convert(
+    converted = coremltools.convert(
         program,
         convert_to=convert_to,
         inputs=tensors,
@@ -136,15 +139,15 @@ def export_coreml(
         minimum_deployment_target=target,
     )
     if output_path is not None:
-        found.save(os.fspath(output_path))
-    return found
+        converted.save(os.fspath(output_path))
+    return converted
 
 
 def export_safetensors(model: onnx.ModelProto, out_path: str | os.PathLike[str]) -> None:
-    """Write a model, graph and weights, as one file of safetensors."""
+    """Write a model, graph and weights, to one safetensors file."""
     announce("onnxsim.export_safetensors", "tx.export(graph, 'model.safetensors')")
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "model.safetensors"  # the suffix is the format
+        path = Path(folder) / "model.safetensors"  # tx.export selects the format by the suffix
         tx.export(graph_of(model), path)
         Path(out_path).write_bytes(path.read_bytes())
 

@@ -1,4 +1,4 @@
-"""The table of a simplification."""
+"""``print_simplifying_info``: a table of op counts before and after the simplification."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ if TYPE_CHECKING:
 
 
 def print_simplifying_info(model_ori: onnx.ModelProto, model_opt: onnx.ModelProto) -> None:
-    """Print the op types of a model and of the simplified one side by side, with the bytes of their weights."""
+    """Print the op counts of a model and its simplified form side by side, with the size of their weights in bytes."""
     print_table({"Original Model": graph_of(model_ori), "Simplified Model": graph_of(model_opt)})

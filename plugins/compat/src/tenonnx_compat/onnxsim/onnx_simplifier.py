@@ -1,4 +1,4 @@
-"""``simplify`` with the arguments of onnxsim, and its command."""
+"""``simplify`` with onnxsim's arguments, and its command."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 Shapes = Mapping[str | None, Sequence[int | str]]
 
-#: Passes of onnxsim that users leave out, and the op types that stay as they are then.
+#: Passes of onnxsim that users skip, and the op types that are not optimized then.
 PASSES = {
     "fuse_bn_into_conv": "BatchNormalization",
     "fuse_matmul_add_bias_into_gemm": "MatMul",
@@ -54,12 +54,12 @@ PASSES = {
     "rewrite_where": "Where",
 }
 
-#: File of a trace whose path is not given.
+#: Default path of a trace.
 PROFILE = "onnxsim_profile.json"
 
 _UNITS = {"": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30, "TB": 1 << 40, "B": 1}
 
-#: A threshold for folded tensors that onnxsim has by default, and that no model reaches.
+#: onnxsim's default size limit of folded tensors; treated as no limit.
 _NO_THRESHOLD = "1.5GB"
 
 
@@ -103,17 +103,18 @@ def simplify(
 ) -> tuple[onnx.ModelProto, bool]:
     """Simplify a model, and compare it with the original on ``check_n`` random inputs.
 
-    Returns the simplified model and whether outputs agreed, True where ``check_n`` is 0. Subgraphs are always
-    simplified, custom ops need no library, and a result keeps the opset of the model, or has ``target_opset_version``.
-    Constants are folded by numpy, so that ``providers`` have no effect and ``ort_profile`` writes no file; ``profile``
-    is the path of a trace with node counts. Raises ``NotSupported`` for unsupported arguments, ``RuntimeError`` for an
-    unknown input or output.
+    Returns the simplified model, and whether the outputs agreed (True if ``check_n`` is 0). Subgraphs are always
+    simplified, and custom ops need no library. The result has the opset of the model, or ``target_opset_version``.
+    numpy folds constants, so that ``providers`` has no effect and ``ort_profile`` writes no file. ``profile`` is the
+    path of a trace with node counts.
+
+    Raises ``NotSupported`` for unsupported arguments, ``RuntimeError`` for an unknown input or output.
     """
     announce("onnxsim.simplify", "tx.simplify(tx.load(model))")
     if custom_rewriter is not None and function_rewrite_rules:
         raise ValueError("custom_rewriter and function_rewrite_rules are mutually exclusive")
-    kept = {PASSES[name] for name in skipped_optimizers or () if name in PASSES}
-    kept |= {"BatchNormalization"} if skip_fuse_bn else set()
+    keep = {PASSES[name] for name in skipped_optimizers or () if name in PASSES}
+    keep |= {"BatchNormalization"} if skip_fuse_bn else set()
     largest = None if tensor_size_threshold == _NO_THRESHOLD else _bytes(tensor_size_threshold)
     refuse_options(
         "onnxsim.simplify",
@@ -149,7 +150,7 @@ def simplify(
     observe = None if trace is None else trace.observe
 
     def simplified(graph: tx.Graph) -> tx.Graph:
-        return tx.simplify(graph, keep=kept, largest=largest, observe=observe)
+        return tx.simplify(graph, keep=keep, largest=largest, observe=observe)
 
     if perform_optimization:
         graph = simplified(graph)
@@ -162,7 +163,7 @@ def simplify(
     if trace is not None:
         trace.write(profile or PROFILE)
     written = message_of(
-        graph if skip_shape_inference else tx.fix_shapes(graph, {}),  # outputs get the dims that are inferred
+        graph if skip_shape_inference else tx.fix_shapes(graph, {}),  # writes inferred dims of outputs
         shapes="interface" if skip_shape_inference else "all",
         functions="inline" if inline_functions else "keep",
     )
@@ -182,8 +183,8 @@ def simplify(
 
 
 def _named(graph: tx.Graph, shapes: Shapes | None) -> dict[str, list[int | str | None]]:
-    """Dims by name of input; the key None stands for the only one."""
-    found: dict[str, list[int | str | None]] = {}
+    """Dims by input name; the key None means the only input. Raises ``RuntimeError`` for an unknown name."""
+    named: dict[str, list[int | str | None]] = {}
     names = [value.name for value in graph.inputs]
     for key, dims in (shapes or {}).items():
         if key is None and len(names) != 1:
@@ -194,24 +195,24 @@ def _named(graph: tx.Graph, shapes: Shapes | None) -> dict[str, list[int | str |
         name = names[0] if key is None else key
         if name not in names:
             raise RuntimeError(f'The model doesn\'t have input named "{name}"')
-        found[name] = [None if isinstance(dim, int) and dim <= 0 else dim for dim in dims]
-    return found
+        named[name] = [None if isinstance(dim, int) and dim <= 0 else dim for dim in dims]
+    return named
 
 
 def _rewritten(graph: tx.Graph, rewriter: Callable[[onnx.ModelProto], onnx.ModelProto | bool | None]) -> tx.Graph:
-    """The graph of what a function of the user makes of a message: a new one, or the same that it changes."""
+    """Apply the user's rewriter, which returns a new model, or changes the one that it gets."""
     message = message_of(graph)
-    made = rewriter(message)
-    return tx.load(message if made is None or isinstance(made, bool) else made)
+    result = rewriter(message)
+    return tx.load(message if result is None or isinstance(result, bool) else result)
 
 
 def _is_single(pattern: onnx.FunctionProto) -> bool:
-    """Whether a pattern has only one node besides constants, which is never fused."""
+    """Whether a pattern has fewer than two nodes besides constants; such a pattern is never fused."""
     return len([node for node in pattern.node if node.op_type != "Constant"]) < 2
 
 
 def _replaced(graph: tx.Graph, pattern: onnx.FunctionProto, replacement: onnx.FunctionProto) -> tx.Graph:
-    """The graph with the body of one function in place of that of another, whose inputs have the same names."""
+    """Replace matches of a pattern function by a replacement function, whose inputs correspond by position."""
     message = message_of(graph)
     message.functions.append(pattern)
     known = {entry.domain for entry in message.opset_import}
@@ -247,10 +248,10 @@ def _opset(version: int | str) -> int:
 
 
 def _bytes(size: str) -> int:
-    found = re.fullmatch(r"([\d.]+)\s*([KMGT]?B)?", size.strip(), re.IGNORECASE)
-    if found is None:
+    match = re.fullmatch(r"([\d.]+)\s*([KMGT]?B)?", size.strip(), re.IGNORECASE)
+    if match is None:
         raise ValueError(size)
-    return int(float(found[1]) * _UNITS[(found[2] or "").upper()])
+    return int(float(match[1]) * _UNITS[(match[2] or "").upper()])
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -306,12 +307,12 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command ``onnxsim``. Exits with 1 where outputs differ or the model cannot be simplified."""
-    given, others = _parser().parse_known_args(arguments)
+    """Run the command ``onnxsim``. Exits with 1 if outputs differ or the model cannot be simplified."""
+    options, others = _parser().parse_known_args(arguments)
     announce_command("onnxsim", "onnxsim.simplify", "tenonnx convert IN -o OUT --simplify")
     try:
         refuse_options("onnxsim", {text.partition("=")[0]: text for text in others if text.startswith("-")})
-        agreed = _run(given)
+        agreed = _run(options)
     except (tx.TenonnxError, RuntimeError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         sys.exit(1)
@@ -320,71 +321,73 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(1)
 
 
-def _run(given: argparse.Namespace) -> bool:
-    refuse_options("onnxsim", {"--enable-onnxruntime-optimization": given.enable_onnxruntime_optimization})
-    profile = given.profile or (PROFILE if given.node_reduction_plot is not None or given.merge_ort_profile else None)
-    before = tx.load(given.input_model)
-    print("Simplifying...")
-    skipped = [*(given.skip_optimization or ()), *(given.skip_optimizer or ())]
-    written, agreed = simplify(
-        given.input_model,
-        given.check_n,
-        perform_optimization=given.skip_optimization != [],
-        skip_fuse_bn=given.skip_fuse_bn,
-        overwrite_input_shapes=_shapes(given.overwrite_input_shape),
-        test_input_shapes=_shapes(given.test_input_shape),
-        skipped_optimizers=skipped,
-        skip_constant_folding=given.skip_constant_folding,
-        skip_shape_inference=given.skip_shape_inference,
-        input_data=_arrays(before, given.input_data_path),
-        unused_output=given.unused_output,
-        tensor_size_threshold=given.no_large_tensor,
-        mutable_initializer=given.mutable_initializer,
-        initializers_as_constants=not given.initializers_as_non_constants,
-        inline_functions=given.inline_functions,
-        target_opset_version=given.target_opset,
-        extra_optimizers=given.enable_optimization,
-        check_rtol=given.check_rtol,
-        check_atol=given.check_atol,
-        input_fill=given.input_fill,
-        profile=profile,
-        custom_lib=given.custom_lib,
-        providers=given.providers or (["CUDAExecutionProvider"] if given.cuda else None),
-        ort_profile=given.ort_profile,
-        import_custom_schemas=not given.skip_schema_import,
+def _run(options: argparse.Namespace) -> bool:
+    refuse_options("onnxsim", {"--enable-onnxruntime-optimization": options.enable_onnxruntime_optimization})
+    profile = options.profile or (
+        PROFILE if options.node_reduction_plot is not None or options.merge_ort_profile else None
     )
-    if given.node_reduction_plot is not None:
-        plot_node_reduction(profile or PROFILE, given.node_reduction_plot or None)
-    threshold = 0 if given.save_as_external_data else _bytes(given.external_data_threshold)
-    save(copy.deepcopy(written), given.output_model, threshold=threshold)
-    _emit(given, written)
+    before = tx.load(options.input_model)
+    print("Simplifying...")
+    skipped = [*(options.skip_optimization or ()), *(options.skip_optimizer or ())]
+    written, agreed = simplify(
+        options.input_model,
+        options.check_n,
+        perform_optimization=options.skip_optimization != [],
+        skip_fuse_bn=options.skip_fuse_bn,
+        overwrite_input_shapes=_shapes(options.overwrite_input_shape),
+        test_input_shapes=_shapes(options.test_input_shape),
+        skipped_optimizers=skipped,
+        skip_constant_folding=options.skip_constant_folding,
+        skip_shape_inference=options.skip_shape_inference,
+        input_data=_arrays(before, options.input_data_path),
+        unused_output=options.unused_output,
+        tensor_size_threshold=options.no_large_tensor,
+        mutable_initializer=options.mutable_initializer,
+        initializers_as_constants=not options.initializers_as_non_constants,
+        inline_functions=options.inline_functions,
+        target_opset_version=options.target_opset,
+        extra_optimizers=options.enable_optimization,
+        check_rtol=options.check_rtol,
+        check_atol=options.check_atol,
+        input_fill=options.input_fill,
+        profile=profile,
+        custom_lib=options.custom_lib,
+        providers=options.providers or (["CUDAExecutionProvider"] if options.cuda else None),
+        ort_profile=options.ort_profile,
+        import_custom_schemas=not options.skip_schema_import,
+    )
+    if options.node_reduction_plot is not None:
+        plot_node_reduction(profile or PROFILE, options.node_reduction_plot or None)
+    threshold = 0 if options.save_as_external_data else _bytes(options.external_data_threshold)
+    save(copy.deepcopy(written), options.output_model, threshold=threshold)
+    _emit(options, written)
     if agreed:
         print("Finish! Here is the difference:")
     print_table({"Original Model": before, "Simplified Model": tx.load(written)})
     return agreed
 
 
-def _emit(given: argparse.Namespace, model: onnx.ModelProto) -> None:
-    """Write the simplified model in the other formats that are wanted, by default beside the output."""
-    output = Path(given.output_model)
-    if given.emit_tflite is not None:
+def _emit(options: argparse.Namespace, model: onnx.ModelProto) -> None:
+    """Write the simplified model in the other requested formats, by default to the folder of the output."""
+    output = Path(options.output_model)
+    if options.emit_tflite is not None:
         export_tflite(
             model,
-            given.emit_tflite or output.with_suffix(".tflite"),
-            backend=given.tflite_backend or "builtin",
-            optimizations=["DEFAULT"] if given.tflite_optimize else None,
-            int8_quantize=given.tflite_int8,
-            num_calibration_samples=given.tflite_calibration_samples,
-            inference_io_dtype=(given.tflite_io_dtype or "uint8") if given.tflite_int8 else None,
+            options.emit_tflite or output.with_suffix(".tflite"),
+            backend=options.tflite_backend or "builtin",
+            optimizations=["DEFAULT"] if options.tflite_optimize else None,
+            int8_quantize=options.tflite_int8,
+            num_calibration_samples=options.tflite_calibration_samples,
+            inference_io_dtype=(options.tflite_io_dtype or "uint8") if options.tflite_int8 else None,
         )
-    if given.emit_coreml is not None:
-        suffix = ".mlpackage" if given.coreml_format == "mlprogram" else ".mlmodel"
+    if options.emit_coreml is not None:
+        suffix = ".mlpackage" if options.coreml_format == "mlprogram" else ".mlmodel"
         export_coreml(
             model,
-            given.emit_coreml or output.with_suffix(suffix),
-            convert_to=given.coreml_format,
-            compute_units=given.coreml_compute_units,
-            minimum_deployment_target=given.coreml_minimum_deployment_target,
+            options.emit_coreml or output.with_suffix(suffix),
+            convert_to=options.coreml_format,
+            compute_units=options.coreml_compute_units,
+            minimum_deployment_target=options.coreml_minimum_deployment_target,
         )
 
 
@@ -398,13 +401,13 @@ def _shapes(texts: Sequence[str] | None) -> dict[str | None, list[int | str]]:
 
 
 def _arrays(graph: tx.Graph, texts: Sequence[str] | None) -> dict[str, np.ndarray[Any, Any]] | None:
-    """Inputs from raw files, in the types and shapes that the model declares."""
-    found = {}
+    """Read inputs from raw files, with the dtypes and shapes that the model declares."""
+    arrays = {}
     inputs = {value.name: value for value in graph.inputs}
     for text in texts or ():
         name, _, path = text.partition(":")
         if name not in inputs:
             raise RuntimeError(f'The model doesn\'t have input named "{name}"')
         shape = [dim if isinstance(dim, int) else -1 for dim in inputs[name].shape]
-        found[name] = np.fromfile(path, inputs[name].dtype.numpy).reshape(shape)
-    return found or None
+        arrays[name] = np.fromfile(path, inputs[name].dtype.numpy).reshape(shape)
+    return arrays or None

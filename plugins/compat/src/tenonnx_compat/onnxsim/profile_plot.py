@@ -1,4 +1,4 @@
-"""Traces of a simplification: node counts after each round, in the form of ``chrome://tracing``."""
+"""Traces of node counts during a simplification, in the format of ``chrome://tracing``, and their plot."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import tenonnx as tx
 
 
 class Trace:
-    """Events of a simplification: its duration, and the number of nodes before it and after each round."""
+    """Trace events of a simplification: its duration, and the node count before it and after each round."""
 
     def __init__(self, graph: tx.Graph) -> None:
         self.begin = time.perf_counter()
@@ -38,7 +38,7 @@ class Trace:
 
 
 def load_node_counts(trace_path: str | os.PathLike[str]) -> dict[str, list[int]]:
-    """Node counts in a trace by loop, one for each round."""
+    """Read the node counts of each round from a trace, by loop."""
     counts: dict[str, list[int]] = {}
     for event in json.loads(Path(trace_path).read_text())["traceEvents"]:
         if event.get("name") == "NodeCount":
@@ -47,7 +47,7 @@ def load_node_counts(trace_path: str | os.PathLike[str]) -> dict[str, list[int]]
 
 
 def plot_node_reduction(trace_path: str | os.PathLike[str], out_path: str | os.PathLike[str] | None = None) -> str:
-    """Draw the node counts of a trace with matplotlib, by default to ``TRACE_node_reduction.png``; returns the path."""
+    """Plot the node counts of a trace with matplotlib, by default to ``TRACE_node_reduction.png``; returns the path."""
     from matplotlib.figure import Figure
 
     written = os.fspath(out_path or f"{os.fspath(trace_path)}_node_reduction.png")

@@ -1,4 +1,4 @@
-"""``export_transformers_model``: folders of simplified ONNX files."""
+"""``export_transformers_model``: export of a transformers model to a folder of simplified ONNX files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tenonnx_compat.models import save
 from tenonnx_compat.onnxsim.onnx_simplifier import simplify
 from tenonnx_compat.refusal import announce, refuse_options
 
-#: Arguments of an export, and those of ``tenonnx_transformers.export``.
+#: Supported keys of ``export_kwargs``, and the options of ``tenonnx_transformers.export``.
 _OF_EXPORT = {"opset": "opset_version", "trust_remote_code": "trust", "atol": "atol"}
 
 
@@ -25,11 +25,11 @@ def export_transformers_model(
     export_kwargs: Mapping[str, Any] | None = None,
     simplify_kwargs: Mapping[str, Any] | None = None,
 ) -> dict[str, bool]:
-    """Write a model of transformers, a folder or a name in the local cache, as a folder of simplified ONNX files.
+    """Export a transformers model, a folder or a name in the local cache, to a folder of simplified ONNX files.
 
-    Returns for each file whether outputs agreed on ``check_n`` inputs. ``export_kwargs`` are opset,
-    trust_remote_code and atol, ``simplify_kwargs`` those of ``simplify``. Raises ``NotSupported`` for others, and for
-    decoders merged into one file.
+    Returns for each file whether outputs agreed on ``check_n`` inputs. ``export_kwargs`` may have opset,
+    trust_remote_code and atol; ``simplify_kwargs`` has arguments of ``simplify``. Raises ``NotSupported`` for other
+    ones, and for decoders merged into one file.
     """
     import transformers
 
@@ -37,19 +37,19 @@ def export_transformers_model(
 
     call = "onnxsim.export_transformers_model"
     announce(call, "tenonnx_transformers.export(model, folder)")
-    given = dict(export_kwargs or {})
-    refuse_options(call, {name: str(value) for name, value in given.items() if name not in _OF_EXPORT})
+    options = dict(export_kwargs or {})
+    refuse_options(call, {name: str(value) for name, value in options.items() if name not in _OF_EXPORT})
     refuse_options(call, {"no_post_process": None if no_post_process else "False"}, "decoders are files of their own")
     source: Any = model_id
     if not Path(model_id).is_dir():
-        trust = bool(given.get("trust_remote_code"))
+        trust = bool(options.get("trust_remote_code"))
         config = transformers.AutoConfig.from_pretrained(model_id, trust_remote_code=trust)
         source = getattr(transformers, config.architectures[0]).from_pretrained(model_id)
     report = tenonnx_transformers.export(
         source,
         output_dir,
         task=None if task == "auto" else task.removesuffix("-with-past"),
-        **{_OF_EXPORT[name]: value for name, value in given.items()},
+        **{_OF_EXPORT[name]: value for name, value in options.items()},
     )
     agreed = {}
     for name in report.files:

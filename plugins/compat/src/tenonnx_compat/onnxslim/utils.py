@@ -1,4 +1,4 @@
-"""Summaries of models, with the names that onnxslim has for them."""
+"""Model summaries and utilities, under onnxslim's names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tenonnx_compat import models
 
 
 class TensorInfo:
-    """Name, dtype and shape of a value: ``dtype`` is a type of numpy, ``shape`` None where the rank is unknown."""
+    """Name, numpy ``dtype`` and ``shape`` of a value; the shape is None if the rank is unknown."""
 
     def __init__(self, tensor: onnx.ValueInfoProto) -> None:
         kind = tensor.type.tensor_type
@@ -32,7 +32,7 @@ class TensorInfo:
 
 
 class OperatorInfo:
-    """Name and op type of a node, with the types of its outputs that the model declares."""
+    """Name and op type of a node, with the declared types of its outputs."""
 
     def __init__(self, operator: onnx.NodeProto, outputs: Sequence[TensorInfo] | None = None) -> None:
         self.name: str = operator.name
@@ -41,7 +41,7 @@ class OperatorInfo:
 
 
 class ModelInfo:
-    """Versions, inputs, outputs and counts of ops of a model, with those of subgraphs; sizes are bytes."""
+    """Summary of a model: versions, inputs, outputs, op counts including subgraphs, and sizes in bytes."""
 
     def __init__(self, model: str | os.PathLike[str] | onnx.ModelProto, tag: str = "OnnxSlim") -> None:
         if isinstance(model, str | os.PathLike):
@@ -78,21 +78,21 @@ def _nodes(graph: onnx.GraphProto) -> Iterator[onnx.NodeProto]:
 
 
 def summarize_model(model: str | os.PathLike[str] | onnx.ModelProto, tag: str = "OnnxModel") -> ModelInfo:
-    """A summary of a model; of a file, its name replaces ``tag``."""
+    """Summarize a model; the name of a file replaces ``tag``."""
     return ModelInfo(model, tag)
 
 
 def format_model_info(
     model_info_list: ModelInfo | Sequence[ModelInfo], elapsed_time: float | None = None
 ) -> list[list[str]]:
-    """Rows of a table with a column for each model: versions, inputs and outputs, counts of ops, sizes."""
+    """Rows of a table with one column per model: versions, inputs and outputs, op counts, sizes."""
     infos = [model_info_list] if isinstance(model_info_list, ModelInfo) else list(model_info_list)
     rows = [["Model Name", *(info.tag for info in infos)]]
     rows.append(["Op Set / IR Version", *(f"{info.op_set} / {info.ir_version}" for info in infos)])
     for title, maps in (("IN", [info.input_maps for info in infos]), ("OUT", [info.output_maps for info in infos])):
         for name in dict.fromkeys(name for each in maps for name in each):
-            found = [each.get(name) for each in maps]
-            rows.append([f"{title}: {name}", *("" if one is None else f"{one.dtype}: {one.shape}" for one in found)])
+            values = [each.get(name) for each in maps]
+            rows.append([f"{title}: {name}", *("" if one is None else f"{one.dtype}: {one.shape}" for one in values)])
     for op_type in sorted({op_type for info in infos for op_type in info.op_type_counts}):
         rows.append([op_type, *(str(info.op_type_counts[op_type]) for info in infos)])
     rows.append(["Model Size", *(format_bytes(info.model_size) for info in infos)])
@@ -109,7 +109,7 @@ def print_model_info_as_table(
 
 
 def dump_model_info_to_disk(model_info: ModelInfo) -> None:
-    """Write the nodes and the types of their outputs to ``TAG_model_info.csv`` in the current folder."""
+    """Write all nodes with the types of their outputs to ``TAG_model_info.csv`` in the current folder."""
     with Path(f"{Path(model_info.tag).stem}_model_info.csv").open("w", newline="") as file:
         table = csv.writer(file)
         table.writerow(["NodeName", "OpType", "OutputDtype", "OutputShape"])
@@ -120,7 +120,7 @@ def dump_model_info_to_disk(model_info: ModelInfo) -> None:
 
 
 def format_bytes(size: int | Sequence[int]) -> str:
-    """A size in units of 1024; of two sizes, the second in parentheses."""
+    """Format a size in binary units; a second size stands in parentheses."""
     if isinstance(size, Sequence):
         first, *others = (format_bytes(each) for each in size)
         return " ".join([first, *(f"({other})" for other in others)])
@@ -133,13 +133,13 @@ def format_bytes(size: int | Sequence[int]) -> str:
 
 
 def onnx_dtype_to_numpy(onnx_dtype: int) -> Any:
-    """The type of numpy for an element type of ONNX, "UNDEFINED" where there is none."""
+    """The numpy dtype of an ONNX element type; "UNDEFINED" if there is none."""
     known = onnx_dtype and onnx_dtype in helper.get_all_tensor_dtypes()
     return np.dtype(helper.tensor_dtype_to_np_dtype(onnx_dtype)) if known else "UNDEFINED"
 
 
 def get_opset(model: onnx.ModelProto) -> int | None:
-    """The version of ``ai.onnx``."""
+    """The model's version of ``ai.onnx``; None if it does not import it."""
     return next((entry.version for entry in model.opset_import if entry.domain in ("", "ai.onnx")), None)
 
 
@@ -148,12 +148,12 @@ def get_ir_version(model: onnx.ModelProto) -> int:
 
 
 def calculate_tensor_size(tensor: onnx.TensorProto) -> int:
-    """Bytes of the contents of a tensor."""
+    """Size of a tensor in bytes."""
     return int(math.prod(tensor.dims) * onnx_dtype_to_numpy(tensor.data_type).itemsize)
 
 
 def get_initializer_size(model: onnx.ModelProto) -> int:
-    """Bytes of the initializers of a model, without those of subgraphs."""
+    """Size of a model's initializers in bytes, except those of subgraphs."""
     return sum(calculate_tensor_size(tensor) for tensor in model.graph.initializer)
 
 
@@ -164,9 +164,9 @@ def is_onnxruntime_available() -> bool:
 def gen_onnxruntime_input_data(
     model: onnx.ModelProto, model_check_inputs: Sequence[str] | None = None
 ) -> dict[str, np.ndarray[Any, Any]]:
-    """Random inputs of a model, with shapes (``x:1,3,224,224``) or arrays (``x:data.npy``) of ``model_check_inputs``.
+    """Generate random inputs of a model, by name; dynamic dims are 1.
 
-    Open dims are 1.
+    ``model_check_inputs`` has shapes (``x:1,3,224,224``) or files with arrays (``x:data.npy``).
     """
     shapes, arrays = models.check_inputs(model_check_inputs)
     generator = np.random.default_rng(0)
@@ -189,16 +189,16 @@ def onnxruntime_inference(
 def check_onnx(
     model: onnx.ModelProto, model_check_inputs: Sequence[str] | None = None
 ) -> tuple[dict[str, Any], dict[str, Any], onnx.ModelProto]:
-    """Inputs and outputs of a model, and the model."""
+    """Run a model on random inputs; returns the inputs, the outputs and the model."""
     feeds = gen_onnxruntime_input_data(model, model_check_inputs)
     return feeds, onnxruntime_inference(model, feeds)[0], model
 
 
 def check_result(raw_onnx_output: Mapping[str, Any], slimmed_onnx_output: Mapping[str, Any]) -> bool:
-    """Whether two models have the same outputs, with equal values."""
+    """Whether two sets of outputs have the same names, and values within tolerances."""
     return raw_onnx_output.keys() == slimmed_onnx_output.keys() and all(
-        np.allclose(found, slimmed_onnx_output[name], rtol=1e-3, atol=1e-4, equal_nan=True)
-        for name, found in raw_onnx_output.items()
+        np.allclose(array, slimmed_onnx_output[name], rtol=1e-3, atol=1e-4, equal_nan=True)
+        for name, array in raw_onnx_output.items()
     )
 
 
@@ -209,7 +209,7 @@ def save(
     save_as_external_data: bool = False,
     model_info: ModelInfo | None = None,
 ) -> None:
-    """Write a model, with its weights beside it where ``save_as_external_data``; ``model_check`` checks it first."""
+    """Write a model, optionally with its weights as external data; ``model_check`` runs ``onnx.checker`` first."""
     if model_check:
         onnx.checker.check_model(model)
     models.save(model, model_path, **({"threshold": 0} if save_as_external_data else {}))

@@ -49,7 +49,7 @@ __all__ = [
     "save_tensors_data",
 ]
 
-#: Classes that quantizers of onnxruntime are made of.
+#: Internal classes of onnxruntime's quantizers.
 _INTERNAL = (
     "CudaQuantizer",
     "QDQQuantizer",

@@ -1,4 +1,4 @@
-"""Readers of calibration data, the methods that find ranges, and the calibrators that apply them."""
+"""Calibration: readers of data, methods, and calibrators."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Array = np.ndarray[Any, Any]
 
 
 class CalibrationMethod(Enum):
-    """Methods that find the range of an activation on data."""
+    """Methods that choose the range of an activation from data."""
 
     MinMax = 0
     Entropy = 1
@@ -31,7 +31,7 @@ class CalibrationMethod(Enum):
     Distribution = 3
 
 
-#: The methods that tenonnx has, by name.
+#: tenonnx's names of the supported methods.
 METHODS = {
     CalibrationMethod.MinMax: "minmax",
     CalibrationMethod.Entropy: "entropy",
@@ -40,7 +40,7 @@ METHODS = {
 
 
 class CalibrationDataReader(metaclass=abc.ABCMeta):
-    """Base of classes that give the inputs of one run after the other; each object with ``get_next`` is one."""
+    """Iterator over the inputs of calibration runs; every class with ``get_next`` is a subclass."""
 
     @classmethod
     def __subclasshook__(cls, subclass: type) -> bool:
@@ -48,16 +48,16 @@ class CalibrationDataReader(metaclass=abc.ABCMeta):
 
     @abc.abstractmethod
     def get_next(self) -> dict[str, Any] | None:
-        """Inputs by name, or None at the end."""
+        """The next inputs by name, or None at the end."""
 
     def __iter__(self) -> CalibrationDataReader:
         return self
 
     def __next__(self) -> dict[str, Any]:
-        found = self.get_next()
-        if found is None:
+        feeds = self.get_next()
+        if feeds is None:
             raise StopIteration
-        return found
+        return feeds
 
     def __len__(self) -> int:
         raise NotImplementedError
@@ -67,7 +67,7 @@ class CalibrationDataReader(metaclass=abc.ABCMeta):
 
 
 class TensorData:
-    """Statistics of a tensor: ``lowest``, ``highest`` and others, each an attribute."""
+    """Statistics of a tensor, as attributes such as ``lowest`` and ``highest``."""
 
     _allowed = frozenset(["avg", "std", "lowest", "highest", "hist", "hist_edges", "bins"])
     _floats = frozenset(["avg", "std", "lowest", "highest", "hist_edges"])
@@ -83,16 +83,16 @@ class TensorData:
 
     @property
     def range_value(self) -> tuple[Any, Any]:
-        """The lowest and the highest number. Raises ``AttributeError`` where they are missing."""
+        """The pair (lowest, highest). Raises ``AttributeError`` if they are missing."""
         return self.__dict__["lowest"], self.__dict__["highest"]
 
     def to_dict(self) -> dict[str, Any]:
-        """The statistics by name, with the name of the class."""
+        """The statistics by name, with the class name under ``CLS``."""
         return {**{name: getattr(self, name) for name in self._names}, "CLS": type(self).__name__}
 
 
 class TensorsData:
-    """Statistics of tensors by name. Raises ``TypeError`` for other entries than tuples and ``TensorData``."""
+    """Statistics by tensor name. Raises ``TypeError`` for entries that are neither tuples nor ``TensorData``."""
 
     def __init__(self, calibration_method: CalibrationMethod, data: Mapping[str, TensorData | tuple[Any, ...]]) -> None:
         self.calibration_method = calibration_method
@@ -129,16 +129,16 @@ class TensorsData:
         return self.data.items()
 
     def to_dict(self) -> dict[str, Any]:
-        """The entries and the method, with the name of the class."""
+        """The entries and the method, with the class name under ``CLS``."""
         return {"CLS": type(self).__name__, "data": self.data, "calibration_method": self.calibration_method}
 
 
 class CalibraterBase:
-    """Collects data, and computes the range of each tensor of floats by a method.
+    """Collects calibration data, and computes the ranges of float tensors.
 
-    ``augmented_model_path`` and ``use_external_data_format`` have no effect: no model is written. Neither have
-    ``averaging_constant`` and ``max_intermediate_outputs``: all batches are averaged at once. Raises
-    ``NotSupported`` for ranges by channel, and ``ValueError`` where no data were collected.
+    ``augmented_model_path`` and ``use_external_data_format`` have no effect, since no model is written;
+    ``averaging_constant`` and ``max_intermediate_outputs`` neither, since all batches are averaged at once. Raises
+    ``NotSupported`` for per-channel ranges.
     """
 
     method = CalibrationMethod.MinMax
@@ -166,25 +166,25 @@ class CalibraterBase:
         self.execution_providers: Sequence[Any] = ["CPUExecutionProvider"]
 
     def augment_graph(self) -> None:
-        """Without effect: values are watched in the graph itself."""
+        """Do nothing: no outputs have to be added to observe values."""
 
     def create_inference_session(self) -> None:
-        """Without effect: the model runs in ``compute_data``."""
+        """Do nothing: ``compute_data`` runs the model."""
 
     def set_execution_providers(self, execution_providers: Sequence[Any] = ("CPUExecutionProvider",)) -> None:
-        """Raise ``NotSupported`` for other providers than the CPU's."""
+        """Raise ``NotSupported`` for other providers than CPUExecutionProvider."""
         others = [each for each in execution_providers if each != "CPUExecutionProvider"]
         refuse_options("onnxruntime.quantization.create_calibrator", {"providers": others})
 
     def collect_data(self, data_reader: CalibrationDataReader) -> None:
-        """Add the batches of a reader. Raises ``ValueError`` where there are none."""
-        found = list(iter(data_reader.get_next, None))
-        if not found:
+        """Add the batches of a reader. Raises ``ValueError`` if there are none."""
+        batches = list(iter(data_reader.get_next, None))
+        if not batches:
             raise ValueError("No data is collected.")
-        self.batches += found
+        self.batches += batches
 
     def compute_data(self) -> TensorsData:
-        """The range of each tensor of floats that an op of ``op_types_to_calibrate`` reads or gives."""
+        """The ranges of all float inputs and outputs of ops in ``op_types_to_calibrate``."""
         graph = self.graph.copy()
         graph.all_inputs = graph.inputs
         infer(graph, strict=False)
@@ -195,30 +195,30 @@ class CalibraterBase:
             for value in (*node.inputs, *node.outputs)
             if value is not None and not value.is_constant and _is_float(value)
         }
-        found = observe(graph, list(names), self.batches, self.calibration, percentile=self.percentile)
-        ranges = found.extremes if self.method is CalibrationMethod.MinMax else found.ranges
+        observed = observe(graph, list(names), self.batches, self.calibration, percentile=self.percentile)
+        ranges = observed.extremes if self.method is CalibrationMethod.MinMax else observed.ranges
         if self.symmetric:
             ranges = {name: (-max(map(abs, ends)), max(map(abs, ends))) for name, ends in ranges.items()}
         return ranges_data(self.method, ranges)
 
     @property
     def get_augment_model(self) -> Any:
-        """Raise ``NotSupported``: there is none."""
+        """Raise ``NotSupported``: there is no augmented model."""
         return refuse_options("onnxruntime.quantization.create_calibrator", {"get_augment_model": True})
 
 
 class MinMaxCalibrater(CalibraterBase):
-    """Ranges by the extremes."""
+    """Ranges from the minimum to the maximum."""
 
 
 class EntropyCalibrater(CalibraterBase):
-    """Ranges by the least entropy lost."""
+    """Ranges that minimize the Kullback-Leibler divergence of the quantized distribution."""
 
     method = CalibrationMethod.Entropy
 
 
 class PercentileCalibrater(CalibraterBase):
-    """Ranges that hold a share of the values."""
+    """Ranges that contain a percentile of the values."""
 
     method = CalibrationMethod.Percentile
 
@@ -228,9 +228,9 @@ def _is_float(value: tx.Value) -> bool:
 
 
 def ranges_data(method: CalibrationMethod, ranges: Mapping[str, tuple[float, float]]) -> TensorsData:
-    """Ranges by name as statistics."""
-    found = {name: tuple(np.array(end, np.float32) for end in ends) for name, ends in ranges.items()}
-    return TensorsData(method, found)
+    """Convert ranges by name to ``TensorsData``."""
+    statistics = {name: tuple(np.array(end, np.float32) for end in ends) for name, ends in ranges.items()}
+    return TensorsData(method, statistics)
 
 
 def create_calibrator(
@@ -242,20 +242,20 @@ def create_calibrator(
     providers: Sequence[Any] | None = None,
     extra_options: Mapping[str, Any] | None = None,
 ) -> CalibraterBase:
-    """A calibrator by a method. Raises ``NotSupported`` for the method ``Distribution`` and numbers of bins."""
+    """Create a calibrator for a method. Raises ``NotSupported`` for the method ``Distribution`` and numbers of bins."""
     call = "onnxruntime.quantization.create_calibrator"
     announce(call, "tx.quantize(graph, batches, mode='static')[1].ranges")
     refuse_options(call, {"calibrate_method": None if calibrate_method in METHODS else calibrate_method.name})
     classes = {each.method: each for each in (MinMaxCalibrater, EntropyCalibrater, PercentileCalibrater)}
     options = {"symmetric": calibrate_method is CalibrationMethod.Percentile, **(extra_options or {})}
     refuse_options(call, {name: options.pop(name, None) for name in ("num_bins", "num_quantized_bins", "scenario")})
-    made = classes[calibrate_method](model, op_types_to_calibrate, augmented_model_path, **options)
-    made.set_execution_providers(providers or ["CPUExecutionProvider"])
-    return made
+    calibrator = classes[calibrate_method](model, op_types_to_calibrate, augmented_model_path, **options)
+    calibrator.set_execution_providers(providers or ["CPUExecutionProvider"])
+    return calibrator
 
 
 def _encoded(value: Any) -> Any:
-    """Statistics in JSON, in the form of onnxruntime's caches."""
+    """Encode an object for JSON, in the format of onnxruntime's calibration caches."""
     if isinstance(value, TensorData | TensorsData):
         return value.to_dict()
     if isinstance(value, CalibrationMethod):
@@ -277,12 +277,12 @@ def _decoded(value: dict[str, Any]) -> Any:
 
 
 def save_tensors_data(tensors_data: TensorsData, path: str | os.PathLike[str], *, smooth_quant: bool = False) -> None:
-    """Write statistics as JSON, in the form of onnxruntime's calibration caches."""
+    """Write statistics as JSON, in the format of onnxruntime's calibration caches."""
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     Path(path).write_text(json.dumps({**tensors_data.to_dict(), "smooth_quant": smooth_quant}, default=_encoded))
 
 
 def load_tensors_data(path: str | os.PathLike[str]) -> TensorsData:
     """Read statistics that ``save_tensors_data`` wrote. Raises ``FileNotFoundError``."""
-    found: TensorsData = json.loads(Path(path).read_text(), object_hook=_decoded)
-    return found
+    data: TensorsData = json.loads(Path(path).read_text(), object_hook=_decoded)
+    return data

@@ -1,4 +1,4 @@
-"""Translation of ``extra_options`` to the settings of ``tx.quantize``."""
+"""Translation of onnxruntime's ``extra_options`` to arguments of ``tx.quantize``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tenonnx_compat.refusal import NotSupported, ignore_options
 
 Ranges = Mapping[str, tuple[float, float]]
 
-#: Options that are settings of ``tx.quantize`` by another name.
+#: Options that ``tx.quantize`` has under another name.
 RENAMED = {
     "ActivationSymmetric": "symmetric",
     "WeightSymmetric": "symmetric_weights",
@@ -21,20 +21,20 @@ RENAMED = {
     "OpTypesToExcludeOutputQuantization": "float_outputs",
 }
 
-#: Options that change ranges, in the order in which they do.
+#: Options that change ranges, in the order in which they apply.
 OF_RANGES = ("TensorQuantOverrides", "MinimumRealRange", "CalibTensorRangeSymmetric", "ActivationRestrictedAsymmetric")
 
-#: Options that the functions of this package carry out.
+#: Options that the functions of this package implement themselves.
 ELSEWHERE = ("AddQDQPairToWeight", "BlockSize", "CalibMovingAverage", "SmoothQuant", "UseQDQContribOps")
 
-#: Options without an effect, as all data are collected at once.
+#: Options without effect, since all data is collected at once.
 OF_COLLECTING = ("CalibMaxIntermediateOutputs", "CalibMovingAverageConstant", "CalibStridedMinMax")
 
-#: Options without an effect: types are inferred, and an activation function behind an op stays.
+#: Options without effect: types are inferred, and activations after an op are always kept.
 WITHOUT_EFFECT = (*OF_COLLECTING, "DefaultTensorType", "QDQKeepRemovableActivations", "MatMulConstBOnly")
 
-#: Options of which one value is what tenonnx does.
-HELD = {
+#: Options of which only one value is supported.
+FIXED = {
     "QuantizeBias": True,
     "EnableSubgraph": False,
     "ForceQuantizeNoInputCheck": False,
@@ -42,14 +42,14 @@ HELD = {
     "QDQDisableWeightAdjustForInt32Bias": False,
 }
 
-#: Axes of the channels of weights, by op type.
+#: Supported channel axes of weights, by op type.
 CHANNELS = {"Conv": (0,), "MatMul": (1, -1), "Gemm": (0, 1, -1)}
 
 
 def settings_of(call: str, graph: tx.Graph, options: Mapping[str, Any] | None, dtype: str, *, qdq: bool) -> Any:
-    """Settings of ``tx.quantize``. Raises ``NotSupported`` for options that ask for what it has no setting for.
+    """Arguments of ``tx.quantize`` for ``extra_options``. Raises ``NotSupported`` for unsupported options.
 
-    ``dtype`` is the type of activations.
+    ``dtype`` is the type of quantized activations.
     """
     options = dict(options or {})
     ignored = {name: options.get(name) for name in OF_COLLECTING}
@@ -68,20 +68,20 @@ def settings_of(call: str, graph: tx.Graph, options: Mapping[str, Any] | None, d
 
 
 def _refuse_others(call: str, graph: tx.Graph, options: Mapping[str, Any], *, qdq: bool) -> None:
-    held = dict(HELD)
+    fixed = dict(FIXED)
     if not any(node.subgraphs for node in graph.nodes):
-        held.pop("EnableSubgraph")
+        fixed.pop("EnableSubgraph")
     if qdq:
-        held.pop("QuantizeBias")  # a bias stays a float either way
-    known = {*RENAMED, *OF_RANGES, *ELSEWHERE, *WITHOUT_EFFECT, *HELD, "QDQOpTypePerChannelSupportToAxis"}
+        fixed.pop("QuantizeBias")  # a bias stays a float either way
+    known = {*RENAMED, *OF_RANGES, *ELSEWHERE, *WITHOUT_EFFECT, *FIXED, "QDQOpTypePerChannelSupportToAxis"}
     for name, value in options.items():
         axes = value if name == "QDQOpTypePerChannelSupportToAxis" else {}
         unusual = any(axis not in CHANNELS.get(op, ()) for op, axis in axes.items())
-        if name not in known or (name in held and value != held[name]) or unusual:
+        if name not in known or (name in fixed and value != fixed[name]) or unusual:
             raise NotSupported(
                 f"{call} of tenonnx-compat does not support the option {name}",
                 given=f"{name}={value!r}"[:100],
-                available=", ".join(sorted({*known} - HELD.keys())),
+                available=", ".join(sorted({*known} - FIXED.keys())),
             )
 
 
@@ -90,19 +90,19 @@ def _change_of_ranges(
 ) -> Callable[[Ranges], Ranges]:
     overrides = {}
     weights = {value.name for node in graph.walk() for value in node.inputs if value is not None and value.is_constant}
-    for name, given in (options.get("TensorQuantOverrides") or {}).items():
-        if name in weights or len(given) != 1:
+    for name, entries in (options.get("TensorQuantOverrides") or {}).items():
+        if name in weights or len(entries) != 1:
             raise NotSupported(
                 f"{call} of tenonnx-compat does not support overrides of weights: TensorQuantOverrides",
                 given=name,
                 do="leave it out; with tx.quantize, layers=... sets the bits of weights by name",
             )
-        overrides[name] = _override(call, name, given[0], dtype)
+        overrides[name] = _override(call, name, entries[0], dtype)
     least = options.get("MinimumRealRange") or 0.0
 
-    def change(found: Ranges) -> Ranges:
-        made = {}
-        for name, (low, high) in found.items():
+    def change(ranges: Ranges) -> Ranges:
+        changed = {}
+        for name, (low, high) in ranges.items():
             if name in overrides:
                 low, high = overrides[name](low, high)
             high = max(high, low + least)
@@ -111,38 +111,38 @@ def _change_of_ranges(
             if options.get("ActivationRestrictedAsymmetric") and low < 0:
                 step = max(-low / 128, high / 127)
                 low, high = -128 * step, 127 * step
-            made[name] = low, high
-        return made
+            changed[name] = low, high
+        return changed
 
     return change
 
 
 def _override(
-    call: str, name: str, given: Mapping[str, Any], dtype: DType
+    call: str, name: str, entry: Mapping[str, Any], dtype: DType
 ) -> Callable[[float, float], tuple[float, float]]:
-    """A change of the range of one activation."""
-    others: Iterable[str] = given.keys() - {"quant_type", "rmin", "rmax", "scale", "zero_point", "symmetric"}
-    kind = given.get("quant_type")
+    """A function that changes the range of one activation."""
+    others: Iterable[str] = entry.keys() - {"quant_type", "rmin", "rmax", "scale", "zero_point", "symmetric"}
+    kind = entry.get("quant_type")
     if kind is not None and DType(kind.tensor_type) is not dtype:
         others = ["quant_type"]
     if others:
         raise NotSupported(
             f"{call} of tenonnx-compat does not support this in TensorQuantOverrides: {sorted(others)[0]}",
-            given=f"{name}: {dict(given)!r}"[:100],
+            given=f"{name}: {dict(entry)!r}"[:100],
             available="rmin, rmax, scale and zero_point, symmetric, and the quant_type of all activations",
         )
-    if "scale" in given:
-        scale, zero = float(given["scale"]), float(given["zero_point"])
+    if "scale" in entry:
+        scale, zero = float(entry["scale"]), float(entry["zero_point"])
         ends = tuple((bound - zero) * scale for bound in dtype.bounds)
         return lambda low, high: (ends[0], ends[1])
 
     def change(low: float, high: float) -> tuple[float, float]:
-        low, high = float(given.get("rmin", low)), float(given.get("rmax", high))
-        return _symmetric(low, high) if given.get("symmetric") else (low, high)
+        low, high = float(entry.get("rmin", low)), float(entry.get("rmax", high))
+        return _symmetric(low, high) if entry.get("symmetric") else (low, high)
 
     return change
 
 
 def _symmetric(low: float, high: float) -> tuple[float, float]:
-    """The smallest range around zero that contains both ends."""
+    """The smallest symmetric range that contains both ends."""
     return -max(-low, high), max(-low, high)

@@ -1,4 +1,4 @@
-"""``MatMulNBitsQuantizer``: weights of MatMul in blocks of few bits, and its command."""
+"""``MatMulNBitsQuantizer``: blockwise low-bit quantization of MatMul weights, and its command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _CALL = "onnxruntime.quantization.MatMulNBitsQuantizer"
 
 
 class WeightOnlyQuantConfig:
-    """Settings of all algorithms. Raises ``NotSupported`` for other op types than MatMul, and other axes than 0."""
+    """Base of the settings. Raises ``NotSupported`` for other op types than MatMul, and other axes than 0."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class WeightOnlyQuantConfig:
 
 
 class DefaultWeightOnlyQuantConfig(WeightOnlyQuantConfig):
-    """Rounding to the nearest."""
+    """Settings of rounding to nearest."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class DefaultWeightOnlyQuantConfig(WeightOnlyQuantConfig):
 
 
 class RTNWeightOnlyQuantConfig(WeightOnlyQuantConfig):
-    """Rounding to the nearest, in the blocks of the quantizer."""
+    """Settings of rounding to nearest, with the block size of the quantizer."""
 
     def __init__(
         self,
@@ -82,7 +82,7 @@ class RTNWeightOnlyQuantConfig(WeightOnlyQuantConfig):
 
 
 class HQQWeightOnlyQuantConfig(WeightOnlyQuantConfig):
-    """Half-quadratic quantization."""
+    """Settings of half-quadratic quantization (HQQ)."""
 
     def __init__(
         self,
@@ -99,7 +99,7 @@ class HQQWeightOnlyQuantConfig(WeightOnlyQuantConfig):
 
 
 class GPTQWeightOnlyQuantConfig(WeightOnlyQuantConfig):
-    """GPTQ on the data of a reader; the damping is that of tenonnx."""
+    """Settings of GPTQ, calibrated on the data of a reader; the damping is always tenonnx's default."""
 
     def __init__(
         self,
@@ -129,9 +129,9 @@ _METHODS = {"DEFAULT": "rtn", "RTN": "rtn", "HQQ": "hqq", "GPTQ": "gptq"}
 
 
 class MatMulNBitsQuantizer:
-    """Quantizes the constant weights of MatMul in ``process``; ``model.model`` is the result.
+    """Quantizes constant MatMul weights to 2, 4 or 8 bits: ``process`` runs, ``model.model`` is the result.
 
-    Raises ``NotSupported`` for settings without a translation, ``InvalidCall`` for other bits than 2, 4 and 8.
+    Raises ``NotSupported`` for unsupported settings, ``InvalidCall`` for other numbers of bits.
     """
 
     def __init__(
@@ -173,7 +173,7 @@ class MatMulNBitsQuantizer:
         batches = None if reader is None else list(iter(reader.get_next, None))
         layers = [{"pattern": name, **each} for name, each in (config.customized_weight_config or {}).items()]
         try:
-            made, _ = tx.quantize(
+            quantized, _ = tx.quantize(
                 self._graph,
                 batches,
                 mode="weights",
@@ -190,7 +190,7 @@ class MatMulNBitsQuantizer:
             )
         except NothingToQuantize:
             return
-        message = message_of(made)
+        message = message_of(quantized)
         level = getattr(config, "accuracy_level", self.accuracy_level)
         for node in message.graph.node:
             if node.op_type == "MatMulNBits" and level:
@@ -219,35 +219,35 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command. Exits with 1 where the output exists, or the model cannot be read, quantized or written."""
-    given = _parser().parse_args(arguments)
+    """Run the command. Exits with 1 if the output exists, or the model cannot be read, quantized or written."""
+    options = _parser().parse_args(arguments)
     announce_command("matmul_nbits_quantizer", _CALL, "tenonnx quantize IN -o OUT --mode weights")
     try:
-        if Path(given.output_model).exists():
-            raise OSError(f"file {given.output_model} already exists")
-        ops, form = given.op_types_to_quantize, QuantFormat[given.quant_format]
-        axes = tuple((name, int(axis)) for name, axis in given.quant_axes or ())
+        if Path(options.output_model).exists():
+            raise OSError(f"file {options.output_model} already exists")
+        ops, form = options.op_types_to_quantize, QuantFormat[options.quant_format]
+        axes = tuple((name, int(axis)) for name, axis in options.quant_axes or ())
         config: WeightOnlyQuantConfig
-        if given.quant_method == "hqq":
-            config = HQQWeightOnlyQuantConfig(given.block_size, given.bits, 1, QuantFormat.QOperator, ops, axes)
-        elif given.quant_method == "default":
+        if options.quant_method == "hqq":
+            config = HQQWeightOnlyQuantConfig(options.block_size, options.bits, 1, QuantFormat.QOperator, ops, axes)
+        elif options.quant_method == "default":
             config = DefaultWeightOnlyQuantConfig(
-                given.block_size, given.symmetric, given.accuracy_level, form, ops, axes, given.bits
+                options.block_size, options.symmetric, options.accuracy_level, form, ops, axes, options.bits
             )
-        elif given.quant_method == "rtn":
+        elif options.quant_method == "rtn":
             config = RTNWeightOnlyQuantConfig(op_types_to_quantize=ops)
         else:
-            refuse_options(_CALL, {"quant_method": given.quant_method}, "its data or its search are missing")
+            refuse_options(_CALL, {"quant_method": options.quant_method}, "its data or its search are missing")
         quantizer = MatMulNBitsQuantizer(
-            given.input_model,
-            given.bits,
-            accuracy_level=given.accuracy_level,
-            nodes_to_exclude=given.nodes_to_exclude,
-            nodes_to_include=given.nodes_to_include,
+            options.input_model,
+            options.bits,
+            accuracy_level=options.accuracy_level,
+            nodes_to_exclude=options.nodes_to_exclude,
+            nodes_to_include=options.nodes_to_include,
             algo_config=config,
         )
         quantizer.process()
-        quantizer.model.save_model_to_file(given.output_model, True)
+        quantizer.model.save_model_to_file(options.output_model, True)
     except (tx.TenonnxError, OSError) as error:
         print(error, file=sys.stderr)
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""``ONNXModel``: a message with a method that writes it."""
+"""``ONNXModel``: a wrapper of a ``ModelProto``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class ONNXModel:
-    """A message."""
+    """A model, with methods of onnxruntime's class of this name."""
 
     def __init__(self, model: onnx.ModelProto) -> None:
         self.model = model
@@ -30,5 +30,5 @@ class ONNXModel:
         return self.model.graph
 
     def save_model_to_file(self, output_path: str | os.PathLike[str], use_external_data_format: bool = False) -> None:
-        """Write the message, where asked for with its weights in one file beside it."""
+        """Write the model, optionally with all weights in one external data file."""
         save(self.model, output_path, **({"threshold": 0} if use_external_data_format else {}))

@@ -12,7 +12,7 @@ from tenonnx_compat.refusal import announce_command
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command. Exits with 1 where the model cannot be read or written."""
+    """Run the command. Exits with 1 if the model cannot be read or written."""
     parser = argparse.ArgumentParser(description="Simplify a model and infer its types before a quantization.")
     parser.add_argument("--input", required=True, help="model to read")
     parser.add_argument("--output", required=True, help="file to write")
@@ -24,10 +24,10 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--verbose", type=int, default=0, help="without effect")
     parser.add_argument("--external_data_location")
     parser.add_argument("--external_data_size_threshold", type=int, default=1024)
-    given = vars(parser.parse_args(arguments))
+    options = vars(parser.parse_args(arguments))
     announce_command("preprocess", "onnxruntime.quantization.quant_pre_process", "tenonnx convert IN -o OUT --simplify")
     try:
-        quant_pre_process(given.pop("input"), given.pop("output"), **given)
+        quant_pre_process(options.pop("input"), options.pop("output"), **options)
     except (tx.TenonnxError, OSError) as error:
         print(error, file=sys.stderr)
         sys.exit(1)

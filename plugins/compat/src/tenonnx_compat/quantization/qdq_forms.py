@@ -1,4 +1,4 @@
-"""Forms of a QDQ model in a file: weights as floats, and ops of onnxruntime's domain."""
+"""Post-processing of QDQ models: float weights with QuantizeLinear, and the ops of onnxruntime's domain."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SUFFIX = "/quantized"
 
 
 def store_floats(message: onnx.ModelProto, original: tx.Graph) -> None:
-    """Store quantized weights as the floats of ``original``, each with a QuantizeLinear behind it."""
+    """Replace quantized weights by the floats of ``original``, each followed by a QuantizeLinear."""
     from onnx import NodeProto, helper, numpy_helper
 
     graph = message.graph
@@ -24,17 +24,17 @@ def store_floats(message: onnx.ModelProto, original: tx.Graph) -> None:
     quantized = {each.name: each for each in graph.initializer if each.name.removesuffix(_SUFFIX) in constants}
     nodes: list[NodeProto] = []
     for node in graph.node:
-        held = quantized.get(node.input[0]) if node.op_type == "DequantizeLinear" else None
-        if held is not None:
-            name = held.name.removesuffix(_SUFFIX)
-            if held in graph.initializer:
-                graph.initializer.remove(held)
+        tensor = quantized.get(node.input[0]) if node.op_type == "DequantizeLinear" else None
+        if tensor is not None:
+            name = tensor.name.removesuffix(_SUFFIX)
+            if tensor in graph.initializer:
+                graph.initializer.remove(tensor)
                 graph.initializer.append(numpy_helper.from_array(np.asarray(constants[name].data), name))
-                made = helper.make_node(
-                    "QuantizeLinear", [name, *node.input[1:]], [held.name], f"{name}/QuantizeLinear"
+                quantize = helper.make_node(
+                    "QuantizeLinear", [name, *node.input[1:]], [tensor.name], f"{name}/QuantizeLinear"
                 )
-                made.attribute.extend(a for a in node.attribute if a.name in ("axis", "block_size"))
-                nodes.append(made)
+                quantize.attribute.extend(a for a in node.attribute if a.name in ("axis", "block_size"))
+                nodes.append(quantize)
         nodes.append(node)
     del graph.node[:]
     graph.node.extend(nodes)

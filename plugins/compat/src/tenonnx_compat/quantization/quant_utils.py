@@ -1,4 +1,4 @@
-"""Enumerations of quantized types and formats."""
+"""Enumerations of quantization modes, formats and types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class _Named(Enum):
 
     @classmethod
     def from_string(cls, name: str) -> Self:
-        """The member of this name. Raises ``ValueError`` where there is none."""
+        """The member of this name. Raises ``ValueError`` for an unknown name."""
         try:
             return cls[name]
         except KeyError:
@@ -22,21 +22,21 @@ class _Named(Enum):
 
 
 class QuantizationMode(_Named):
-    """Modes: activations are quantized while the model runs, or by ranges from data."""
+    """Quantization modes: dynamic ranges of activations at run time, or static ranges from calibration."""
 
     IntegerOps = 0
     QLinearOps = 1
 
 
 class QuantFormat(_Named):
-    """Form of a quantized model: ops of quantized values, or floats between QuantizeLinear and DequantizeLinear."""
+    """Format of a quantized model: QOperator ops, or float ops between QuantizeLinear and DequantizeLinear (QDQ)."""
 
     QOperator = 0
     QDQ = 1
 
 
 class QuantType(_Named):
-    """Type of quantized values."""
+    """Types of quantized values."""
 
     QInt8 = 0
     QUInt8 = 1

@@ -1,4 +1,4 @@
-"""``quantize_dynamic`` and ``quantize_static`` with the arguments of onnxruntime."""
+"""``quantize_dynamic`` and ``quantize_static`` with onnxruntime's arguments."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ TYPES = {
     QuantType.QFLOAT8E4M3FN: "float8e4m3fn",
 }
 
-#: Types of 8 bits, which a dynamic quantization multiplies as integers.
+#: 8-bit weight types, for which dynamic quantization uses integer matrix products.
 _BYTES = (QuantType.QInt8, QuantType.QUInt8)
 
 
 @dataclass
 class QuantConfig:
-    """Settings of ``quantize`` that both modes have."""
+    """Settings of ``quantize`` that both modes share."""
 
     activation_type: QuantType = QuantType.QUInt8
     weight_type: QuantType = QuantType.QInt8
@@ -94,7 +94,7 @@ class DynamicQuantConfig:
 def quantize(
     model_input: Source, model_output: str | os.PathLike[str], quant_config: StaticQuantConfig | DynamicQuantConfig
 ) -> None:
-    """Quantize a model by a configuration of one of the two modes."""
+    """Quantize a model by a static or dynamic configuration, and write it."""
     function = quantize_static if isinstance(quant_config, StaticQuantConfig) else quantize_dynamic
     if not isinstance(quant_config, StaticQuantConfig | DynamicQuantConfig):
         raise TypeError("invalid type of quant_config: neither StaticQuantConfig nor DynamicQuantConfig")
@@ -115,15 +115,15 @@ def quantize_dynamic(
     use_external_data_format: bool = False,
     extra_options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Quantize weights now and activations while the model runs, and write the model.
+    """Quantize weights, and activations at run time, and write the model; it is unchanged if no op can be quantized.
 
-    Raises ``NotSupported`` for options without a translation, ``InvalidCall`` where nothing can be quantized.
+    Raises ``NotSupported`` for unsupported options.
     """
     call = "onnxruntime.quantization.quantize_dynamic"
     announce(call, "tx.quantize(graph, mode='dynamic')")
     graph = graph_of(model_input)
     settings = settings_of(call, graph, extra_options, "uint8", qdq=True)
-    settings.pop("ranges", None)  # those of activations are found as the model runs
+    settings.pop("ranges", None)  # activations have no static ranges
     settings |= {
         "mode": "dynamic",
         "form": "qoperator" if weight_type in _BYTES else "qdq",
@@ -131,8 +131,8 @@ def quantize_dynamic(
         "per_channel": per_channel,
         "reduce_range": reduce_range,
     }
-    made = _quantized(graph, None, settings, op_types_to_quantize, nodes_to_quantize, nodes_to_exclude)[0]
-    _write(message_of(made), model_output, use_external_data_format)
+    quantized = _quantized(graph, None, settings, op_types_to_quantize, nodes_to_quantize, nodes_to_exclude)[0]
+    _write(message_of(quantized), model_output, use_external_data_format)
 
 
 def quantize_static(
@@ -153,9 +153,9 @@ def quantize_static(
     extra_options: Mapping[str, Any] | None = None,
     calibration_cache_path: str | os.PathLike[str] | None = None,
 ) -> None:
-    """Quantize weights and activations by ranges found on the data of a reader, and write the model.
+    """Quantize weights and activations, with ranges calibrated on the data of a reader, and write the model.
 
-    Raises ``NotSupported`` for options without a translation, ``ValueError`` without a reader.
+    Raises ``NotSupported`` for unsupported options, ``ValueError`` without a reader and a calibration cache.
     """
     call = "onnxruntime.quantization.quantize_static"
     announce(call, "tx.quantize(graph, batches, mode='static')")
@@ -186,10 +186,10 @@ def quantize_static(
         settings["ranges"] = settings.get("ranges", dict)(ranges)
     elif calibration_data_reader is not None:
         batches = list(iter(calibration_data_reader.get_next, None))
-    made, report = _quantized(graph, batches, settings, op_types_to_quantize, nodes_to_quantize, nodes_to_exclude)
+    quantized, report = _quantized(graph, batches, settings, op_types_to_quantize, nodes_to_quantize, nodes_to_exclude)
     if cache is not None and known is None and report is not None:
         save_tensors_data(ranges_data(calibrate_method, report.ranges), cache)
-    message, options = message_of(made), extra_options or {}
+    message, options = message_of(quantized), extra_options or {}
     if options.get("AddQDQPairToWeight"):
         store_floats(message, graph)
     if options.get("UseQDQContribOps"):
@@ -216,7 +216,7 @@ def get_qdq_config(
     nodes_to_exclude: Sequence[str] | Callable[[onnx.ModelProto, onnx.NodeProto], bool] | None = None,
     extra_options: Mapping[str, Any] | None = None,
 ) -> StaticQuantConfig:
-    """The configuration of a static quantization in QDQ form, for ``quantize``."""
+    """A configuration of static quantization in QDQ format, for ``quantize``."""
     keys = {
         "symmetric": "CalibTensorRangeSymmetric",
         "moving_average": "CalibMovingAverage",
@@ -254,7 +254,7 @@ def get_qdq_config(
 
 
 def _check_types(quant_format: QuantFormat, activations: QuantType, weights: QuantType) -> None:
-    """Raise ``ValueError`` for types that onnxruntime does not combine."""
+    """Raise ``ValueError`` for combinations of types that onnxruntime does not support."""
     if (activations, weights) == (QuantType.QInt8, QuantType.QUInt8):
         raise ValueError(f"types that do not go together: activations {activations}, weights {weights}")
     if quant_format is QuantFormat.QOperator and {activations, weights} - set(_BYTES):
@@ -269,7 +269,7 @@ def _quantized(
     wanted: Sequence[str] | None,
     excluded: Sequence[str] | None,
 ) -> tuple[tx.Graph, Any]:
-    """The quantized graph and the report; the graph itself and None where nothing in it can be quantized."""
+    """Quantize a graph; returns it with the report, or the same graph and None if nothing can be quantized."""
     there = _ops(graph, ops)
     if ops and not there:
         return graph, None
@@ -281,13 +281,13 @@ def _quantized(
 
 
 def _ops(graph: tx.Graph, wanted: Sequence[str] | None) -> list[str] | None:
-    """The op types to quantize that the model has."""
+    """The op types to quantize that occur in the graph; None for all."""
     there = {node.op_type for node in graph.walk()}
     return [name for name in wanted if name in there] if wanted else None
 
 
 def left_out(graph: tx.Graph, wanted: Sequence[str] | None, excluded: Sequence[str] | None) -> list[str]:
-    """Patterns for the names of the nodes that stay floats."""
+    """Patterns for the names of the nodes to exclude from quantization."""
     names = [node.name or "" for node in graph.nodes]
     left = set(excluded or ()) | {name for name in names if wanted and name not in wanted}
     return [re.sub(r"([\[*?])", r"[\1]", name) for name in sorted(left)]

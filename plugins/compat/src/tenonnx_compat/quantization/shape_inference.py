@@ -1,4 +1,4 @@
-"""``quant_pre_process``: simplification and inference before a quantization."""
+"""``quant_pre_process``: simplification and shape inference before quantization."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def quant_pre_process(
 ) -> None:
     """Simplify a model, infer the types of all values, and write it.
 
-    External data go to one file beside the model. Raises ``NotSupported`` for another place of these, and
+    External data goes to one file in the model's folder. Raises ``NotSupported`` for another location, and
     ``TypeError`` without an input or an output.
     """
     announce("onnxruntime.quantization.quant_pre_process", "tenonnx convert MODEL -o OUT --simplify --shapes all")

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 InitialTypes = Sequence[tuple[str, DataType]]
 
-#: Options of converters that choose between ways to compute the same.
+#: Options that select between equivalent implementations.
 _WITHOUT_EFFECT = ("optim",)
 
 
@@ -40,10 +40,10 @@ def to_onnx(
     model_optim: bool = True,
     verbose: int = 0,
 ) -> onnx.ModelProto:
-    """Convert a fitted estimator for rows like ``X``; the result is compared with the estimator.
+    """Convert a fitted estimator for inputs like ``X``, and compare the result with the estimator.
 
-    Arguments, names and shapes of outputs are those of skl2onnx. Raises ``MissingConverter`` for an estimator without
-    a form in ONNX, ``NotSupported`` for an option without a translation, ``VerificationFailed`` where numbers differ.
+    Arguments and the names and shapes of outputs follow skl2onnx. Raises ``MissingConverter`` for an estimator that
+    cannot be converted, ``NotSupported`` for an unsupported option, ``VerificationFailed`` if outputs differ.
     """
     if initial_types is None:
         initial_types = _guessed(X)
@@ -84,9 +84,10 @@ def convert_sklearn(
 ) -> onnx.ModelProto:
     """Convert a fitted estimator for inputs of ``initial_types``, pairs of a name and a type.
 
-    ``options`` are those of one estimator, or by its class or ``id``; ``outputs.OPTIONS`` lists them. ``black_op`` are
-    op types that the result does without. ``naming``, a prefix or a function of a name and the names so far, gives
-    computed values their names. Raises what ``to_onnx`` does, and ``ValueError`` without types.
+    ``options`` maps option names to values, or estimators (a class or an ``id``) to such a mapping; ``outputs.OPTIONS``
+    lists the names. ``black_op`` are op types that the result must not contain. ``naming`` names computed values: a
+    prefix, or a function of a name and the set of names so far. Raises the errors of ``to_onnx``, and ``ValueError``
+    without types.
     """
     announce("skl2onnx.to_onnx", "tx.load(estimator, X)")
     if initial_types is None:
@@ -109,7 +110,7 @@ def convert_sklearn(
     outputs = outputs_of(model, _options(model, options))
     try:
         graph = tx.load(model, **_reading(model, types), outputs=methods(outputs))
-    except (tx.NotRepresentable, tx.UnsupportedOp) as error:  # skl2onnx looks for the shapes of an estimator first
+    except (tx.NotRepresentable, tx.UnsupportedOp) as error:  # skl2onnx raises this error, since it infers shapes first
         raise error.as_a(MissingShapeCalculator) from error
     try:
         graph = with_interface(graph, types, outputs, final_types)
@@ -123,7 +124,7 @@ def convert_sklearn(
 
 
 def _guessed(X: Any) -> InitialTypes:
-    """The types of the columns of a table, or of an array, whose input is called ``X``."""
+    """The types of the columns of a table, or of an array; the input of an array is named ``X``."""
     if X is None:
         raise ValueError("no initial_types and no X are given")
     if hasattr(X, "columns") and hasattr(X, "dtypes"):
@@ -133,7 +134,7 @@ def _guessed(X: Any) -> InitialTypes:
 
 
 def _reading(model: Any, types: Sequence[tuple[str, TensorType]]) -> dict[str, Any]:
-    """Options of the front end for these types."""
+    """Options of scikit-learn's front end for these input types."""
     texts = [isinstance(kind, StringTensorType) for _, kind in types]
     double = any(type(kind).__name__ == "DoubleTensorType" for _, kind in types)
     options: dict[str, Any] = {"dtype": "float64" if double else "float32"}
@@ -145,13 +146,13 @@ def _reading(model: Any, types: Sequence[tuple[str, TensorType]]) -> dict[str, A
 
 
 def _selects_by_name(model: Any) -> bool:
-    """Whether a step of an estimator takes columns by their names, or each column has a type of its own."""
+    """Whether a step of an estimator selects columns by name, or requires a separate type for each column."""
     steps = [step for _, step in getattr(model, "steps", [])] or [model]
     return any(hasattr(step, "transformers") for step in steps)
 
 
 def _options(model: Any, options: Mapping[Any, Any] | None) -> dict[str, Any]:
-    """The options that concern the estimator, or the last step of a pipeline."""
+    """The options that apply to the estimator, or to the last step of a pipeline."""
     found: dict[str, Any] = {}
     steps = [model]
     while getattr(steps[-1], "steps", None):

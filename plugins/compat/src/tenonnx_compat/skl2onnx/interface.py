@@ -1,4 +1,4 @@
-"""Inputs and outputs as a user of skl2onnx declares them, around the graph of an estimator."""
+"""Adaptation of an estimator's graph to the inputs and outputs that a user of skl2onnx declares."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ Form = Callable[[tx.Value], tx.Value]
 
 @dataclass(frozen=True)
 class Output:
-    """An output: a method of the estimator, its name, and the form in which skl2onnx returns the result.
+    """An output: the estimator's method, the output's name, and a function ``form`` that adapts the result.
 
-    With ``column`` a vector becomes a matrix of one column; with ``sequence`` several targets become a sequence.
+    ``column`` makes a vector a one-column matrix; ``sequence`` collects the results of several targets in a sequence.
     """
 
     method: str
@@ -37,7 +37,7 @@ class Output:
 
 
 def methods(outputs: Sequence[Output]) -> list[str]:
-    """The methods to read, each once; the one whose results are a sequence comes last."""
+    """The distinct methods of the outputs; the one with a sequence comes last."""
     return list(dict.fromkeys(each.method for each in sorted(outputs, key=lambda each: each.sequence)))
 
 
@@ -47,17 +47,17 @@ def with_interface(
     outputs: Sequence[Output],
     finals: Sequence[tuple[str, data_types.DataType | None]] | None,
 ) -> tx.Graph:
-    """``graph`` behind inputs of these names and types, whose columns are its own inputs side by side.
+    """``graph`` with inputs of these names and types, whose concatenated columns feed its own inputs.
 
-    ``finals`` are other names of the outputs, and other types. Raises ``InvalidCall`` where numbers of columns differ,
-    ``NotSupported``, which is a ``RuntimeError``, where ``finals`` are not a name for each output.
+    ``finals`` renames outputs and casts them to other types. Raises ``InvalidCall`` if the numbers of columns differ,
+    ``NotSupported`` if ``finals`` does not have one entry per output.
     """
-    made = tx.Graph(opsets=dict(graph.opsets), name=graph.name)
-    made.registry = graph.registry
+    outer = tx.Graph(opsets=dict(graph.opsets), name=graph.name)
+    outer.registry = graph.registry
     _check_finals(finals, outputs)
-    with made.building():
-        given = [made.input(name, DType(kind.element), _dims(kind)) for name, kind in types]
-        results = _gathered(inline(graph, _fed(graph, given)), outputs)
+    with outer.building():
+        inputs = [outer.input(name, DType(kind.element), _dims(kind)) for name, kind in types]
+        results = _gathered(inline(graph, _fed(graph, inputs)), outputs)
         for place, output in enumerate(outputs):
             value = results[output.method]
             if output.column and isinstance(value.type, TensorType) and value.rank == 1:
@@ -66,20 +66,20 @@ def with_interface(
             name, kind = finals[place] if finals else (output.name, None)
             if isinstance(kind, data_types.TensorType):
                 value = ops.cast(value, to=DType(kind.element))
-            made.output(name, value)
-    return tx.simplify(made, join=False)
+            outer.output(name, value)
+    return tx.simplify(outer, join=False)
 
 
 def renamed(model: onnx.ModelProto, naming: str | Callable[..., str]) -> onnx.ModelProto:
-    """A model with other names of computed values and initializers: with a prefix, or by a function of each name."""
+    """Rename computed values and initializers, with a prefix or a function of the name and the names so far."""
     graph = graph_of(model)
     interface = {value.name for value in (*graph.inputs, *graph.outputs)}
-    taken = set(interface)
+    used = set(interface)
     for value in list(graph.values()):
         if value.name not in interface:
-            name = naming(value.name, taken) if callable(naming) else naming + value.name
+            name = naming(value.name, used) if callable(naming) else naming + value.name
             graph.rename(value, name)
-            taken.add(name)
+            used.add(name)
     return message_of(graph, shapes=None)
 
 
@@ -94,18 +94,18 @@ def _check_finals(finals: Sequence[tuple[str, data_types.DataType | None]] | Non
 
 
 def _gathered(results: Sequence[tx.Value | None], outputs: Sequence[Output]) -> dict[str, tx.Value]:
-    """The results by method, with those of several targets as one sequence: a matrix of probabilities for each."""
-    found = [value for value in results if value is not None]
+    """The results by method; a sequence has a matrix of probabilities per target."""
+    values = [value for value in results if value is not None]
     names = methods(outputs)
     if not any(each.sequence for each in outputs):
-        return dict(zip(names, found, strict=True))
-    parts = found[len(names) - 1 :]
+        return dict(zip(names, values, strict=True))
+    parts = values[len(names) - 1 :]
     if len(parts) == 1 and parts[0].rank == 3:
         targets = parts[0].shape[1]
         assert isinstance(targets, int)
         axis = np.array([1], np.int64)
         parts = [ops.squeeze(part, axis) for part in ops.split(parts[0], np.ones(targets, np.int64), axis=1)]
-    return dict(zip(names, [*found[: len(names) - 1], ops.sequence_construct(*parts)], strict=True))
+    return dict(zip(names, [*values[: len(names) - 1], ops.sequence_construct(*parts)], strict=True))
 
 
 def _dims(kind: data_types.TensorType) -> tuple[int | str | None, ...]:
@@ -113,16 +113,16 @@ def _dims(kind: data_types.TensorType) -> tuple[int | str | None, ...]:
     return tuple(dims)
 
 
-def _fed(graph: tx.Graph, given: Sequence[tx.Value]) -> list[tx.Value]:
-    """The inputs of ``graph`` from declared ones: by name, or column by column."""
+def _fed(graph: tx.Graph, declared: Sequence[tx.Value]) -> list[tx.Value]:
+    """The inputs of ``graph``, from the declared ones: by name or position, or column by column."""
     inputs = graph.inputs
-    by_name = {value.name: value for value in given}
-    if len(inputs) == len(given):
-        ordered = [by_name.get(value.name, given[place]) for place, value in enumerate(inputs)]
+    by_name = {value.name: value for value in declared}
+    if len(inputs) == len(declared):
+        ordered = [by_name.get(value.name, declared[place]) for place, value in enumerate(inputs)]
         return [_as(value, like) for value, like in zip(ordered, inputs, strict=True)]
     if len(inputs) == 1:
-        return [ops.concat(*(_as(value, inputs[0]) for value in given), axis=1)]
-    columns = [column for value in given for column in _columns(value)]
+        return [ops.concat(*(_as(value, inputs[0]) for value in declared), axis=1)]
+    columns = [column for value in declared for column in _columns(value)]
     if len(columns) != len(inputs):
         raise InvalidCall(
             "initial_types do not have as many columns as the estimator",
@@ -140,7 +140,7 @@ def _columns(value: tx.Value) -> list[tx.Value]:
 
 
 def _as(value: tx.Value, like: tx.Value) -> tx.Value:
-    """``value`` in the type of another, which may be a vector where it is a column."""
+    """Cast ``value`` to the type of ``like``, and flatten a column if ``like`` is a vector."""
     if value.rank == 2 and like.rank == 1:
         value = ops.squeeze(value, np.array([1], np.int64))
     if value.rank == 1 and like.rank == 2:

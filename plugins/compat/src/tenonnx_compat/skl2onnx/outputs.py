@@ -1,4 +1,4 @@
-"""Outputs of a converted estimator, in the names, order and shapes of skl2onnx."""
+"""Outputs of a converted estimator, with skl2onnx's names, order and shapes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenonnx_compat.skl2onnx.interface import Form, Output
 from tenonnx_onnx_ml.encoders import label_encoder
 from tenonnx_onnx_ml.maps import zip_map
 
-#: Options that choose outputs and their forms.
+#: Options that select outputs and their types.
 OPTIONS = (
     "zipmap",
     "nocl",
@@ -52,8 +52,8 @@ def outputs_of(model: Any, options: Mapping[str, Any]) -> list[Output]:
     if hasattr(last, "predict_proba"):
         return [Output("predict", "label", column=True), Output("predict_proba", "probabilities"), *samples]
     if hasattr(last, "predict"):
-        found = [Output("predict", "label")]
-        return [*found, Output("transform", "scores")] if hasattr(last, "transform") else found
+        label = Output("predict", "label")
+        return [label, Output("transform", "scores")] if hasattr(last, "transform") else [label]
     if hasattr(last, "kneighbors") and not hasattr(last, "transform"):
         return [Output("indices", "index"), Output("distances", "distance")]
     return [Output("transform", "variable", column=True)]
@@ -66,7 +66,7 @@ def _tags(model: Any) -> Any:
 
 
 def _of_classifier(model: Any, options: Mapping[str, Any]) -> list[Output]:
-    """Labels, and probabilities or scores: as maps, as a matrix with ``zipmap`` False, or an output for each class."""
+    """Labels, and probabilities or scores: as maps, as a matrix (``zipmap`` False), or as one output per class."""
     from sklearn.linear_model import RidgeClassifier, RidgeClassifierCV
     from sklearn.svm import LinearSVC
 
@@ -74,7 +74,9 @@ def _of_classifier(model: Any, options: Mapping[str, Any]) -> list[Output]:
     several = isinstance(classes, list)
     scored = hasattr(model, "predict_proba") and not options.get("raw_scores")
     method = "predict_proba" if scored else "decision_function"
-    plain = several or isinstance(model, LinearSVC | RidgeClassifier | RidgeClassifierCV)  # have no maps
+    plain = several or isinstance(
+        model, LinearSVC | RidgeClassifier | RidgeClassifierCV
+    )  # skl2onnx returns no maps for them
     zipmap = False if plain else options.get("zipmap", True)
     if options.get("output_class_labels") and (zipmap or several):
         raise NotSupported("option 'output_class_labels' is not compatible with option 'zipmap'", do="set zipmap=False")
@@ -94,27 +96,27 @@ def _of_classifier(model: Any, options: Mapping[str, Any]) -> list[Output]:
     if zipmap:
         return [labels, Output(method, "output_probability", form=_maps(names, texts))]
     both = not plain or options.get("raw_scores")
-    found = [labels, Output(method, "probabilities", column=not both, form=_both if both else ops.identity)]
+    outputs = [labels, Output(method, "probabilities", column=not both, form=_both if both else ops.identity)]
     if options.get("output_class_labels"):
         known = names.astype(object) if texts else names.astype(np.int64)
-        found.append(Output("predict", "class_labels", form=lambda _: constant(known)))
-    return found
+        outputs.append(Output("predict", "class_labels", form=lambda _: constant(known)))
+    return outputs
 
 
 def _numbered(classes: list[str]) -> Form:
-    """Positions of texts among the classes."""
+    """Map string labels to their indices in ``classes``."""
     return lambda value: label_encoder(value, keys_strings=classes, values_int64s=list(range(len(classes))))
 
 
 def _column(k: int, count: int) -> Form:
-    """One column, as a vector."""
+    """Select column ``k`` as a vector."""
     return lambda value: ops.squeeze(
         ops.split(_both(value), np.ones(count, np.int64), axis=1)[k], np.array([1], np.int64)
     )
 
 
 def _maps(classes: Any, texts: bool) -> Form:
-    """A map from class to number for each row."""
+    """Convert each row to a map from class to score."""
     labels: dict[str, Any]
     if texts:
         labels = {"classlabels_strings": [str(each) for each in classes]}
@@ -124,45 +126,45 @@ def _maps(classes: Any, texts: bool) -> Form:
 
 
 def _both(value: tx.Value) -> tx.Value:
-    """Scores of two classes, from the decision for the second."""
+    """Scores of both classes, from the decision function of the second."""
     second = ops.unsqueeze(value, np.array([1], np.int64)) if value.rank == 1 else value
     both: tx.Value = ops.concat(-second, second, axis=1) if value.rank == 1 else ops.identity(value)
     return both
 
 
 def _of_trees(model: Any, options: Mapping[str, Any]) -> list[Output]:
-    """The leaf of each row in each tree, and the nodes on the way to it as text of ``0`` and ``1``."""
+    """The index of the leaf per row and tree, and the decision path as a string of ``0`` and ``1`` per node."""
     trees = [each.tree_ for each in getattr(model, "estimators_", [model]) if hasattr(each, "tree_")]
-    found = []
+    outputs = []
     if options.get("decision_path"):
-        found.append(Output("apply", "decision_path", column=True, form=_paths(trees)))
+        outputs.append(Output("apply", "decision_path", column=True, form=_paths(trees)))
     if options.get("decision_leaf"):
-        found.append(Output("apply", "decision_leaf", column=True))
-    return found
+        outputs.append(Output("apply", "decision_leaf", column=True))
+    return outputs
 
 
 def _paths(trees: list[Any]) -> Form:
-    """Texts of the paths, from the numbers of leaves ``int64[rows, trees]``."""
+    """Map leaf indices ``int64[rows, trees]`` to decision paths ``string[rows, trees]``."""
     texts = [np.array(_path_texts(tree), dtype=object) for tree in trees]
 
     def form(leaves: tx.Value) -> tx.Value:
         columns = ops.split(leaves, np.ones(len(trees), np.int64), axis=1) if len(trees) > 1 else [leaves]
-        found = [ops.gather(constant(table), each, axis=0) for table, each in zip(texts, columns, strict=True)]
-        joined: tx.Value = ops.concat(*found, axis=1) if len(found) > 1 else found[0]
+        paths = [ops.gather(constant(table), each, axis=0) for table, each in zip(texts, columns, strict=True)]
+        joined: tx.Value = ops.concat(*paths, axis=1) if len(paths) > 1 else paths[0]
         return joined
 
     return form
 
 
 def _path_texts(tree: Any) -> list[str]:
-    """For each node of a tree a text with ``1`` at the places of the nodes that lead to it, itself included."""
+    """The decision path to each node of a tree: a string with ``1`` for its ancestors and itself, ``0`` for others."""
     parents = {int(child): k for side in (tree.children_left, tree.children_right) for k, child in enumerate(side)}
-    found = []
+    paths = []
     for node in range(tree.node_count):
         places = ["0"] * tree.node_count
         step: int | None = node
         while step is not None:
             places[step] = "1"
             step = parents.get(step)
-        found.append("".join(places))
-    return found
+        paths.append("".join(places))
+    return paths

@@ -1,4 +1,4 @@
-"""Conversion of TensorFlow, Keras and TFLite with the arguments of tf2onnx, and its command."""
+"""Conversion of TensorFlow, Keras and TFLite models with tf2onnx's arguments, and its command."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tenonnx_compat.refusal import announce, announce_command, ignore_options, r
 if TYPE_CHECKING:
     import onnx
 
-#: The version of ``ai.onnx`` that tf2onnx writes by default.
+#: tf2onnx's default version of ``ai.onnx``.
 PREFERRED_OPSET = 15
 
 Shapes = Mapping[str, Sequence[int | None]]
@@ -42,10 +42,10 @@ def from_keras(
     output_path: str | None = None,
     optimizers: Any = None,
 ) -> Result:
-    """Convert a Keras model; returns the model, and None where tf2onnx has tensors of large models.
+    """Convert a Keras model; returns the ONNX model and None (tf2onnx returns external tensors of large models there).
 
-    ``input_signature`` are specifications or arrays for the inputs, which a model that declares them does without.
-    Raises ``NotSupported`` for arguments without a translation, ``NotRepresentable`` for ops without a form in ONNX.
+    ``input_signature`` lists a ``TensorSpec`` or an array for each input; models that declare their inputs need none.
+    Raises ``NotSupported`` for unsupported arguments, ``NotRepresentable`` for ops that ONNX cannot express.
     """
     announce("tf2onnx.convert.from_keras", "tx.load(model)")
     ignore_options("tf2onnx.convert.from_keras", {"optimizers": optimizers}, "the graph is simplified as a whole")
@@ -72,7 +72,7 @@ def from_function(
     large_model: bool = False,
     output_path: str | None = None,
 ) -> Result:
-    """Convert a ``tf.function`` for the specifications of its inputs. Raises ``ValueError`` without these."""
+    """Convert a ``tf.function`` for a ``TensorSpec`` per input. Raises ``ValueError`` without ``input_signature``."""
     announce("tf2onnx.convert.from_function", "tx.load(function, *specifications)")
     _refuse("from_function", custom_ops, custom_op_handlers, custom_rewriter, extra_opset, large_model)
     if input_signature is None:
@@ -102,7 +102,10 @@ def from_graph_def(
     tensors_to_rename: Mapping[str, str] | None = None,
     output_path: str | None = None,
 ) -> Result:
-    """Convert a frozen graph between its inputs and outputs, ``node:0`` or ``node``. Raises ``ValueError`` without."""
+    """Convert a frozen graph between inputs and outputs, given as ``node:0`` or ``node``.
+
+    Raises ``ValueError`` without inputs or outputs.
+    """
     announce("tf2onnx.convert.from_graph_def", 'tx.load("graph.pb", inputs=[...], outputs=[...])')
     _refuse("from_graph_def", custom_ops, custom_op_handlers, custom_rewriter, extra_opset, large_model)
     if not input_names:
@@ -134,7 +137,7 @@ def from_tflite(
     large_model: bool = False,
     output_path: str | None = None,
 ) -> Result:
-    """Convert a TFLite file, or a part of it between named values. Raises ``ValueError`` without a path."""
+    """Convert a TFLite file, or its part between named values. Raises ``ValueError`` without a path."""
     announce("tf2onnx.convert.from_tflite", 'tx.load("model.tflite")')
     _refuse("from_tflite", custom_ops, custom_op_handlers, custom_rewriter, extra_opset, large_model)
     if not tflite_path:
@@ -170,7 +173,7 @@ def _nodes(names: Sequence[str]) -> list[str]:
 
 
 def _rename(graph: tx.Graph, inputs: Sequence[str], outputs: Sequence[str], names: Mapping[str, str]) -> None:
-    """Give inputs and outputs the names of tf2onnx: those of the tensors, or what these are renamed to."""
+    """Rename inputs and outputs as tf2onnx does: to the names of the tensors, mapped by ``names``."""
     pairs = [*zip(graph.inputs, inputs, strict=True), *zip(graph.outputs, outputs, strict=True)]
     for value, name in pairs:
         if value.name != names.get(name, name):
@@ -185,7 +188,7 @@ def _finished(
     target: Sequence[str] | None,
     output_path: str | None,
 ) -> Result:
-    """The message at an opset, with transposed inputs and outputs, written where a path is given."""
+    """Simplify a graph, transpose its inputs and outputs, convert it to an opset, and save it if a path is given."""
     refuse_options("tf2onnx", {"target": target}, "tenonnx convert --target has files of limits")
     if inputs_as_nchw or outputs_as_nchw:
         names = [_known(graph, name) for name in (*(inputs_as_nchw or ()), *(outputs_as_nchw or ()))]
@@ -233,7 +236,7 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-#: Options of the command without a translation.
+#: Unsupported options of the command.
 _REFUSED = (
     "tfjs",
     "custom_ops",
@@ -252,63 +255,63 @@ _REFUSED = (
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command. Exits with 1 without a model and where it cannot be read or converted."""
+    """Run the command. Exits with 1 without a model, and if the model cannot be read or converted."""
     parser = _parser()
-    given = parser.parse_args(arguments)
-    sources = [given.saved_model, given.keras, given.tflite, given.graphdef, given.checkpoint, given.tfjs]
+    options = parser.parse_args(arguments)
+    sources = [options.saved_model, options.keras, options.tflite, options.graphdef, options.checkpoint, options.tfjs]
     if not any(sources):
         parser.print_help()
         sys.exit(1)
-    if (given.graphdef or given.checkpoint) and not (given.inputs and given.outputs):
+    if (options.graphdef or options.checkpoint) and not (options.inputs and options.outputs):
         parser.error("graphdef and checkpoint models need to provide inputs and outputs")
     announce_command("tf2onnx.convert", "tf2onnx.convert.from_tflite", "tenonnx convert MODEL -o OUT --opset N")
     try:
-        refuse_options("tf2onnx.convert", {f"--{name}": getattr(given, name) or None for name in _REFUSED})
-        _run(given)
+        refuse_options("tf2onnx.convert", {f"--{name}": getattr(options, name) or None for name in _REFUSED})
+        _run(options)
     except (tx.TenonnxError, ValueError, OSError) as error:
         print(error, file=sys.stderr)
         sys.exit(1)
 
 
-def _run(given: argparse.Namespace) -> None:
-    inputs, shapes = _names_and_shapes(given.inputs)
-    outputs = _split(given.outputs)
-    as_nchw = _split(given.inputs_as_nchw), _split(given.outputs_as_nchw)
-    if given.graphdef or given.checkpoint:
-        frozen = _restored(given.checkpoint, _nodes(outputs)) if given.checkpoint else _parsed(given.graphdef)
+def _run(options: argparse.Namespace) -> None:
+    inputs, shapes = _names_and_shapes(options.inputs)
+    outputs = _split(options.outputs)
+    as_nchw = _split(options.inputs_as_nchw), _split(options.outputs_as_nchw)
+    if options.graphdef or options.checkpoint:
+        frozen = _restored(options.checkpoint, _nodes(outputs)) if options.checkpoint else _parsed(options.graphdef)
         written, _ = from_graph_def(
             frozen,
             None,
             inputs,
             outputs,
-            given.opset,
+            options.opset,
             inputs_as_nchw=as_nchw[0],
             outputs_as_nchw=as_nchw[1],
             shape_override=shapes,
             tensors_to_rename={
-                **dict(zip(inputs, _split(given.rename_inputs), strict=False)),
-                **dict(zip(outputs, _split(given.rename_outputs), strict=False)),
+                **dict(zip(inputs, _split(options.rename_inputs), strict=False)),
+                **dict(zip(outputs, _split(options.rename_outputs), strict=False)),
             },
-            output_path=given.output,
+            output_path=options.output,
         )
-        _print_interface(written, given.output)
+        _print_interface(written, options.output)
         return
-    source = given.saved_model or given.keras or given.tflite
+    source = options.saved_model or options.keras or options.tflite
     reading: dict[str, Any] = {}
-    if given.saved_model:
-        reading = {"signature": given.signature_def, "tags": [given.tag] if given.tag else None}
+    if options.saved_model:
+        reading = {"signature": options.signature_def, "tags": [options.tag] if options.tag else None}
     graph = tx.load(source, **{name: each for name, each in reading.items() if each is not None})
     if inputs or outputs:
         names = [value.name for value in graph.inputs]
         graph = graph.extract([_known(graph, name) for name in inputs] or names, _outputs(graph, outputs))
     if shapes:
         graph = tx.fix_shapes(graph, {_known(graph, name): dims for name, dims in shapes.items()})
-    for value, name in zip(graph.inputs, _split(given.rename_inputs), strict=False):
+    for value, name in zip(graph.inputs, _split(options.rename_inputs), strict=False):
         graph.rename(value, name)
-    for value, name in zip(graph.outputs, _split(given.rename_outputs), strict=False):
+    for value, name in zip(graph.outputs, _split(options.rename_outputs), strict=False):
         graph.rename(value, name)
-    written, _ = _finished(graph, given.opset, *as_nchw, None, given.output)
-    _print_interface(written, given.output)
+    written, _ = _finished(graph, options.opset, *as_nchw, None, options.output)
+    _print_interface(written, options.output)
 
 
 def _print_interface(written: onnx.ModelProto, output: str | None) -> None:
@@ -319,12 +322,12 @@ def _print_interface(written: onnx.ModelProto, output: str | None) -> None:
 
 
 def _parsed(path: str) -> Any:
-    """The message of a frozen graph. Only ``SerializeToString`` of it is called."""
+    """A stand-in for a ``GraphDef``, read from a file; only its ``SerializeToString`` is called."""
     return SimpleNamespace(SerializeToString=Path(path).read_bytes)
 
 
 def _restored(path: str, outputs: Sequence[str]) -> Any:
-    """The graph of a checkpoint with its variables as constants, by TensorFlow."""
+    """Restore a checkpoint with TensorFlow, and freeze its variables to constants."""
     import tensorflow as tf
 
     v1 = tf.compat.v1
@@ -342,7 +345,7 @@ def _split(text: str | None) -> list[str]:
 
 
 def _names_and_shapes(text: str | None) -> tuple[list[str], dict[str, list[int | None]]]:
-    """Names, and dims in brackets behind some: ``x:0[1,3],y:0``; a dim of -1 is open."""
+    """Parse names with optional dims in brackets, such as ``x:0[1,3],y:0``; -1 is a dynamic dim."""
     names, shapes = [], {}
     for name, dims in re.findall(r"([^,\[\]]+)(?:\[([^\]]*)\])?", text or ""):
         names.append(name)

@@ -1,4 +1,4 @@
-"""Training with the files of ``artifacts``: the classes that scripts for onnxruntime-training use."""
+"""The classes of onnxruntime-training's ``api``, which train with the files that ``artifacts`` writes."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Location = str | os.PathLike[str]
 
 
 class Parameter:
-    """A variable of the model: its contents, which can be set, and the gradient of the batches since the last reset."""
+    """A variable of the model: its assignable contents ``data``, and its gradient accumulated since the last reset."""
 
     def __init__(self, name: str, state: CheckpointState) -> None:
         self.name, self._state = name, state
@@ -34,7 +34,7 @@ class Parameter:
 
     @property
     def data(self) -> Array:
-        return self._state.held[self.name]
+        return self._state.tensors[self.name]
 
     @data.setter
     def data(self, contents: Array) -> None:
@@ -45,11 +45,11 @@ class Parameter:
                 given=f"{array.dtype}{list(array.shape)}",
                 available=f"{before.dtype}{list(before.shape)}",
             )
-        self._state.held[self.name] = array
+        self._state.tensors[self.name] = array
 
     @property
     def grad(self) -> Array | None:
-        return self._state.held.get(f"{self.name}{BUFFER}")
+        return self._state.tensors.get(f"{self.name}{BUFFER}")
 
     @property
     def requires_grad(self) -> bool:
@@ -57,7 +57,7 @@ class Parameter:
 
 
 class Parameters(Mapping[str, Parameter]):
-    """The variables of floating point, by name."""
+    """The floating-point variables by name."""
 
     def __init__(self, state: CheckpointState, names: list[str]) -> None:
         self._state, self._names = state, names
@@ -78,9 +78,9 @@ class Parameters(Mapping[str, Parameter]):
 
 
 class CheckpointState:
-    """State of a training: ``parameters``, ``properties`` of the user, and the state of the optimizer.
+    """The state of a training run: ``parameters``, user ``properties``, and the state of the optimizer.
 
-    It is read from a checkpoint, which is the model as an ONNX file with training state.
+    A checkpoint is an ONNX file of the model with its training state.
     """
 
     def __init__(self, graph: Graph) -> None:
@@ -93,12 +93,12 @@ class CheckpointState:
         self.properties: MutableMapping[str, int | float | str] = dict(settings.get("properties", {}))
         floats = [v for v in graph.variables if v.data is not None and v.tensor.dtype.is_float]
         self.parameters = Parameters(self, [value.name for value in floats])
-        self.held: dict[str, Array] = {v.name: v.data.array() for v in floats if v.data is not None}
-        self.held |= {name: data.array() for name, data in graph.training_state.tensors.items()}
+        self.tensors: dict[str, Array] = {v.name: v.data.array() for v in floats if v.data is not None}
+        self.tensors |= {name: data.array() for name, data in graph.training_state.tensors.items()}
 
     @classmethod
     def load_checkpoint(cls, checkpoint_uri: Location) -> CheckpointState:
-        """Read a checkpoint. Raises ``InvalidCall`` for a file that is none."""
+        """Read a checkpoint. Raises ``InvalidCall`` for a file that is not a checkpoint."""
         graph = tx.load(checkpoint_uri)
         if graph.training_state is None or "requires_grad" not in graph.training_state.settings:
             raise InvalidCall(
@@ -110,23 +110,25 @@ class CheckpointState:
     def save_checkpoint(
         cls, state: CheckpointState, checkpoint_uri: Location, include_optimizer_state: bool = False
     ) -> None:
-        """Write a checkpoint; the state of the optimizer is in it where that is asked for."""
+        """Write a checkpoint, optionally with the state of the optimizer."""
         export(state.model(include_optimizer_state), checkpoint_uri, include_training_state=True)
 
     def model(self, include_optimizer_state: bool = False) -> Graph:
-        """The model with the contents that it has by now."""
+        """The model with the current contents of its variables."""
         graph = copy_graph(self._graph)
-        graph.assign({name: self.held[name] for name in self.parameters})
-        kept = {n: a for n, a in self.held.items() if n not in self.parameters and not n.endswith((BUFFER, GATHERED))}
-        tensors = {name: ArrayConstant(np.asarray(a)) for name, a in kept.items() if include_optimizer_state}
+        graph.assign({name: self.tensors[name] for name in self.parameters})
+        slots = {
+            n: a for n, a in self.tensors.items() if n not in self.parameters and not n.endswith((BUFFER, GATHERED))
+        }
+        tensors = {name: ArrayConstant(np.asarray(a)) for name, a in slots.items() if include_optimizer_state}
         graph.training_state = TrainingState(
             tensors, {"requires_grad": self.trained, "properties": dict(self.properties)}
         )
         return graph
 
 
-class _Part:
-    """One of the files as a program that reads and replaces what a checkpoint state holds."""
+class _Model:
+    """One of the files as a compiled program that reads and updates the tensors of a checkpoint state."""
 
     def __init__(self, path: Location, **options: Any) -> None:
         graph = tx.load(path)
@@ -136,21 +138,21 @@ class _Part:
         self.outputs = [v.name for v in graph.outputs if v.name not in self.replaced.values()]
         self._program = graph.compile(**options)
 
-    def run(self, held: MutableMapping[str, Array], feeds: Mapping[str, Any]) -> list[Array]:
-        """The outputs that replace nothing."""
-        for name in self.replaced.keys() & self.kinds.keys() - held.keys():
+    def run(self, tensors: MutableMapping[str, Array], feeds: Mapping[str, Any]) -> list[Array]:
+        """Run the program and update ``tensors``; returns the outputs that are not state."""
+        for name in self.replaced.keys() & self.kinds.keys() - tensors.keys():
             kind = self.kinds[name]
-            held[name] = np.zeros(kind.shape or (), kind.dtype.numpy)
-        known = {**{name: held[name] for name in (*self.kinds, *self.replaced) if name in held}, **feeds}
-        found = self._program(known)
-        held.update({name: found[after] for name, after in self.replaced.items()})
-        return [found[name] for name in self.outputs]
+            tensors[name] = np.zeros(kind.shape or (), kind.dtype.numpy)
+        known = {**{name: tensors[name] for name in (*self.kinds, *self.replaced) if name in tensors}, **feeds}
+        results = self._program(known)
+        tensors.update({name: results[after] for name, after in self.replaced.items()})
+        return [results[name] for name in self.outputs]
 
 
 class Module:
-    """The training and the evaluation model on one checkpoint state; ``training`` tells which of them is called.
+    """The training and the evaluation model on one checkpoint state; ``training`` selects the model that calls run.
 
-    ``session_options`` are those of onnxruntime, which then runs the files; else the fastest backend does.
+    With ``session_options``, onnxruntime runs the files with these options; without, the fastest backend does.
     """
 
     training: bool
@@ -171,13 +173,14 @@ class Module:
         if session_options is not None:
             self._options = {"backend": "onnxruntime", "session_options": session_options}
         self._state, self.training, self._reset = state, True, True
-        self._train = _Part(train_model_uri, **self._options)
-        self._eval = None if eval_model_uri is None else _Part(eval_model_uri, **self._options)
+        self._train = _Model(train_model_uri, **self._options)
+        self._eval = None if eval_model_uri is None else _Model(eval_model_uri, **self._options)
 
     def __call__(self, *user_inputs: Any) -> Any:
-        """The loss, or a tuple of it and the additional outputs, for the inputs of the model and the labels.
+        """Run a batch: ``user_inputs`` are the model's inputs and the labels.
 
-        In training mode gradients are added to those since the last ``lazy_reset_grad``.
+        Returns the loss, or a tuple of the loss and the additional outputs. In training mode, gradients accumulate
+        until ``lazy_reset_grad``.
         """
         part, names = self._part(), self.input_names()
         if len(user_inputs) != len(names):
@@ -190,11 +193,11 @@ class Module:
         feeds = dict(zip(names, arrays, strict=True))
         if self.training:
             feeds[RESET] = np.asarray(self._reset)
-            found = part.run(self._state.held, feeds)
+            outputs = part.run(self._state.tensors, feeds)
             self._reset = False
         else:
-            found = part.run(self._state.held, feeds)
-        return found[0] if len(found) == 1 else tuple(found)
+            outputs = part.run(self._state.tensors, feeds)
+        return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
     def train(self, mode: bool = True) -> Module:
         self.training = mode
@@ -204,12 +207,12 @@ class Module:
         return self.train(False)
 
     def lazy_reset_grad(self) -> None:
-        """Let the next gradients take the place of those so far."""
+        """Reset the accumulated gradients at the next training step."""
         self._reset = True
 
     def input_names(self) -> list[str]:
-        """Names of the inputs of a call, in order."""
-        ours = {*self._state.held, *self._part().replaced, RESET}
+        """Names of the inputs that a call takes, in order."""
+        ours = {*self._state.tensors, *self._part().replaced, RESET}
         return [name for name in self._part().kinds if name not in ours]
 
     def output_names(self) -> list[str]:
@@ -217,30 +220,30 @@ class Module:
 
     def get_parameters_size(self, trainable_only: bool = True) -> int:
         """Number of elements of the parameters."""
-        return sum(math.prod(self._state.held[name].shape) for name in self._parameters(trainable_only))
+        return sum(math.prod(self._state.tensors[name].shape) for name in self._parameters(trainable_only))
 
     def get_contiguous_parameters(self, trainable_only: bool = False) -> Array:
         """A copy of all parameters in one vector."""
-        return np.concatenate([self._state.held[name].reshape(-1) for name in self._parameters(trainable_only)])
+        return np.concatenate([self._state.tensors[name].reshape(-1) for name in self._parameters(trainable_only)])
 
     def copy_buffer_to_parameters(self, buffer: Any, trainable_only: bool = True) -> None:
-        """Give the parameters what one vector holds."""
+        """Assign the elements of one vector to the parameters. Raises ``InvalidCall`` for a wrong size."""
         vector = buffer.numpy() if hasattr(buffer, "numpy") else np.asarray(buffer)
         size = self.get_parameters_size(trainable_only)
         if vector.shape != (size,):
             raise InvalidCall(f"the buffer is not a vector of {size} numbers", given=str(list(vector.shape)))
         for name in self._parameters(trainable_only):
-            held = self._state.held[name]
-            part, vector = vector[: held.size], vector[held.size :]
-            self._state.held[name] = part.astype(held.dtype).reshape(held.shape)
+            old = self._state.tensors[name]
+            part, vector = vector[: old.size], vector[old.size :]
+            self._state.tensors[name] = part.astype(old.dtype).reshape(old.shape)
 
     def export_model_for_inferencing(self, inference_model_uri: Location, graph_output_names: list[str]) -> None:
-        """Write the model as it is used, with these outputs, to a file."""
+        """Write the model for inference, with these outputs, to a file."""
         graph = self._state.model()
         settle(graph)
         export(graph.extract([value.name for value in graph.inputs], list(graph_output_names)), inference_model_uri)
 
-    def _part(self) -> _Part:
+    def _part(self) -> _Model:
         if self.training:
             return self._train
         if self._eval is None:
@@ -252,24 +255,24 @@ class Module:
 
 
 class Optimizer:
-    """The optimizer model on the checkpoint state of a module."""
+    """The optimizer model, on the checkpoint state of a module."""
 
     def __init__(self, optimizer_uri: Location, module: Module) -> None:
-        self._state, self._part = module._state, _Part(optimizer_uri, **module._options)
+        self._state, self._part = module._state, _Model(optimizer_uri, **module._options)
         self._rate = self._part.learning_rate
 
     def step(self) -> None:
-        """Update the parameters by the gradients so far. Raises ``InvalidCall`` where there are none."""
-        held = self._state.held
-        missing = [name for name in self._state.trained if f"{name}{BUFFER}" not in held]
+        """Update the parameters with the accumulated gradients. Raises ``InvalidCall`` if there are none."""
+        tensors = self._state.tensors
+        missing = [name for name in self._state.trained if f"{name}{BUFFER}" not in tensors]
         if missing:
             raise InvalidCall(
                 "no gradients for an optimizer step",
                 given=f"none of {missing[0]}",
                 do="call the module in training mode first",
             )
-        feeds: dict[str, Any] = {f"{name}{GRADIENT}": held[f"{name}{BUFFER}"] for name in self._state.trained}
-        self._part.run(held, {**feeds, RATE: np.asarray(self._rate, np.float32)})
+        feeds: dict[str, Any] = {f"{name}{GRADIENT}": tensors[f"{name}{BUFFER}"] for name in self._state.trained}
+        self._part.run(tensors, {**feeds, RATE: np.asarray(self._rate, np.float32)})
 
     def set_learning_rate(self, learning_rate: float) -> None:
         self._rate = float(learning_rate)
@@ -279,7 +282,8 @@ class Optimizer:
 
 
 class LinearLRScheduler:
-    """A learning rate that rises for ``warmup_step_count`` steps and falls to zero until ``total_step_count``."""
+    """A learning rate with linear warmup for ``warmup_step_count`` steps, then linear decay to 0 at
+    ``total_step_count``."""
 
     def __init__(self, optimizer: Optimizer, warmup_step_count: int, total_step_count: int, initial_lr: float) -> None:
         self._optimizer, self._initial, self._step = optimizer, initial_lr, 0

@@ -1,4 +1,4 @@
-"""Writing the files of a training: the gradients, the optimizer, the evaluation model and the first checkpoint."""
+"""``generate_artifacts``: writes the training, optimizer and evaluation models, and the initial checkpoint."""
 
 from __future__ import annotations
 
@@ -28,23 +28,23 @@ from tenonnx_training.updates import COUNT, SEED, Updates, fill
 if TYPE_CHECKING:
     import onnx
 
-#: The names of the files, and of what they have beside the values of the model.
+#: Names of the files, and of inputs and outputs that the files add to the model's.
 TRAINING, EVALUATION, OPTIMIZER = "training_model.onnx", "eval_model.onnx", "optimizer_model.onnx"
 CHECKPOINT = "checkpoint"
 RESET, BUFFER, GATHERED, GRADIENT = "lazy_reset_grad", "_grad.accumulation.buffer", "_grad.accumulation.out", "_grad"
 
-#: How many batches there were, which random numbers depend on.
+#: Name of the input with the number of batches so far, which seeds random ops.
 BATCHES = "training__batches"
 
-#: The entry of the metadata that maps inputs to the outputs that replace them.
+#: Metadata key whose JSON value maps state inputs to the outputs with their next values.
 STATE = "tenonnx.state"
 
-#: The first opset in which a scatter can add, as the gradients of gathers do.
+#: Minimum opset: the first with Scatter reductions, which the gradients of Gather use.
 _OLDEST = 16
 
 
 class LossType(Enum):
-    """Losses by the names of onnxruntime-training. That of classes has the input ``labels``, the others ``target``."""
+    """Losses, as onnxruntime-training names them. CrossEntropyLoss adds an input ``labels``, the others ``target``."""
 
     MSELoss = 1
     CrossEntropyLoss = 2
@@ -53,7 +53,7 @@ class LossType(Enum):
 
 
 class OptimType(Enum):
-    """Optimizers by the names of onnxruntime-training, with the settings that they have there."""
+    """Optimizers, as onnxruntime-training names them, with its default settings."""
 
     AdamW = 1
     SGD = 2
@@ -69,7 +69,7 @@ _LOSSES = {
 
 @dataclass(frozen=True)
 class _AdamW(AdamW):
-    """As onnxruntime-training has it: there epsilon is added before the bias of the moments is corrected."""
+    """AdamW of onnxruntime-training, which adds epsilon before the bias correction of the moments."""
 
     name: ClassVar[str] = "adamw"
 
@@ -96,15 +96,17 @@ def generate_artifacts(
 ) -> None:
     """Write ``training_model.onnx``, ``eval_model.onnx``, ``optimizer_model.onnx`` and ``checkpoint`` to a folder.
 
-    Trained are the variables ``requires_grad``, by default all of floating point with axes but ``frozen_params``. The
-    loss reads the first of ``loss_input_names``, by default the first output of floats; without a loss, that output is
-    the loss. Losses and optimizers of this package will do, too.
+    The trainable variables are ``requires_grad``, by default all floating-point variables that are not scalars; those
+    of ``frozen_params`` are excluded. The loss reads the first of ``loss_input_names``, by default the first float
+    output. Without ``loss``, that output is the loss. Losses and optimizers of tenonnx-training are accepted, too.
 
-    All files are plain ONNX. The training model takes the inputs of the model, the labels, every trained variable
-    ``p``, the gradient so far ``p_grad.accumulation.buffer``, and ``lazy_reset_grad``, which tells to forget it; it
-    gives the loss, the additional outputs and ``p_grad.accumulation.out``. The optimizer model takes ``p``, ``p_grad``,
-    ``learning_rate`` and its own state. The entry ``tenonnx.state`` of their metadata says which output replaces which
-    input. The checkpoint is the model itself, with training state. Raises ``InvalidCall`` for missing files.
+    All files are plain ONNX. The training model takes the model's inputs, the labels, every trainable variable ``p``,
+    its accumulated gradient ``p_grad.accumulation.buffer``, and ``lazy_reset_grad``, which resets the gradients. It
+    returns the loss, the additional outputs and ``p_grad.accumulation.out``. The optimizer model takes ``p``,
+    ``p_grad``, ``learning_rate`` and its own state. The metadata ``tenonnx.state`` maps state inputs to the outputs
+    with their next values. The checkpoint is the model with its training state.
+
+    Raises ``InvalidCall`` for unsupported arguments and unknown names of values.
     """
     _refuse(
         {"ort_format": ort_format, "custom_op_library": custom_op_library, "nominal_checkpoint": nominal_checkpoint}
@@ -118,12 +120,12 @@ def generate_artifacts(
         raise InvalidCall("unknown additional outputs", given=", ".join(unknown))
     chosen = [*(requires_grad or ()), *(f"!{name}" for name in frozen_params or ())] or None
     recipe, objective = Recipe(trainable=chosen), _objective(graph, loss, loss_input_names)
-    made = differentiated(graph, objective, recipe)
-    _write(_evaluation_model(graph, made, objective, more), folder / f"{prefix}{EVALUATION}")
-    _write(_training_model(made, more), folder / f"{prefix}{TRAINING}")
+    step = differentiated(graph, objective, recipe)
+    _write(_evaluation_model(graph, step, objective, more), folder / f"{prefix}{EVALUATION}")
+    _write(_training_model(step, more), folder / f"{prefix}{TRAINING}")
     if optimizer is not None:
-        _write(_optimizer_model(graph, made.parameters, optimizer), folder / f"{prefix}{OPTIMIZER}")
-    graph.training_state = TrainingState({}, {"requires_grad": made.parameters, "properties": {}})
+        _write(_optimizer_model(graph, step.parameters, optimizer), folder / f"{prefix}{OPTIMIZER}")
+    graph.training_state = TrainingState({}, {"requires_grad": step.parameters, "properties": {}})
     export(graph, folder / f"{prefix}{CHECKPOINT}", include_training_state=True)
 
 
@@ -148,23 +150,23 @@ def _objective(graph: Graph, loss: Any, names: Sequence[str] | None) -> Objectiv
     return Objective(kind, output, labels)
 
 
-def _training_model(made: Differentiated, more: Sequence[str]) -> Graph:
-    """The loss, and the gradients of all batches since they were last forgotten."""
-    graph, state = made.graph, dict[str, str]()
+def _training_model(step: Differentiated, more: Sequence[str]) -> Graph:
+    """The graph of the loss, and of the gradients accumulated since the last reset."""
+    graph, state = step.graph, dict[str, str]()
     values = {value.name: value for value in graph.values()}
     graph.outputs = []
     with interpreting(Builder(graph, prefix="gradients")):
-        for name in (made.measured.loss, *more):
+        for name in (step.measured.loss, *more):
             graph.output(name, values[name])
         reset = graph.input(RESET, "bool", ())
-        for name in made.parameters:
+        for name in step.parameters:
             gradient = values[f"{name}/grad"]
-            held = graph.input(f"{name}{BUFFER}", values[name].tensor)
-            whole = ops.where(reset, gradient, held + gradient)
-            state[held.name] = graph.output(f"{name}{GATHERED}", whole).name
-        for name, after in made.statistics.items():
+            accumulated = graph.input(f"{name}{BUFFER}", values[name].tensor)
+            total = ops.where(reset, gradient, accumulated + gradient)
+            state[accumulated.name] = graph.output(f"{name}{GATHERED}", total).name
+        for name, after in step.statistics.items():
             state[name] = graph.output(f"{name}/next", values[after]).name
-        if made.seeded:
+        if step.seeded:
             graph.rename(values[COUNT], BATCHES)
             state[BATCHES] = graph.output(f"{BATCHES}/next", values[COUNT] + 1).name
     fill(graph, {SEED: ArrayConstant(np.asarray(0, np.int64))})
@@ -172,8 +174,8 @@ def _training_model(made: Differentiated, more: Sequence[str]) -> Graph:
     return graph
 
 
-def _evaluation_model(graph: Graph, made: Differentiated, objective: Objective, more: Sequence[str]) -> Graph:
-    used, measured = evaluation_graph(graph, objective, [*made.parameters, *made.statistics], more)
+def _evaluation_model(graph: Graph, step: Differentiated, objective: Objective, more: Sequence[str]) -> Graph:
+    used, measured = evaluation_graph(graph, objective, [*step.parameters, *step.statistics], more)
     used = used.extract([value.name for value in used.all_inputs if value.data is None], [measured.loss, *more])
     fill(used, {name: ArrayConstant(np.asarray(0, np.int64)) for name in (SEED, COUNT)})
     return used
@@ -190,8 +192,8 @@ def _optimizer_model(source: Graph, parameters: Sequence[str], optimizer: Any) -
     with interpreting(Builder(graph, prefix="update", fold=True)):
         updates = Updates(graph, source, optimizer, Recipe())
         updates.run(gradients)
-    begun = {name: updates.contents[name] for name in updates.slots}
-    fill(graph, {name: data for name, data in begun.items() if data is not None and np.any(data.array())})
+    initial = {name: updates.contents[name] for name in updates.slots}
+    fill(graph, {name: data for name, data in initial.items() if data is not None and np.any(data.array())})
     graph.metadata[STATE] = json.dumps(updates.state)
     rate = optimizer.learning_rate
     graph.metadata["tenonnx.learning_rate"] = str(1e-3 if callable(rate) else rate)

@@ -1,4 +1,4 @@
-"""``slim`` and the command, under the names of onnxslim's modules."""
+"""``slim`` and the command, in a module with onnxslim's name."""
 
 from tenonnx_compat.onnxslim.cli._main import main, slim
 

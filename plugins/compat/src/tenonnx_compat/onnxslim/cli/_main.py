@@ -1,4 +1,4 @@
-"""``slim`` with the arguments of onnxslim, and its command."""
+"""``slim`` with onnxslim's arguments, and its command."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ from tenonnx_optimize.common_subexpressions import merge_common_subexpressions
 if TYPE_CHECKING:
     import onnx
 
-#: The element types that onnxslim knows, by the names that it has for them.
+#: onnxslim's names of the element types that it converts to.
 _HALF, _FULL = ("fp16", "float16"), ("fp32", "float32")
 
-#: Patterns of onnxslim that users leave out, and the op types that stay as they are then.
+#: Fusion patterns of onnxslim that users skip, and the op types that are not optimized then.
 PATTERNS = {
     "FusionConvBN": "BatchNormalization",
     "FusionConvTransposeBN": "BatchNormalization",
@@ -81,10 +81,10 @@ def slim(
     model_check_inputs: Sequence[str] | None = None,
     verbose: bool = False,
 ) -> onnx.ModelProto | None:
-    """Simplify a model. Returns it, or writes it to ``output_model`` and prints what changed.
+    """Simplify a model. Returns it, or writes it to ``output_model`` and prints a summary of the changes.
 
-    A list of models is printed side by side. With ``model_check`` outputs are compared with those of the model, and
-    None is returned where they differ. Raises ``NotSupported`` for unsupported arguments.
+    A list of models is only printed, side by side. ``model_check`` compares the outputs with the model's, and returns
+    None if they differ. Raises ``NotSupported`` for unsupported arguments.
     """
     announce("onnxslim.slim", "tx.simplify(tx.load(model))")
     refuse_options(
@@ -110,11 +110,11 @@ def slim(
             list(outputs or (value.name for value in graph.outputs)),
         )
     graph.all_inputs = graph.inputs
-    kept = {PATTERNS[name] for name in skip_fusion_patterns or ()}
-    graph = _optimized(graph, set(skip_optimizations or ()), kept, size_threshold)
+    keep = {PATTERNS[name] for name in skip_fusion_patterns or ()}
+    graph = _optimized(graph, set(skip_optimizations or ()), keep, size_threshold)
     if dtype in _HALF:
         graph = tx.lower_precision(graph, "float16", convert_interface=True).graph
-    # outputs get the dims that are inferred
+    # fix_shapes writes inferred dims of outputs
     written = message_of(graph, shapes="interface") if no_shape_infer else message_of(tx.fix_shapes(graph, {}))
     if model_check:
         sizes, feeds = check_inputs(model_check_inputs)
@@ -128,27 +128,27 @@ def slim(
     return None
 
 
-def _named(graph: tx.Graph, argument: str, given: Sequence[str] | None) -> list[str]:
-    """Names of values, from ``x`` or ``x:fp32``. Raises ``NotSupported`` for a type that the value does not have."""
-    if not given:
+def _named(graph: tx.Graph, argument: str, texts: Sequence[str] | None) -> list[str]:
+    """Parse names of values, ``x`` or ``x:fp32``. Raises ``NotSupported`` for another type than the value's."""
+    if not texts:
         return []
     known = {value.name: value for value in tx.fix_shapes(graph, {}).values()}
-    found = []
-    for text in given:
+    names = []
+    for text in texts:
         name, _, kind = text.rpartition(":")
         value = known.get(name) if text not in known else None
         if value is not None and value.dtype.name == {"fp32": "float32", "fp16": "float16"}.get(kind, kind):
-            found.append(name)
+            names.append(name)
             continue
         refuse_options("onnxslim.slim", {argument: text if text not in known and name else None})
-        found.append(text)
-    return found
+        names.append(text)
+    return names
 
 
-def _optimized(graph: tx.Graph, skipped: set[str], kept: Collection[str], largest: int | None = None) -> tx.Graph:
-    """``graph`` with the optimizations that are not ``skipped``; that of graphs leaves ops ``kept`` as they are."""
+def _optimized(graph: tx.Graph, skipped: set[str], keep: Collection[str], largest: int | None = None) -> tx.Graph:
+    """Apply the optimizations that are not ``skipped``; op types in ``keep`` are not optimized."""
     if "graph_fusion" not in skipped and not skipped & {"constant_folding", "subexpression_elimination"}:
-        return tx.simplify(graph, keep=kept, largest=largest)
+        return tx.simplify(graph, keep=keep, largest=largest)
     if "constant_folding" not in skipped:
         graph = tx.fold(graph)
     if "subexpression_elimination" not in skipped:
@@ -182,20 +182,20 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command ``onnxslim``; returns 0, or exits with 1 where the model cannot be read or simplified."""
+    """Run the command ``onnxslim``. Returns 0, or exits with 1 if the model cannot be read or simplified."""
     parser = _parser()
-    given = vars(parser.parse_intermixed_args(arguments))
-    models = given.pop("input_model")
-    if given["dump_to_disk"] and not given["inspect"]:
+    options = vars(parser.parse_intermixed_args(arguments))
+    models = options.pop("input_model")
+    if options["dump_to_disk"] and not options["inspect"]:
         parser.error("dump_to_disk can only be used with --inspect")
-    if not given["inspect"] and len(models) > 2:
+    if not options["inspect"] and len(models) > 2:
         parser.error(f"unrecognized arguments: {' '.join(models[2:])}")
     announce_command("onnxslim", "onnxslim.slim", "tenonnx convert IN -o OUT --simplify")
     try:
-        if given["inspect"]:
-            slim(models, **given)
+        if options["inspect"]:
+            slim(models, **options)
         else:
-            slim(models[0], *models[1:], **given)
+            slim(models[0], *models[1:], **options)
     except (tx.TenonnxError, OSError) as error:
         print(error, file=sys.stderr)
         sys.exit(1)

@@ -1,4 +1,4 @@
-"""Types of inputs, as skl2onnx names them."""
+"""skl2onnx's types of inputs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class DataType:
 
 
 class TensorType(DataType):
-    """Tensors of one element type; dims are numbers, names, or None where they are open."""
+    """Tensors of one element type; a dim is a number, a name, or None if it is dynamic."""
 
     element: ClassVar[int] = TensorProto.UNDEFINED
 
@@ -112,28 +112,28 @@ class Complex128TensorType(TensorType):
 
 
 class FloatType(FloatTensorType):
-    """One float."""
+    """A float32 scalar, as a tensor of shape [1, 1]."""
 
     def __init__(self, doc_string: str = "") -> None:
         super().__init__([1, 1], doc_string)
 
 
 class DoubleType(DoubleTensorType):
-    """One double."""
+    """A float64 scalar, as a tensor of shape [1, 1]."""
 
     def __init__(self, doc_string: str = "") -> None:
         super().__init__([1, 1], doc_string)
 
 
 class Int64Type(Int64TensorType):
-    """One integer."""
+    """An int64 scalar, as a tensor of shape [1, 1]."""
 
     def __init__(self, doc_string: str = "") -> None:
         super().__init__([1, 1], doc_string)
 
 
 class StringType(StringTensorType):
-    """One text."""
+    """A string, as a tensor of shape [1, 1]."""
 
     def __init__(self, doc_string: str = "") -> None:
         super().__init__([1, 1], doc_string)
@@ -182,12 +182,12 @@ _BY_NUMPY: dict[str, type[TensorType]] = {
 
 
 def type_of_dtype(dtype: Any, shape: Dims) -> TensorType:
-    """The type of a tensor of a dtype of numpy or pandas; text where it is none of numbers."""
+    """The tensor type for a numpy or pandas dtype; ``StringTensorType`` for dtypes that are not numeric."""
     return _BY_NUMPY.get(str(dtype).lower(), StringTensorType)(shape)
 
 
 def guess_data_type(type_: Any, shape: Dims | None = None) -> list[tuple[str, TensorType]]:
-    """Names and types of the columns of a table, or of an array, which is called ``input``.
+    """Names and types of the columns of a table, or of an array, which is named ``input``.
 
     Raises ``TypeError`` for anything else.
     """
@@ -201,7 +201,7 @@ def guess_data_type(type_: Any, shape: Dims | None = None) -> list[tuple[str, Te
 
 
 def guess_numpy_type(data_type: Any) -> Any:
-    """The type of numpy for one of skl2onnx, or for a type of Python. Raises ``NotImplementedError`` for others."""
+    """The numpy dtype of a type of skl2onnx or Python. Raises ``NotImplementedError`` for other types."""
     if isinstance(data_type, StringTensorType) or data_type is str:
         return np.str_
     if isinstance(data_type, TensorType):
@@ -214,12 +214,12 @@ def guess_numpy_type(data_type: Any) -> Any:
 
 
 def guess_proto_type(data_type: Any) -> int:
-    """The element type of ONNX for a type of skl2onnx. Raises ``NotImplementedError`` for others."""
+    """The ONNX element type of a type of skl2onnx. Raises ``NotImplementedError`` for other types."""
     if not isinstance(data_type, TensorType):
         raise NotImplementedError(f"Unsupported data_type '{data_type}'.")
     return data_type.element
 
 
 def guess_tensor_type(data_type: Any) -> TensorType:
-    """The type of computed numbers: double for double, float for all others."""
+    """The type of results computed from a type: double for double, float for all others."""
     return DoubleTensorType() if isinstance(data_type, DoubleTensorType) else FloatTensorType()

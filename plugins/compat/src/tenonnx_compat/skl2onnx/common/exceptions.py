@@ -4,8 +4,8 @@ from tenonnx import NotRepresentable
 
 
 class MissingConverter(NotRepresentable, RuntimeError):
-    """An estimator, or a setting of one, has no form in ONNX."""
+    """An estimator or one of its settings cannot be converted to ONNX."""
 
 
 class MissingShapeCalculator(MissingConverter):
-    """The same, by the other name under which skl2onnx raises it."""
+    """As ``MissingConverter``; skl2onnx raises this error for types without a shape calculator."""

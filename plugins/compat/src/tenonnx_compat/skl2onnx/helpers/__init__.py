@@ -1,1 +1,1 @@
-"""Helpers for models."""
+"""Helper functions for ONNX models."""

@@ -1,4 +1,4 @@
-"""Reading, writing and cutting models."""
+"""Reading, writing and extracting parts of models."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def load_onnx_model(onnx_file_or_bytes: str | bytes | IO[bytes]) -> onnx.ModelPr
 
 
 def save_onnx_model(model: onnx.ModelProto, filename: str | IO[bytes] | None = None) -> bytes:
-    """The bytes of a model, written to a path or a file where one is given."""
+    """Serialize a model, and write it to a path or a file if one is given; returns the bytes."""
     content: bytes = model.SerializeToString()
     if isinstance(filename, str):
         Path(filename).write_bytes(content)
@@ -31,7 +31,10 @@ def save_onnx_model(model: onnx.ModelProto, filename: str | IO[bytes] | None = N
 
 
 def enumerate_model_node_outputs(model: onnx.ModelProto, add_node: bool = False) -> Iterator[Any]:
-    """Names of the outputs of all nodes, with their nodes where ``add_node``. Raises ``TypeError`` for no model."""
+    """Names of the outputs of all nodes; with ``add_node``, pairs of name and node.
+
+    Raises ``TypeError`` for anything but a model.
+    """
     if not hasattr(model, "graph"):
         raise TypeError(f"Parameter model is not an ONNX model but {type(model)}")
     for node in model.graph.node:
@@ -40,7 +43,7 @@ def enumerate_model_node_outputs(model: onnx.ModelProto, add_node: bool = False)
 
 
 def enumerate_model_initializers(model: onnx.ModelProto, add_node: bool = False) -> Iterator[Any]:
-    """Names of the initializers, with these where ``add_node``."""
+    """Names of the initializers; with ``add_node``, pairs of name and initializer."""
     for tensor in model.graph.initializer:
         yield (tensor.name, tensor) if add_node else tensor.name
 
@@ -48,7 +51,7 @@ def enumerate_model_initializers(model: onnx.ModelProto, add_node: bool = False)
 def select_model_inputs_outputs(
     model: onnx.ModelProto, outputs: str | Sequence[str] | None = None, inputs: Sequence[str] | None = None
 ) -> onnx.ModelProto:
-    """The part of a model that computes ``outputs``, names of values. Raises ``ValueError`` for an unknown one."""
+    """Extract the part of a model between the named values. Raises ``ValueError`` for an unknown name."""
     announce("skl2onnx.helpers.onnx_helper.select_model_inputs_outputs", "graph.extract(inputs, outputs)")
     refuse_options("select_model_inputs_outputs", {"inputs": inputs}, "graph.extract takes inputs")
     if outputs is None:

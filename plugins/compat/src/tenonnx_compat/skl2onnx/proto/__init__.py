@@ -1,4 +1,4 @@
-"""Versions."""
+"""Opset versions."""
 
 from onnx import defs
 from onnx import onnx_pb as onnx_proto
@@ -7,10 +7,10 @@ __all__ = ["get_latest_tested_opset_version", "get_opset_number_from_onnx", "onn
 
 
 def get_opset_number_from_onnx() -> int:
-    """The newest version of ``ai.onnx`` that the package onnx knows."""
+    """The latest version of ``ai.onnx`` in the package onnx."""
     return int(defs.onnx_opset_version())
 
 
 def get_latest_tested_opset_version() -> int:
-    """The version of ``ai.onnx`` that a conversion has by default."""
+    """The default version of ``ai.onnx`` of a conversion."""
     return min(22, get_opset_number_from_onnx())
