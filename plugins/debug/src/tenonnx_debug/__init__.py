@@ -1,1 +1,1 @@
-"""Debugging of models: the smallest that still fails, and copies without names and weights."""
+"""Debugging of models: reduction to a minimal failing model, and anonymized copies."""

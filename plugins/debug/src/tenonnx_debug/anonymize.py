@@ -1,4 +1,4 @@
-"""Copies of models without their names, texts and weights."""
+"""Anonymized copies of models, without names, texts and weights."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from tenonnx.tools import did_you_mean, listing
 from tenonnx_debug.files import bodies, bodies_of
 from tenonnx_debug.weights import Numbers
 
-#: The domain of ops that no installed package provides, and of functions of the model.
+#: The new domain of functions, and of ops that no installed package provides.
 _PRIVATE = "private"
 
-#: The fields of messages for text that nothing computes with.
+#: Message fields with documentation and metadata.
 _NOTES = ("doc_string", "metadata_props")
 
-#: The attribute of Einsum, whose letters are names of axes.
+#: The attribute of Einsum, whose letters name axes.
 _EQUATION = "equation"
 
 
 def anonymize(model: ModelProto | Graph, *, keep: Collection[str] = (), seed: int = 0) -> ModelProto:
-    """A copy of a model without its names, documentation, metadata, strings and weights.
+    """Copy a model without its names, documentation, metadata, strings and weights.
 
-    Values, nodes, functions, dynamic dims and private ops get other names, each the same everywhere. Floats become
-    random ones of the same shape, type, range, zeros, special values and equal rows; integers of large tensors become
-    others of the same range; small integer tensors, which often are shapes, axes and indices, stay. Initializers that
-    ``keep`` names keep their contents. What stays: op types, domains and attribute names of installed packages,
-    attributes that are numbers, and enumerated texts. ``seed`` makes the numbers.
+    Values, nodes, functions, dynamic dims and private ops are renamed consistently. Float weights become random, with
+    the same shapes, dtypes, ranges, zeros, special values and equal rows. Large integer tensors become random in the
+    same range; small ones, which often are shapes, axes and indices, are kept. Op types, domains and attribute names of
+    installed packages are kept, as are numeric attributes, enumerated strings, and the initializers named in ``keep``.
+    ``seed`` is the seed of the random numbers.
 
-    Raises ``InvalidCall`` for a name in ``keep`` that no initializer has.
+    Raises ``InvalidCall`` for a name in ``keep`` that is not an initializer.
     """
     source = model.to_proto() if isinstance(model, Graph) else model
     known = {each.name for graph in _graphs(source.graph) for each in graph.initializer}
@@ -44,14 +44,14 @@ def anonymize(model: ModelProto | Graph, *, keep: Collection[str] = (), seed: in
     if unknown:
         what, do = f'the model has no initializer "{unknown[0]}"', did_you_mean(unknown[0], known)
         raise InvalidCall(what, available=listing(sorted(known)), do=do)
-    made = ModelProto()
-    made.CopyFrom(source)
-    _Anonymizer(made, set(keep), seed).run()
-    return made
+    copy = ModelProto()
+    copy.CopyFrom(source)
+    _Anonymizer(copy, set(keep), seed).run()
+    return copy
 
 
 def _graphs(graph: GraphProto) -> Iterator[GraphProto]:
-    """A graph and those nested in it."""
+    """A graph and its nested subgraphs."""
     yield graph
     for node in graph.node:
         for inner in bodies(node):
@@ -64,7 +64,7 @@ def _clear(message: Any, *fields: str) -> None:
 
 
 class _Names:
-    """New names, the same for the same old one."""
+    """Mapping from old names to new ones, generated on first use."""
 
     def __init__(self, prefix: str) -> None:
         self._prefix = prefix
@@ -76,13 +76,13 @@ class _Names:
         return self._new.setdefault(old, f"{self._prefix}{len(self._new)}")
 
     def keep(self, names: Iterable[str]) -> None:
-        """Let names that were not met yet stay."""
+        """Keep these names, unless they are mapped already."""
         for name in names:
             self._new.setdefault(name, name)
 
 
 class _Anonymizer:
-    """The changes to one model, in place."""
+    """Anonymizes one model in place."""
 
     def __init__(self, model: ModelProto, keep: set[str], seed: int) -> None:
         self.model, self.keep = model, keep
@@ -155,7 +155,7 @@ class _Anonymizer:
             node.domain, node.overload = _PRIVATE, ""
 
     def attribute(self, attribute: AttributeProto, op: Op | None) -> None:
-        """Replace the texts, tensors and names in an attribute of a known op, or of another."""
+        """Anonymize an attribute; ``op`` is None for a node of a private op."""
         attribute.ClearField("doc_string")
         if attribute.ref_attr_name:
             attribute.ref_attr_name = self.attributes(attribute.ref_attr_name)
@@ -180,7 +180,7 @@ class _Anonymizer:
             self.type(kind)
 
     def tensor(self, tensor: TensorProto, *, is_index: bool = False, is_kept: bool = False) -> None:
-        """Replace the contents of a tensor; small integers that may be sizes or indices stay."""
+        """Replace the contents of a tensor; small integer tensors, which may be sizes or indices, are kept."""
         _clear(tensor, *_NOTES)
         if is_kept:
             return
@@ -212,14 +212,14 @@ class _Anonymizer:
             kind.opaque_type.domain, kind.opaque_type.name = _PRIVATE, self.ops(kind.opaque_type.name)
 
     def _op(self, node: NodeProto) -> Op | None:
-        """The op of a node that an installed package provides."""
+        """The op of a node, if an installed package provides it."""
         domain = node.domain or "ai.onnx"
         if (node.domain, node.op_type) in self.functions:
             return None
         return self.registry.lookup(domain, node.op_type, self.versions.get(domain, 1))
 
     def _names_that_kernels_know(self) -> Iterator[str]:
-        """The inputs and outputs of bodies of ops of other domains than ``ai.onnx``."""
+        """Names of subgraph inputs and outputs of ops outside ``ai.onnx``, whose kernels may refer to them by name."""
         for graph in _graphs(self.model.graph):
             for node in graph.node:
                 op = self._op(node)
@@ -231,36 +231,36 @@ class _Anonymizer:
 
     def _indices(self, graph: GraphProto) -> set[str]:
         """The names of values that nodes read as positions, sizes or axes."""
-        found = set()
+        names = set()
         for node in graph.node:
             op = self._op(node)
             if op is not None:
-                found |= {name for place, name in enumerate(node.input) if name and op.signature.input_at(place).index}
-        return found
+                names |= {name for place, name in enumerate(node.input) if name and op.signature.input_at(place).index}
+        return names
 
 
 #: A word of a description.
 _WORD = re.compile(r"\w+")
 
-#: Elements of integer tensors, and of lists of floats in attributes, that may be sizes, scales and the like.
+#: Maximum number of elements of integer tensors, and of float lists in attributes, that are kept as sizes or scales.
 _FEW = 16
 
 
 def _enumerated(op: Op | None, name: str) -> Collection[str]:
-    """The texts that an attribute of an op may be: those that the op declares, and words of its public description."""
+    """The enumerated values of a string attribute: its declared choices, and words of its public description."""
     if op is None:
         return ()
-    found: set[str] = set()
+    texts: set[str] = set()
     domain = "" if op.domain == "ai.onnx" else op.domain
     if onnx.defs.has(op.name, domain):
         described = onnx.defs.get_schema(op.name, domain).attributes.get(name)
-        found |= set(_WORD.findall("" if described is None else described.description))
+        texts |= set(_WORD.findall("" if described is None else described.description))
     for meaning in op.meanings:
         default = meaning.signature.attributes.get(name)
-        found |= {each for each in _flat(default) if isinstance(each, str)}
+        texts |= {each for each in _flat(default) if isinstance(each, str)}
         for requirement in meaning.requirements.declared:
-            found |= {each for each in requirement.choices.get(name, ()) if isinstance(each, str)}
-    return found
+            texts |= {each for each in requirement.choices.get(name, ()) if isinstance(each, str)}
+    return texts
 
 
 def _flat(value: Any) -> Iterable[Any]:
@@ -268,7 +268,7 @@ def _flat(value: Any) -> Iterable[Any]:
 
 
 def _plain_equation(equation: str) -> str:
-    """An equation of Einsum with the first letters of the alphabet in place of its own."""
+    """An equation of Einsum with its letters replaced by the first letters of the alphabet."""
     letters: dict[str, str] = {}
     for each in equation:
         if each.isalpha() and each not in letters:

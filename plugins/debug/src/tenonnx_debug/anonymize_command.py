@@ -66,16 +66,16 @@ def command(
 
     with working(f"anonymizing {model}"):
         source = read_message(model)
-        made = anonymize(source, keep=keep, seed=seed)
+        anonymized = anonymize(source, keep=keep, seed=seed)
         fails: bool | None = None
         if command_line is not None:
             with contextlib.closing(CommandCheck(command_line, None, timeout)) as check:
-                fails = check(source) and check(made)
-        write_message(made, output)
+                fails = check(source) and check(anonymized)
+        write_message(anonymized, output)
     if as_json:
         say_json({"file": model, "output": output, "fails": fails})
     else:
-        say(f"{output}: {len(made.graph.node):,} nodes without the names and weights of {model}")
+        say(f"{output}: {len(anonymized.graph.node):,} nodes without the names and weights of {model}")
         if fails is not None:
             complain("it fails as the model does" if fails else "it does not fail as the model does")
     return 1 if fails is False else 0

@@ -14,12 +14,12 @@ from tenonnx.extend.checks import ModelCommand, NoAnswer, ProcessCrashed, Worker
 if TYPE_CHECKING:
     from onnx import ModelProto
 
-#: What a model did: the same as the first model did is the failure that is looked for.
+#: Signature of a failure; a candidate must have the same one as the original model.
 Signature = tuple[str, ...]
 
 
 class Check:
-    """Whether models fail as the first one did. A subclass tells how a model in a file ends."""
+    """A callable that tells whether a model fails as the first model did; subclasses define ``signature``."""
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
@@ -39,7 +39,7 @@ class Check:
         return signature == self.wanted
 
     def signature(self, path: str) -> Signature | None:
-        """Signature of the failure of a model; None where it does not fail."""
+        """Signature of the failure of the model in a file; None if it does not fail."""
         raise NotImplementedError
 
     def close(self) -> None:
@@ -48,9 +48,9 @@ class Check:
 
 
 class CommandCheck(Check):
-    """A model fails where a command does: it ends with another status than 0, or prints what ``pattern`` matches.
+    """A model fails if a command for it exits with a nonzero status, or if ``pattern`` matches the command's output.
 
-    ``{model}`` in the command is the path of the model, which else is its last argument.
+    The model's path replaces ``{model}`` in the command, or is appended. Raises ``InvalidCall`` for an invalid pattern.
     """
 
     def __init__(self, command: str, pattern: str | None, seconds: float) -> None:
@@ -72,9 +72,9 @@ class CommandCheck(Check):
 
 
 class BackendCheck(Check):
-    """A model fails where a backend refuses it, gives NaN, crashes or hangs, or where two backends differ.
+    """A model fails if a backend raises an error, returns NaN, crashes or hangs, or if two backends differ.
 
-    A backend is named, or is the path of a Python interpreter, whose onnxruntime or openvino runs the model.
+    A backend is a name, or the path of a Python interpreter, whose onnxruntime or OpenVINO then runs the model.
     """
 
     def __init__(self, backends: Sequence[str], seconds: float, seed: int = 0, tolerance: float | None = None) -> None:
@@ -84,12 +84,12 @@ class BackendCheck(Check):
 
     def signature(self, path: str) -> Signature | None:
         try:
-            found = self._worker.call("outcome", path, *self._arguments, seconds=self.seconds)
+            outcome = self._worker.call("outcome", path, *self._arguments, seconds=self.seconds)
         except NoAnswer:
             return ("timeout",)
         except ProcessCrashed as error:
             return ("crash", error.what)
-        return None if found["kind"] == "ok" else (found["kind"], found["said"])
+        return None if outcome["kind"] == "ok" else (outcome["kind"], outcome["said"])
 
     def close(self) -> None:
         self._worker.close()

@@ -1,4 +1,4 @@
-"""Messages of models: reading, writing, and the graphs nested in them."""
+"""Reading and writing ``ModelProto`` messages, and iteration over their subgraphs."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tenonnx_cli.extend import opened, opened_for_reading
 
 
 def read_message(path: str) -> onnx.ModelProto:
-    """The message of a model with all its weights. Raises what ``load`` raises for a file that is none.
+    """Read a model with all its weights. Raises the errors of ``load`` for a file that is not a model.
 
-    A file that has a fault which ``load`` refuses is read by ``onnx`` alone.
+    A model that ``load`` rejects as invalid is read with ``onnx.load``.
     """
     try:
         return load(opened_for_reading(path)).to_proto()
@@ -27,18 +27,18 @@ def read_message(path: str) -> onnx.ModelProto:
 
 
 def bodies(node: onnx.NodeProto) -> Iterator[onnx.GraphProto]:
-    """The graphs in the attributes of a node."""
+    """The subgraphs in the attributes of a node."""
     for attribute in node.attribute:
         yield from bodies_of(attribute)
 
 
 def bodies_of(attribute: onnx.AttributeProto) -> list[onnx.GraphProto]:
-    """The graphs in an attribute."""
+    """The subgraphs in an attribute."""
     return [*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs]
 
 
 def write_message(message: onnx.ModelProto, path: str) -> None:
-    """Write a model, as the graph that it is read as or, where it has a fault, as it is."""
+    """Write a model by ``export``, or unchanged if it is invalid."""
     try:
         graph = load(message)
     except TenonnxError:

@@ -1,4 +1,4 @@
-"""Parts of a model as models: some of its nodes, inlined functions, and branches in place of If."""
+"""Candidate models: a subset of the nodes, inlined functions, and branches in place of If."""
 
 from __future__ import annotations
 
@@ -17,15 +17,18 @@ from tenonnx_debug.files import bodies
 
 Array = np.ndarray[Any, Any]
 
-#: Elements of an integer value that becomes a constant where the node that computed it is left out.
+#: Maximum number of elements of an integer value that becomes a constant if its producer is removed.
 _FEW = 64
 
-#: Elements of a value that may become a constant at all, and of all values that a run keeps.
+#: Maximum number of elements of a recorded value, and of all recorded values together.
 _MOST, _ALL = 1 << 22, 1 << 27
 
 
 class Parts:
-    """Models of some nodes of a model each. ``seed`` makes the random inputs of the run that tells their values."""
+    """Builds models of subsets of a model's nodes.
+
+    Intermediate values are recorded in a run of the whole model on random inputs from ``seed``.
+    """
 
     def __init__(self, model: ModelProto, seed: int = 0) -> None:
         self._model = model
@@ -35,16 +38,16 @@ class Parts:
         self._reads = [_names_read(node) for node in model.graph.node]
 
     def model(self, nodes: Sequence[int], *, recorded: bool = False) -> ModelProto | None:
-        """These nodes as a model; None where a value that it lacks has no known type.
+        """A model of these nodes; None if the type of a missing value is unknown.
 
-        A value whose node is left out becomes an input, or a constant where it is of a few integers: sizes, indices.
-        With ``recorded`` it becomes a constant wherever it was computed in a run of the whole model, and is finite.
+        A value whose producer is missing becomes an input, or a constant if it has few integers, such as sizes and
+        indices. With ``recorded``, every value that was recorded and is finite becomes a constant.
         """
         known = self._computed if recorded else self._few
         source = self._model.graph
-        kept = [source.node[number] for number in nodes]
-        made = {name for node in kept for name in node.output if name}
-        read = dict.fromkeys(name for number in nodes for name in self._reads[number] if name and name not in made)
+        chosen = [source.node[number] for number in nodes]
+        computed = {name for node in chosen for name in node.output if name}
+        read = dict.fromkeys(name for number in nodes for name in self._reads[number] if name and name not in computed)
         initializers = {each.name: each for each in source.initializer}
         sparse = [each for each in source.sparse_initializer if each.values.name in read]
         inputs = {each.name: each for each in source.input}
@@ -61,11 +64,11 @@ class Parts:
                     return None
                 graph.input.append(ValueInfoProto(name=name, type=self._types[name]))
         graph.sparse_initializer.extend(sparse)
-        graph.node.extend(kept)
+        graph.node.extend(chosen)
         inside = {name for number in nodes for name in self._reads[number]}
         outputs = {each.name: each for each in source.output}
         declared = {each.name: each for each in source.value_info} | outputs
-        for name in (name for node in kept for name in node.output if name):
+        for name in (name for node in chosen for name in node.output if name):
             if name in outputs or name not in inside:
                 graph.output.append(declared.get(name) or ValueInfoProto(name=name, type=self._types.get(name)))
             elif name in declared:  # a wrong declaration may be the failure
@@ -74,10 +77,10 @@ class Parts:
 
 
 def _with_graph(model: ModelProto, graph: GraphProto) -> ModelProto:
-    """The model with another graph and the functions that this calls, without documentation and metadata."""
-    made = ModelProto(ir_version=model.ir_version)
-    made.opset_import.extend(model.opset_import)
-    made.graph.CopyFrom(graph)
+    """A model of ``graph`` with the functions that it calls, without documentation and metadata."""
+    result = ModelProto(ir_version=model.ir_version)
+    result.opset_import.extend(model.opset_import)
+    result.graph.CopyFrom(graph)
     functions = {(each.domain, each.name): each for each in model.functions}
     waiting, called = [*graph.node], set()
     while waiting:
@@ -87,12 +90,12 @@ def _with_graph(model: ModelProto, graph: GraphProto) -> ModelProto:
         if key in functions and key not in called:
             called.add(key)
             waiting += functions[key].node
-    made.functions.extend(each for key, each in functions.items() if key in called)
-    return made
+    result.functions.extend(each for key, each in functions.items() if key in called)
+    return result
 
 
 def _known_values(model: ModelProto, seed: int) -> tuple[dict[str, TypeProto], dict[str, Array]]:
-    """The types of values, and the finite contents that a run on random inputs gives them."""
+    """The types of values, and the contents that a run on random inputs computes, where finite."""
     types = {each.name: each.type for each in (*model.graph.input, *model.graph.value_info, *model.graph.output)}
     try:
         graph = load(model)
@@ -102,12 +105,12 @@ def _known_values(model: ModelProto, seed: int) -> tuple[dict[str, TypeProto], d
     for value in graph.values():
         if value.type is not None and value.producer is not None:
             types[value.name] = _type_of(graph, value.name)
-    found = _computed(graph, _recordable(graph), seed)
-    return types, {name: each for name, each in found.items() if each.dtype.kind in "fiub" and np.isfinite(each).all()}
+    values = _computed(graph, _recordable(graph), seed)
+    return types, {name: each for name, each in values.items() if each.dtype.kind in "fiub" and np.isfinite(each).all()}
 
 
 def _recordable(graph: Graph) -> list[str]:
-    """The values of nodes that are not too large to be kept, in order."""
+    """Names of the nodes' outputs that are small enough to record, in order."""
     names, total = [], 0
     for value in (value for node in graph.nodes for value in node.outputs if value is not None):
         shape = getattr(value.type, "shape", None)
@@ -119,49 +122,49 @@ def _recordable(graph: Graph) -> list[str]:
 
 
 def _computed(graph: Graph, names: Sequence[str], seed: int) -> dict[str, Array]:
-    """The contents of values; where the model cannot be computed, of those before the node that cannot."""
-    found: dict[str, Any] = {}
+    """The contents of values; if a node fails, of those that do not depend on it, found by bisection."""
+    contents: dict[str, Any] = {}
     low, high = 0, len(names)
     while low < high:
-        middle = high if not found and high == len(names) else (low + high + 1) // 2
+        middle = high if not contents and high == len(names) else (low + high + 1) // 2
         try:
             wanted = graph.extract([value.name for value in graph.inputs], names[:middle])
-            found = complete(wanted, compile_graph(wanted, "numpy"), {}, seed, {})[1]
+            contents = complete(wanted, compile_graph(wanted, "numpy"), {}, seed, {})[1]
         except (TenonnxError, ArithmeticError):
             high = middle - 1
         else:
             low = middle
-    return {name: np.asarray(each) for name, each in found.items()}
+    return {name: np.asarray(each) for name, each in contents.items()}
 
 
 def _is_of_sizes(contents: Array) -> bool:
-    """Whether a value is of a few integers, which often are sizes, axes or indices."""
+    """Whether a value has few integers, which often are sizes, axes or indices."""
     return contents.ndim <= 1 and contents.dtype.kind in "iub" and contents.size <= _FEW
 
 
 def _type_of(graph: Graph, name: str) -> TypeProto:
-    """The type of a value as a message holds it."""
-    alone = Graph("type", opsets=graph.opsets)
+    """The ``TypeProto`` of a value."""
+    single = Graph("type", opsets=graph.opsets)
     value = graph[name]
     assert value.type is not None
-    alone.outputs = [alone.input(name, value.type)]
-    made: TypeProto = alone.to_proto().graph.input[0].type
-    return made
+    single.outputs = [single.input(name, value.type)]
+    result: TypeProto = single.to_proto().graph.input[0].type
+    return result
 
 
 def _names_read(node: NodeProto) -> set[str]:
-    """The names that a node reads, those that its bodies take from outside included."""
-    found = {name for name in node.input if name}
+    """The names that a node reads, including outer values that its subgraphs capture."""
+    names = {name for name in node.input if name}
     for inner in bodies(node):
         own = {each.name for each in (*inner.input, *inner.initializer)}
         own |= {name for each in inner.node for name in each.output}
-        found |= {name for each in inner.node for name in _names_read(each)} - own
-        found |= {each.name for each in inner.output} - own
-    return found
+        names |= {name for each in inner.node for name in _names_read(each)} - own
+        names |= {each.name for each in inner.output} - own
+    return names
 
 
 def inlined(model: ModelProto) -> Iterator[ModelProto]:
-    """The model with the bodies of its functions in place of their calls."""
+    """The model with all its functions inlined."""
     if model.functions:
         try:
             yield inline_local_functions(model)
@@ -170,7 +173,7 @@ def inlined(model: ModelProto) -> Iterator[ModelProto]:
 
 
 def with_branches(model: ModelProto) -> Iterator[ModelProto]:
-    """For each If, the model with one of its branches in place of it."""
+    """For each branch of each If, the model with the If replaced by the branch."""
     for number, node in enumerate(model.graph.node):
         if node.op_type == "If" and node.domain in ("", "ai.onnx"):
             for attribute in node.attribute:
@@ -179,9 +182,9 @@ def with_branches(model: ModelProto) -> Iterator[ModelProto]:
 
 
 def _with_branch(model: ModelProto, number: int, branch: GraphProto) -> ModelProto:
-    made = ModelProto()
-    made.CopyFrom(model)
-    node = made.graph.node[number]
+    result = ModelProto()
+    result.CopyFrom(model)
+    node = result.graph.node[number]
     renamed = {inner.name: outer for inner, outer in zip(branch.output, node.output, strict=False) if outer}
     lifted = []
     for each in branch.node:
@@ -192,13 +195,13 @@ def _with_branch(model: ModelProto, number: int, branch: GraphProto) -> ModelPro
         lifted.append(copy)
     own = {name for each in branch.node for name in each.output}
     for inner, outer in renamed.items():
-        if inner not in own:  # it comes from outside of the branch
+        if inner not in own:  # the branch returns a captured value
             lifted.append(NodeProto(op_type="Identity", input=[inner], output=[outer]))
     for tensor in branch.initializer:
-        copied = made.graph.initializer.add()
+        copied = result.graph.initializer.add()
         copied.CopyFrom(tensor)
         copied.name = renamed.get(tensor.name, tensor.name)
-    nodes = [*made.graph.node[:number], *lifted, *made.graph.node[number + 1 :]]
-    del made.graph.node[:]
-    made.graph.node.extend(nodes)
-    return made
+    nodes = [*result.graph.node[:number], *lifted, *result.graph.node[number + 1 :]]
+    del result.graph.node[:]
+    result.graph.node.extend(nodes)
+    return result

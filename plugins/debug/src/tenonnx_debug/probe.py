@@ -1,4 +1,4 @@
-"""Probe of models on backends, in a child process."""
+"""Running a model on backends in a child process, and classifying the outcome."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from tenonnx import Graph, TenonnxError, load
 from tenonnx.tools import FunctionRunner, compile_graph
 from tenonnx_cli.tools import complete
 
-#: Words of an error that tell it from others.
+#: Number of words of an error message that identify it.
 _WORDS = 8
 
-#: What a backend did with a model: ``kind`` is ok, error, nan or differs, ``said`` the error without names and numbers.
+#: Outcome of a run: ``kind`` is ok, error, nan or differs; ``said`` is the error without names and numbers.
 Outcome = dict[str, str]
 
 
 def outcome(path: str, backends: Sequence[str], seed: int, tolerance: float | None, seconds: float) -> Outcome:
-    """Outcome of one backend for a model on random inputs, or a difference between two.
+    """Run a model on random inputs on one backend, or compare two.
 
-    A backend is named, or is the path of the Python interpreter of an environment with a runtime.
+    A backend is a name, or the path of a Python interpreter whose environment has a runtime.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
             return _outcome(path, backends, seed, tolerance, seconds)
-        except Exception as error:  # of a backend that is at fault
+        except Exception as error:  # backends may raise anything
             return {"kind": "error", "said": f"{type(error).__name__}: {plain(str(error))}"}
 
 
@@ -42,10 +42,10 @@ def _outcome(path: str, backends: Sequence[str], seed: int, tolerance: float | N
     feeds: Mapping[str, Any] = {}
     for backend in backends:
         try:
-            feeds, found = complete(graph, _program(graph, path, backend, seconds), feeds, seed, {})
+            feeds, outputs = complete(graph, _program(graph, path, backend, seconds), feeds, seed, {})
         except TenonnxError as error:
             return {"kind": "error", "said": f"{backend}: {plain(str(error))}"}
-        results.append(found)
+        results.append(outputs)
     if len(results) == 2:
         return _compared(results[0], results[1], tolerance)
     names = [name for name, each in results[0].items() if _is_broken(each)]
@@ -54,7 +54,7 @@ def _outcome(path: str, backends: Sequence[str], seed: int, tolerance: float | N
 
 
 def is_interpreter(backend: str) -> bool:
-    """Whether a backend is given by the path of a Python interpreter."""
+    """Whether a backend is the path of a Python interpreter."""
     return os.sep in backend
 
 
@@ -82,12 +82,12 @@ def _compared(one: Mapping[str, Any], two: Mapping[str, Any], tolerance: float |
 
 
 def _is_broken(contents: Any) -> bool:
-    """Whether NaN or an infinity is among numbers."""
+    """Whether an array contains NaN or infinity."""
     array = np.asarray(contents)
     return array.dtype.kind in "fc" and not bool(np.isfinite(array).all())
 
 
 def plain(text: str) -> str:
-    """The beginning of an error without names in quotes, paths and numbers."""
+    """The first words of an error message, without quoted names, bracketed text, paths and numbers."""
     text = re.sub(r"'[^']*'|\"[^\"]*\"|\([^()]*\)|\[[^\]]*\]|\{[^}]*\}|\S*/\S*|\d+", "", text)
     return " ".join(text.split()[:_WORDS])

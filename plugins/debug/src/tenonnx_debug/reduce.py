@@ -1,4 +1,4 @@
-"""The smallest model that still fails, by delta debugging (Zeller and Hildebrandt, 2002)."""
+"""Reduction to a minimal failing model by delta debugging (Zeller and Hildebrandt, 2002)."""
 
 from __future__ import annotations
 
@@ -13,19 +13,20 @@ from tenonnx_debug.nested import at_older_opsets, with_one_iteration, with_small
 from tenonnx_debug.parts import Parts, inlined, with_branches
 from tenonnx_debug.shrinking import smaller_models
 
-#: Whether a model fails in the way that is looked for.
+#: A predicate: whether a model fails in the same way as the original.
 Test = Callable[[ModelProto], bool]
 
 
 def reduce(graph: Graph, failing: Callable[[Graph], bool]) -> Graph:
-    """The smallest part of a graph found for which ``failing`` is true.
+    """Search a smallest part of a graph for which ``failing`` is true.
 
-    Nodes, outputs, functions and branches are left out. Values that are then missing become inputs, or constants: sizes
-    and indices, and others where the failure needs the values that a run of the whole graph gives them. Nodes in bodies
-    are left out, and a Loop is replaced by one iteration. Then dims, weights and attributes are made smaller, and an
-    older opset is tried. Each candidate is a valid model.
-    Where ``failing`` raises an error of tenonnx, the candidate does not fail. Raises ``InvalidCall`` where the graph
-    itself does not fail.
+    The search removes nodes, outputs, functions and branches. Missing values become inputs, or constants: sizes and
+    indices always, others if the failure depends on their contents in a run of the whole graph. It also removes nodes
+    of subgraphs, and replaces a Loop by one iteration. Then it shrinks dims, weights and attributes, and tries older
+    opsets. Every candidate is a valid model, unless the original is invalid.
+
+    A candidate for which ``failing`` raises a ``TenonnxError`` counts as not failing. Raises ``InvalidCall`` if the
+    graph itself does not fail.
     """
 
     def test(message: ModelProto) -> bool:
@@ -38,10 +39,10 @@ def reduce(graph: Graph, failing: Callable[[Graph], bool]) -> Graph:
 
 
 class Reducer:
-    """A search for the smallest model that ``test`` is true for.
+    """A search for a smallest model for which ``test`` is true.
 
-    ``keep`` is given each smaller model that is found. ``known`` holds the results of an earlier search by digests of
-    models, and gets those of this one. ``seed`` is that of the random inputs of the test, if it has some.
+    ``keep`` is called with each smaller model. ``known`` maps digests of models to results of ``test`` from an earlier
+    search; new results are added. ``seed`` is the seed of the random inputs on which intermediate values are recorded.
     """
 
     def __init__(
@@ -58,7 +59,7 @@ class Reducer:
         self._is_checked = _is_valid(model)
 
     def run(self) -> ModelProto:
-        """The smallest model. Raises ``InvalidCall`` where the first does not fail."""
+        """Run the search; returns the smallest model. Raises ``InvalidCall`` if the original does not fail."""
         if not self._fails(self.best):
             raise InvalidCall("the model does not fail", do="give a check that fails for the whole model")
         self._take_first(inlined(self.best))
@@ -82,7 +83,7 @@ class Reducer:
         return self.known[digest]
 
     def _take(self, model: ModelProto | None) -> bool:
-        """Go on with a model if it fails."""
+        """Continue the search from a model if it fails."""
         if model is None or not self._fails(model):
             return False
         self.best = model
@@ -93,7 +94,7 @@ class Reducer:
         return any(self._take(model) for model in models)
 
     def _take_all(self, candidates: Callable[[ModelProto], Iterator[ModelProto]]) -> None:
-        """Take candidates made of the best model as long as one fails."""
+        """Take failing candidates, generated from the current best model, until none fails."""
         while self._take_first(candidates(self.best)):
             pass
 
@@ -111,7 +112,7 @@ class Reducer:
             size = max(1, min(size // 2, len(nodes) // 2))
 
     def _shortest_prefix(self, parts: Parts, nodes: list[int]) -> list[int]:
-        """The first nodes up to one that makes the model fail, by bisection."""
+        """The shortest prefix of the nodes that fails, by bisection."""
         low, high = 0, len(nodes)  # the first ``high`` fail
         while high - low > 1:
             middle = (low + high) // 2
@@ -122,7 +123,7 @@ class Reducer:
         return nodes[:high]
 
     def _without_chunks(self, parts: Parts, nodes: list[int], size: int) -> tuple[list[int], bool]:
-        """Leave out chunks of so many nodes that are not needed, the first ones first."""
+        """Remove chunks of ``size`` nodes that the failure does not need, from first to last."""
         is_smaller, start = False, 0
         while start < len(nodes) and len(nodes) > 1:
             fewer = [*nodes[:start], *nodes[start + size :]]
@@ -142,7 +143,7 @@ def _is_valid(model: ModelProto) -> bool:
 
 
 def sizes(model: ModelProto) -> tuple[int, int]:
-    """The nodes of a model, those of bodies included, and the bytes of its weights."""
+    """The number of nodes, including subgraphs, and the size of the weights in bytes."""
 
     return _count(model.graph), sum(each.ByteSize() for each in model.graph.initializer)
 

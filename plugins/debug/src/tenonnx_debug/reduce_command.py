@@ -121,10 +121,10 @@ def command(
 
     with contextlib.closing(check), working(f"reducing {model}"):
         reducer = Reducer(message, check, keep, results, seed)
-        found = reducer.run()
-    write_message(found, output)
+        smallest = reducer.run()
+    write_message(smallest, output)
     notes.unlink(missing_ok=True)
-    after = sizes(found)
+    after = sizes(smallest)
     failure = " ".join(check.wanted or ("as before",)).strip()
     if as_json:
         nodes, weights = ({"before": one, "after": two} for one, two in zip(before, after, strict=True))
@@ -145,10 +145,11 @@ def _check(
     seed: int,
     timeout: float,
 ) -> Check:
-    """The check that is asked for. Raises ``InvalidCall`` unless it is one."""
+    """Create the requested check. Raises ``InvalidCall`` for none and for several, and for invalid options."""
     from tenonnx_debug.failures import BackendCheck, CommandCheck
 
-    asked = [name for name, given in (("--check", command_line), ("--fails-in", backend), ("--differs", pair)) if given]
+    options = ("--check", command_line), ("--fails-in", backend), ("--differs", pair)
+    asked = [name for name, argument in options if argument]
     if len(asked) != 1:
         raise InvalidCall(
             "not exactly one check was given",
@@ -178,11 +179,11 @@ def _check_installed(names: Sequence[str]) -> None:
 
 
 def _progress(notes: Path, asked: list[Any]) -> dict[str, Any]:
-    """Progress of an interrupted search with the same check, or nothing."""
+    """Load the progress of an interrupted search with the same arguments; empty progress if there is none."""
     try:
-        found = json.loads(notes.read_text("utf-8"))
+        progress = json.loads(notes.read_text("utf-8"))
     except (OSError, ValueError):
-        found = None
-    if isinstance(found, dict) and found.get("asked") == asked and isinstance(found.get("results"), dict):
-        return found
+        progress = None
+    if isinstance(progress, dict) and progress.get("asked") == asked and isinstance(progress.get("results"), dict):
+        return progress
     return {"asked": asked, "results": {}}

@@ -1,4 +1,4 @@
-"""Runs of models by the runtime of another environment, without any package of this project."""
+"""Running models with the runtime of another Python environment; imports no package of this project."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 
 def run(path: str, feeds: Mapping[str, Any]) -> dict[str, Any]:
-    """Outputs of a file by name, computed by onnxruntime or, where it is not installed, by OpenVINO."""
+    """Outputs of a file by name, computed by onnxruntime, or by OpenVINO if onnxruntime is not installed."""
     try:
         runtime = import_module("onnxruntime")
     except ImportError:

@@ -1,4 +1,4 @@
-"""Models with smaller dims, plainer weights and fewer attributes."""
+"""Candidate models with smaller dims, simpler weights and fewer attributes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import numpy as np
 from onnx import ModelProto, TensorProto, numpy_helper
 
-#: Dims up to this one stay.
+#: Dims up to this size are not reduced.
 _SMALL = 1
 
 
 def smaller_models(model: ModelProto) -> Iterator[ModelProto]:
-    """Models that are one step smaller each, the largest steps first."""
+    """Models that are smaller by one change each, the largest changes first."""
     yield from _without_notes(model)
     for size in sorted(_dims(model), reverse=True):
         for less in dict.fromkeys((1, 2, size // 2, size - 1)):
@@ -26,42 +26,42 @@ def smaller_models(model: ModelProto) -> Iterator[ModelProto]:
 
 
 def _copy(model: ModelProto) -> ModelProto:
-    made = ModelProto()
-    made.CopyFrom(model)
-    return made
+    copy = ModelProto()
+    copy.CopyFrom(model)
+    return copy
 
 
 def _without_notes(model: ModelProto) -> Iterator[ModelProto]:
-    """The model without documentation, metadata, names of nodes, and types of values between nodes."""
-    made = _copy(model)
+    """The model without documentation, metadata, node names and value_info."""
+    smaller = _copy(model)
     for field in ("doc_string", "metadata_props", "producer_name", "producer_version"):
-        made.ClearField(field)
+        smaller.ClearField(field)
     for field in ("doc_string", "metadata_props", "value_info", "quantization_annotation"):
-        made.graph.ClearField(field)
-    for node in made.graph.node:
+        smaller.graph.ClearField(field)
+    for node in smaller.graph.node:
         for field in ("doc_string", "metadata_props", "name"):
             node.ClearField(field)
-    if made != model:
-        yield made
+    if smaller != model:
+        yield smaller
 
 
 def _dims(model: ModelProto) -> set[int]:
-    """The sizes of dims of inputs and weights."""
-    found = {size for tensor in model.graph.initializer for size in tensor.dims}
+    """The distinct static dims of inputs and weights that can be reduced."""
+    sizes = {size for tensor in model.graph.initializer for size in tensor.dims}
     for value in model.graph.input:
-        found |= {dim.dim_value for dim in value.type.tensor_type.shape.dim if dim.HasField("dim_value")}
-    return {size for size in found if size > _SMALL}
+        sizes |= {dim.dim_value for dim in value.type.tensor_type.shape.dim if dim.HasField("dim_value")}
+    return {size for size in sizes if size > _SMALL}
 
 
 def _with_dim(model: ModelProto, size: int, less: int) -> ModelProto:
-    """The model with a smaller size wherever one stands: in inputs, weights, and constants that hold sizes."""
-    made = _copy(model)
-    for value in (*made.graph.input, *made.graph.output):
+    """The model with every occurrence of a size reduced: in inputs, outputs, weights, and int64 vectors of sizes."""
+    smaller = _copy(model)
+    for value in (*smaller.graph.input, *smaller.graph.output):
         for dim in value.type.tensor_type.shape.dim:
             if dim.dim_value == size:
                 dim.dim_value = less
-    made.graph.ClearField("value_info")
-    for tensor in made.graph.initializer:
+    smaller.graph.ClearField("value_info")
+    for tensor in smaller.graph.initializer:
         if tensor.data_type == TensorProto.STRING:
             continue
         contents = numpy_helper.to_array(tensor)
@@ -72,21 +72,21 @@ def _with_dim(model: ModelProto, size: int, less: int) -> ModelProto:
             new = numpy_helper.from_array(np.ascontiguousarray(part), tensor.name)
             new.data_type = tensor.data_type
             tensor.CopyFrom(new)
-    return made
+    return smaller
 
 
 def _with_static_dims(model: ModelProto) -> Iterator[ModelProto]:
-    """The model with each dynamic dim as 1, and as 2."""
+    """For each dynamic dim, the model with the dim fixed to 1, and to 2."""
     dims = [d for value in model.graph.input for d in value.type.tensor_type.shape.dim]
     for name in dict.fromkeys(dim.dim_param for dim in dims if dim.dim_param):
         for size in (1, 2):
-            made = _copy(model)
-            made.graph.ClearField("value_info")
-            for value in (*made.graph.input, *made.graph.output):
+            smaller = _copy(model)
+            smaller.graph.ClearField("value_info")
+            for value in (*smaller.graph.input, *smaller.graph.output):
                 for dim in value.type.tensor_type.shape.dim:
                     if dim.dim_param == name:
                         dim.dim_value = size
-            yield made
+            yield smaller
 
 
 def _is_of_numbers(tensor: TensorProto) -> bool:
@@ -94,19 +94,19 @@ def _is_of_numbers(tensor: TensorProto) -> bool:
 
 
 def _with_plain_weight(model: ModelProto, number: int) -> Iterator[ModelProto]:
-    """The model with zeros, and with ones, as one weight."""
+    """The model with one weight replaced by zeros, and by ones."""
     for fill in (0.0, 1.0):
-        made = _copy(model)
-        tensor = made.graph.initializer[number]
+        smaller = _copy(model)
+        tensor = smaller.graph.initializer[number]
         contents = numpy_helper.to_array(tensor)
         if not np.all((contents == 0) | (contents == 1)):
             tensor.CopyFrom(numpy_helper.from_array(np.full_like(contents, fill), tensor.name))
-            yield made
+            yield smaller
 
 
 def _without_attributes(model: ModelProto) -> Iterator[ModelProto]:
     for number, node in enumerate(model.graph.node):
         for place in range(len(node.attribute)):
-            made = _copy(model)
-            del made.graph.node[number].attribute[place]
-            yield made
+            smaller = _copy(model)
+            del smaller.graph.node[number].attribute[place]
+            yield smaller

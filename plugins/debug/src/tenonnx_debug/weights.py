@@ -1,4 +1,4 @@
-"""Random weights that keep the properties of the original that affect running it."""
+"""Random weights that preserve the properties of the originals that affect execution."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-#: Draws in place of numbers that are one of the original's.
+#: Maximum number of draws to replace a random number that occurs in the originals.
 _DRAWS = 20
 
 
 class Numbers:
-    """Random numbers, none of which is among ``originals`` but for zeros, ones and special values.
+    """Generator of random tensors whose elements do not occur in ``originals``, except zeros, ones and special values.
 
-    Types of few numbers, such as int8 and float8, may have no others.
+    Small types, such as float8, may have too few other numbers; originals can occur then.
     """
 
     def __init__(self, seed: int, originals: Iterable[Array] = ()) -> None:
@@ -25,9 +25,10 @@ class Numbers:
         self._originals = np.unique(np.concatenate(floats)) if floats else np.zeros(0)
 
     def replaced(self, contents: Array) -> Array:
-        """Other numbers of the same shape and type, between the least and the greatest, in random places.
+        """Random contents of the same shape, dtype and range of magnitudes.
 
-        Zeros, ones, minus ones, NaN and infinities stay where they are, signs stay, and rows that are equal stay equal.
+        Floats keep 0, 1, -1, NaN, infinities and signs; integers keep zeros. Equal rows stay equal. Strings are
+        returned unchanged.
         """
         if not contents.size or contents.dtype.kind in "OSU":
             return contents
@@ -44,27 +45,27 @@ class Numbers:
     def _floats(self, contents: Array) -> Array:
         wide = contents.astype(np.float64)
         change = np.isfinite(wide) & ~np.isin(wide, (0.0, 1.0, -1.0))
-        made = contents.copy()
+        result = contents.copy()
         least, greatest = (np.abs(wide[change]).min(), np.abs(wide[change]).max()) if change.any() else (0.0, 0.0)
-        least = min(least, 0.6 * greatest)  # where all have one size
+        least = min(least, 0.6 * greatest)  # all magnitudes may be equal
         for _ in range(_DRAWS):
             if not change.any():
                 break
             drawn = np.sign(wide[change]) * self._random.uniform(least, greatest, change.sum())
-            made[change] = drawn.astype(contents.dtype)
-            change &= np.isin(made.astype(np.float64), self._originals) | (made == contents)
-        return made
+            result[change] = drawn.astype(contents.dtype)
+            change &= np.isin(result.astype(np.float64), self._originals) | (result == contents)
+        return result
 
     def _integers(self, contents: Array) -> Array:
         change = contents != 0
-        made = contents.copy()
+        result = contents.copy()
         least, greatest = int(contents.min()), int(contents.max())
-        for _ in range(_DRAWS):  # zeros stay where they are, and nowhere else
+        for _ in range(_DRAWS):  # no new zeros
             if not change.any():
                 break
-            made[change] = self._random.integers(least, greatest, change.sum(), contents.dtype, endpoint=True)
-            change &= made == 0
-        return made
+            result[change] = self._random.integers(least, greatest, change.sum(), contents.dtype, endpoint=True)
+            change &= result == 0
+        return result
 
 
 def _is_of_floats(contents: Array) -> bool:
@@ -72,5 +73,5 @@ def _is_of_floats(contents: Array) -> bool:
 
 
 def _bits(rows: Array) -> Array:
-    """Rows as bytes, so that NaN equals itself."""
+    """Rows as bytes, for a comparison in which NaN equals itself."""
     return np.ascontiguousarray(rows).view(np.uint8).reshape(len(rows), -1)
