@@ -1,4 +1,4 @@
-"""Models of about 500 nodes with one fault each, and the checks that find it."""
+"""Models of about 500 nodes with one planted fault each, and the checks that detect them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tenonnx_debug.failures import BackendCheck, CommandCheck
 
 WIDTH = 8
 
-#: A module in place of a version of onnxruntime with a wrong kernel: ``wrong`` changes the model before it runs.
+#: Source of a stand-in for onnxruntime with a wrong kernel: ``wrong`` changes the model before it runs.
 RUNTIME = """
 import numpy as np, onnx, sys
 from onnx import helper
@@ -45,7 +45,7 @@ class InferenceSession:
         return ReferenceEvaluator(self.model, new_ops=self.ops).run(names, feeds)
 """
 
-#: What the wrong kernels do.
+#: Bodies of ``wrong`` by fault.
 WRONG = {
     "an op": "for n in nodes(graph):\n            if n.op_type == 'HardSwish': rename(n, 'Abs')",
     "an attribute": "for n in nodes(graph):\n            if n.op_type == 'Softmax' and attribute(n, 'axis') == 0:"
@@ -70,7 +70,7 @@ WRONG = {
     "                return (np.round(x).astype(np.float64),)\n        self.ops.append(Round)",
 }
 
-#: What crashes a child process, of ``ops``, ``graph`` and the ``model``.
+#: Conditions on ``ops``, ``graph`` and ``model`` under which the child process crashes.
 CRASHES = {
     "an op": "if 'Erf' in ops: os.abort()",
     "a segmentation fault": "if 'Erf' in ops: os.kill(os.getpid(), 11)",
@@ -117,17 +117,17 @@ def info(name, shape=(WIDTH, WIDTH)):
 
 
 def along(*ops):
-    """Nodes in a row. An op is its name, or its name and attributes."""
+    """A builder of a chain of nodes. An op is its name, or a pair of name and attributes."""
 
-    def made(name):
-        found, last = [], name
+    def build(name):
+        nodes, last = [], name
         for number, op in enumerate(ops):
             op, attributes = (op, {}) if isinstance(op, str) else op
-            found.append(node(op, [last], f"{name}_{number}", **attributes))
+            nodes.append(node(op, [last], f"{name}_{number}", **attributes))
             last = f"{name}_{number}"
-        return found
+        return nodes
 
-    return made
+    return build
 
 
 def in_half(op):
@@ -135,16 +135,16 @@ def in_half(op):
 
 
 def growing(op):
-    """Numbers that grow through many nodes until the last one gives what is wrong."""
+    """A builder of a chain whose values grow until the last node overflows."""
 
-    def made(name):
-        found, last = [node("Abs", [name], f"{name}_a")], f"{name}_a"
+    def build(name):
+        nodes, last = [node("Abs", [name], f"{name}_a")], f"{name}_a"
         for number in range(40):
-            found.append(node("Add", [last, last if number % 2 else f"{name}_a"], f"{name}_{number}"))
+            nodes.append(node("Add", [last, last if number % 2 else f"{name}_a"], f"{name}_{number}"))
             last = f"{name}_{number}"
-        return [*found, node(op, [last], f"{name}_g")]
+        return [*nodes, node(op, [last], f"{name}_g")]
 
-    return made
+    return build
 
 
 def twice(op):
@@ -161,19 +161,19 @@ def with_reduction(name):
 
 def half_product(name):
     """A product of many factors that overflows in float16."""
-    found, last = along(("Cast", {"to": TensorProto.FLOAT16}), "Abs", "Exp")(name), f"{name}_2"
+    nodes, last = along(("Cast", {"to": TensorProto.FLOAT16}), "Abs", "Exp")(name), f"{name}_2"
     for number in range(60):
-        found.append(node("Mul", [last, f"{name}_2"], f"{name}_h{number}"))
+        nodes.append(node("Mul", [last, f"{name}_2"], f"{name}_h{number}"))
         last = f"{name}_h{number}"
-    return [*found, node("Cast", [last], f"{name}_f", to=TensorProto.FLOAT)]
+    return [*nodes, node("Cast", [last], f"{name}_f", to=TensorProto.FLOAT)]
 
 
 def scattered(*ops):
-    """Nodes at several places of the model."""
+    """A builder of nodes at several positions of the model."""
     return [along(op) for op in ops]
 
 
-#: Faults: the kind, what is wrong, the nodes planted, and how the check finds it.
+#: Faults: kind, description, builder of the planted nodes, and arguments of the check.
 FAULTS = [
     ("nan", "of a negative number", along("Abs", "Neg", "Sqrt"), "numpy"),
     ("kernel", "an op", along("HardSwish"), "an op"),
@@ -206,7 +206,7 @@ FAULTS = [
 
 
 def planted(fault, seed, count=500):
-    """A model of so many nodes in branches that join, with a fault at a random place."""
+    """A model of about ``count`` nodes in branches that join, with a fault at a random position."""
     rng = np.random.default_rng(seed)
     _, _, plant, _ = fault
     values, nodes, weights = ["x"], [], []
@@ -254,7 +254,7 @@ def planted(fault, seed, count=500):
 
 
 def check_of(fault, folder):
-    """The check for a fault, in a folder for its files."""
+    """The check that detects a fault; its files are written to ``folder``."""
     kind, _, _, how = fault
     if how in ("numpy", "onnxruntime"):
         return BackendCheck([how], 60.0)

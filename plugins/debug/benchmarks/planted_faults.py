@@ -1,10 +1,10 @@
-"""Faults planted in models of about 500 nodes: the nodes left by ``tenonnx reduce``, and its time.
+"""Benchmark of ``tenonnx reduce`` on models of about 500 nodes with planted faults: remaining nodes, and time.
 
     python plugins/debug/benchmarks/planted_faults.py --count 60
 
-A fault is a wrong kernel of a runtime, a process that crashes, a NaN on a backend, or an output of a wrong shape. With
---anonymize the models are anonymized instead: the failure is looked for in the copy, and so is each text of four
-characters and each weight of the original.
+A fault is a wrong kernel of a runtime, a crash of the process, a NaN on a backend, or an output of a wrong shape. With
+--anonymize, the models are anonymized instead; the benchmark then checks that the copy still fails, and that it has no
+text of at least four characters and no weight of the original.
 """
 
 import argparse
@@ -32,7 +32,7 @@ def reduced(options):
             reducer = Reducer(model, check)
             try:
                 small = reducer.run()
-            except InvalidCall:  # such as a wrong kernel whose inputs are all alike
+            except InvalidCall:  # for example, the wrong kernel has equal inputs only
                 print(f"{seed:3} {fault[0]}: {fault[1]}: the model does not fail", flush=True)
                 continue
             seconds.append(time.perf_counter() - start)
@@ -51,36 +51,36 @@ def reduced(options):
 
 
 def anonymized(options):
-    kept = clean = failing = 0
+    same = clean = failing = 0
     for seed, fault in chosen(options):
         model = planted(fault, seed)
         with tempfile.TemporaryDirectory() as folder, contextlib.closing(check_of(fault, Path(folder))) as check:
-            made = anonymize(model)
+            copy = anonymize(model)
             fails = check(model)
             failing += fails
-            if fails and check(made):
-                kept += 1
+            if fails and check(copy):
+                same += 1
             else:
                 said = "the copy does not fail" if fails else "the model does not fail"
                 print(f"{seed:3} {fault[0]}: {fault[1]}: {said}", flush=True)
-        found = left_over(model, made)
-        clean += not found
-        if found:
-            print(f"{seed:3} {fault[0]}: {fault[1]}: {found}", flush=True)
-    print(f"{kept} of {failing} copies fail as before, and nothing of the original is in {clean} of {options.count}")
+        remaining = left_over(model, copy)
+        clean += not remaining
+        if remaining:
+            print(f"{seed:3} {fault[0]}: {fault[1]}: {remaining}", flush=True)
+    print(f"{same} of {failing} copies fail as before, and nothing of the original is in {clean} of {options.count}")
 
 
-def left_over(model, made):
-    """Texts of four characters and weights of the original that are in the copy."""
-    data = made.SerializeToString()
+def left_over(model, copy):
+    """Texts of at least four characters and weights of the original that the copy contains."""
+    data = copy.SerializeToString()
     words = "\n".join({node.op_type for node in nodes_of(model.graph)} | attribute_names(model) | {"model", "body"})
-    found = set()
+    texts = set()
     for text in texts_of(model):
         for part in (text[start : start + 4] for start in range(len(text) - 3)):
             if part.encode() in data and part not in words and not re.fullmatch(r"[vnd]?\d+", part):
-                found.add(part)
-    before, after = ({*floats(each)} for each in (model, made))
-    return sorted(found) + sorted(before & after)
+                texts.add(part)
+    before, after = ({*floats(each)} for each in (model, copy))
+    return sorted(texts) + sorted(before & after)
 
 
 def nodes_of(graph):

@@ -1,4 +1,4 @@
-"""Models without names, texts and weights."""
+"""Anonymized models have no names, texts and weights of the original."""
 
 import re
 from pathlib import Path
@@ -25,23 +25,23 @@ MODELS = [
 
 
 def texts_of(message):
-    """The names and texts of a message but for op types, domains and attributes."""
-    found = {message.producer_name, message.graph.name, message.doc_string}
+    """The names and texts of a model, except op types, domains and attributes."""
+    texts = {message.producer_name, message.graph.name, message.doc_string}
 
     def look(graph):
-        found.update(each.name for each in (*graph.input, *graph.output, *graph.initializer, *graph.value_info))
+        texts.update(each.name for each in (*graph.input, *graph.output, *graph.initializer, *graph.value_info))
         for node in graph.node:
-            found.update((node.name, *node.input, *node.output))
+            texts.update((node.name, *node.input, *node.output))
             for attribute in node.attribute:
                 for inner in (*([attribute.g] if attribute.HasField("g") else []), *attribute.graphs):
                     look(inner)
 
     look(message.graph)
-    return {text for text in found if len(text) >= 4}
+    return {text for text in texts if len(text) >= 4}
 
 
-def kept_words(message):
-    """Op types, domains, attribute names, enumerated values, and names by which kernels know inputs of bodies."""
+def public_words(message):
+    """Op types, domains, attribute names, enumerated values, and subgraph inputs that kernels refer to by name."""
     words = {"ai.onnx.ml", "com.microsoft", "model", "body"}
 
     def look(nodes):
@@ -58,12 +58,12 @@ def kept_words(message):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_nothing_of_the_original_is_left(name):
+def test_names_texts_and_weights_of_the_original_are_removed(name):
     source = tx.load(EXAMPLES / name).to_proto()
-    made = anonymize(source)
-    if name != "decoder/decoder.onnx":  # it has an op that onnx does not know
-        onnx.checker.check_model(made)
-    data, kept = made.SerializeToString(), kept_words(made)
+    anonymized = anonymize(source)
+    if name != "decoder/decoder.onnx":  # it has a contributed op
+        onnx.checker.check_model(anonymized)
+    data, kept = anonymized.SerializeToString(), public_words(anonymized)
     for text in texts_of(source):
         for start in range(len(text) - 3):
             part = text[start : start + 4]
@@ -76,24 +76,24 @@ def test_nothing_of_the_original_is_left(name):
     }
     left = [
         number
-        for tensor in made.graph.initializer
+        for tensor in anonymized.graph.initializer
         if numpy_helper.to_array(tensor).dtype == np.float32
         for number in numpy_helper.to_array(tensor).reshape(-1).tolist()
         if number in floats and number not in (0, 1, -1) and np.isfinite(number)
     ]
     assert not left
-    assert [node.op_type for node in made.graph.node] == [node.op_type for node in source.graph.node]
+    assert [node.op_type for node in anonymized.graph.node] == [node.op_type for node in source.graph.node]
 
 
 @pytest.mark.parametrize("name", MODELS[:-1])  # the beam search of Whisper does not take random lengths
 def test_it_still_runs_with_the_same_shapes(name):
     source = tx.load(EXAMPLES / name)
-    made = tx.load(anonymize(source))
-    tx.infer(made, strict=False)
-    assert len(made.nodes) == len(source.nodes)
-    assert [value.dtype for value in made.inputs] == [value.dtype for value in source.inputs]
-    assert [value.rank for value in made.outputs] == [value.rank for value in source.outputs]
-    assert tx.verify(made).outputs
+    anonymized = tx.load(anonymize(source))
+    tx.infer(anonymized, strict=False)
+    assert len(anonymized.nodes) == len(source.nodes)
+    assert [value.dtype for value in anonymized.inputs] == [value.dtype for value in source.inputs]
+    assert [value.rank for value in anonymized.outputs] == [value.rank for value in source.outputs]
+    assert tx.verify(anonymized).outputs
 
 
 def test_private_ops_functions_and_texts_are_renamed():
@@ -117,37 +117,37 @@ def test_private_ops_functions_and_texts_are_renamed():
     imports = [helper.make_opsetid("", 17), helper.make_opsetid("com.secret", 1)]
     model = helper.make_model(graph, opset_imports=imports, functions=[body], producer_name="secret")
     helper.set_model_props(model, {"secret": "secret"})
-    made = anonymize(model)
-    assert b"ecre" not in made.SerializeToString()
-    assert {node.domain for node in made.graph.node} == {"", "private"}
-    assert made.graph.node[1].op_type == made.functions[0].name
-    assert made.graph.node[2].attribute[0].s == b"ab,ab->a"
-    assert len(set(made.graph.node[3].attribute[0].t.string_data)) == 2
+    anonymized = anonymize(model)
+    assert b"ecre" not in anonymized.SerializeToString()
+    assert {node.domain for node in anonymized.graph.node} == {"", "private"}
+    assert anonymized.graph.node[1].op_type == anonymized.functions[0].name
+    assert anonymized.graph.node[2].attribute[0].s == b"ab,ab->a"
+    assert len(set(anonymized.graph.node[3].attribute[0].t.string_data)) == 2
 
 
 def test_weights_keep_zeros_range_special_values_and_equal_rows():
     contents = np.array([[0, 1, -1, np.nan], [np.inf, -np.inf, 0.25, -3], [0, 1, -1, np.nan]], np.float32)
-    made = Numbers(0, [contents]).replaced(contents)
+    replaced = Numbers(0, [contents]).replaced(contents)
     special = ~np.isfinite(contents) | np.isin(contents, (0, 1, -1))
-    np.testing.assert_array_equal(made[special], contents[special])
-    assert (made[~special] != contents[~special]).all()
-    assert (np.sign(made[~special]) == np.sign(contents[~special])).all()
-    assert np.abs(made[~special]).max() <= 3
-    np.testing.assert_array_equal(made[0], made[2])
+    np.testing.assert_array_equal(replaced[special], contents[special])
+    assert (replaced[~special] != contents[~special]).all()
+    assert (np.sign(replaced[~special]) == np.sign(contents[~special])).all()
+    assert np.abs(replaced[~special]).max() <= 3
+    np.testing.assert_array_equal(replaced[0], replaced[2])
     quantized = np.array([[0, 5, 0, -7]], np.int8)
     new = Numbers(0).replaced(quantized)
     assert ((new == 0) == (quantized == 0)).all()
     assert new.dtype == np.int8
 
 
-def test_the_seed_makes_the_numbers_and_names_can_be_kept():
+def test_the_seed_determines_weights_and_initializers_can_be_kept():
     source = tx.load(EXAMPLES / "digits/digits.onnx")
     assert anonymize(source) == anonymize(source)
     assert anonymize(source) != anonymize(source, seed=1)
     kept = next(value.name for value in source.variables if value.data.array().dtype == np.float32)
-    made = anonymize(source, keep=[kept])
+    anonymized = anonymize(source, keep=[kept])
     place = [each.name for each in source.to_proto().graph.initializer].index(kept)
-    np.testing.assert_array_equal(numpy_helper.to_array(made.graph.initializer[place]), source[kept].data.array())
+    np.testing.assert_array_equal(numpy_helper.to_array(anonymized.graph.initializer[place]), source[kept].data.array())
     with pytest.raises(tx.InvalidCall, match='no initializer "w0"'):
         anonymize(source, keep=["w0"])
 
@@ -159,7 +159,7 @@ def test_the_seed_makes_the_numbers_and_names_can_be_kept():
         ("raise SystemExit('digits' in open(__import__('sys').argv[1], 'rb').read().decode('latin-1'))", 1),
     ],
 )
-def test_the_command_says_whether_the_failure_is_kept(tmp_path, capsys, script, code):
+def test_the_command_reports_whether_the_failure_remains(tmp_path, capsys, script, code):
     import sys
 
     (tmp_path / "check.py").write_text(script)

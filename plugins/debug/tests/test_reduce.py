@@ -1,4 +1,4 @@
-"""The smallest model that still fails."""
+"""Reduction to a minimal failing model."""
 
 import sys
 from pathlib import Path
@@ -19,7 +19,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 def chain(count, fault, at, width=16):
-    """A model of so many nodes with a fault among them."""
+    """A chain of ``count`` nodes with the nodes of a fault inserted at position ``at``."""
     random = np.random.default_rng(0)
     nodes, weights, last = [], [], "x"
     for step in range(count):
@@ -62,7 +62,7 @@ def test_a_predicate_in_python():
     onnx.checker.check_model(small.to_proto())
 
 
-def test_what_does_not_fail_is_refused():
+def test_a_model_that_does_not_fail_is_refused():
     with pytest.raises(tx.InvalidCall, match="does not fail"):
         reduce(tx.load(chain(4, square_root, 1)), lambda graph: False)
 
@@ -74,7 +74,7 @@ def test_dims_and_weights_shrink():
     assert sum(value.data.nbytes for value in small.variables) <= 4
 
 
-def test_branches_and_functions_are_opened():
+def test_branches_and_functions_are_inlined():
     text = """<ir_version: 8, opset_import: ["" : 17, "f" : 1]>
     m (bool c, float[4] x) => (float[4] y) {
         a = f.twice(x)
@@ -104,7 +104,7 @@ def test_a_loop_is_replaced_by_one_iteration():
     assert [node.op_type for node in small.nodes] == ["Erf"]
 
 
-def test_nodes_in_a_body_that_stays_are_left_out():
+def test_nodes_of_a_remaining_subgraph_are_removed():
     graph = tx.load(onnx.parser.parse_model(LOOP))
 
     def failing(part):
@@ -116,14 +116,14 @@ def test_nodes_in_a_body_that_stays_are_left_out():
     onnx.checker.check_model(small.to_proto())
 
 
-def test_the_oldest_opset_is_taken_at_which_the_model_fails():
+def test_the_oldest_failing_opset_is_chosen():
     graph = tx.load(onnx.parser.parse_model(LOOP))
     assert reduce(graph, lambda part: any(node.op_type == "Tanh" for node in part.nodes)).opsets["ai.onnx"] == 7
-    found = reduce(graph, lambda part: part.opsets["ai.onnx"] > 14 and any(n.op_type == "Tanh" for n in part.nodes))
-    assert found.opsets["ai.onnx"] == 15
+    smallest = reduce(graph, lambda part: part.opsets["ai.onnx"] > 14 and any(n.op_type == "Tanh" for n in part.nodes))
+    assert smallest.opsets["ai.onnx"] == 15
 
 
-def test_sizes_that_are_computed_stay_numbers():
+def test_computed_sizes_become_constants():
     text = """<ir_version: 8, opset_import: ["" : 17]> m (float[2, 6] x) => (float[3, 4] y)
     <int64[2] zero = {3, 4}> { s = Identity(zero)  h = Tanh(x)  r = Reshape(h, s)  y = Softplus(r) }"""
     graph = tx.load(onnx.parser.parse_model(text))
@@ -133,7 +133,7 @@ def test_sizes_that_are_computed_stay_numbers():
 
 
 def growing(name):
-    """Numbers that double 40 times, of which Exp gives infinities."""
+    """Values that double 40 times, so that Exp overflows."""
     nodes, last = [helper.make_node("Abs", [name], ["size"])], "size"
     for step in range(40):
         nodes.append(helper.make_node("Add", [last, last], [f"twice{step}"]))
@@ -141,13 +141,13 @@ def growing(name):
     return [*nodes, helper.make_node("Exp", [last], ["large"])]
 
 
-def test_a_failure_that_needs_large_numbers_keeps_them_as_a_constant():
+def test_a_failure_that_depends_on_large_values_keeps_them_as_a_constant():
     def failing(part):
         rng = np.random.default_rng(0)
         feeds = {value.name: rng.standard_normal((2, 16), np.float32) for value in part.inputs}
         with np.errstate(over="ignore"):
-            found = part.run(feeds, backend="numpy")
-        return not all(np.isfinite(each).all() for each in found.values())
+            outputs = part.run(feeds, backend="numpy")
+        return not all(np.isfinite(each).all() for each in outputs.values())
 
     small = reduce(tx.load(chain(24, growing, 11)), failing)
     assert [node.op_type for node in small.nodes] == ["Exp"]
@@ -155,16 +155,16 @@ def test_a_failure_that_needs_large_numbers_keeps_them_as_a_constant():
     assert all(np.isfinite(value.data.array()).all() for value in small.variables)
 
 
-def test_values_before_a_node_that_cannot_be_computed_are_known():
+def test_values_before_a_failing_node_are_recorded():
     text = """<ir_version: 8, opset_import: ["" : 17]> m (float[2, 6] x) => (float[3, 5] y)
     <int64[2] zero = {3, 4}, int64[2] wrong = {3, 5}> {
         s = Identity(zero)  h = Tanh(x)  r = Reshape(h, s)  w = Identity(wrong)  z = Reshape(r, w)  y = Abs(z) }"""
     parts = Parts(onnx.parser.parse_model(text))
-    kept = parts.model([2, 4], recorded=False)
-    assert {each.name for each in kept.graph.initializer} >= {"s"}
+    part = parts.model([2, 4], recorded=False)
+    assert {each.name for each in part.graph.initializer} >= {"s"}
 
 
-def test_a_search_goes_on_where_it_was():
+def test_an_interrupted_search_continues():
     model = chain(40, square_root, 21)
     known, asked = {}, []
 
@@ -177,8 +177,8 @@ def test_a_search_goes_on_where_it_was():
     with pytest.raises(KeyboardInterrupt):
         Reducer(model, test, known=known).run()
     before = len(known)
-    found = Reducer(model, test, known=known).run()
-    assert [node.op_type for node in found.graph.node] == ["Sqrt"]
+    smallest = Reducer(model, test, known=known).run()
+    assert [node.op_type for node in smallest.graph.node] == ["Sqrt"]
     assert before == 8
     assert len({each.SerializeToString() for each in asked}) == len(asked) - 1, "nothing is asked twice but the last"
 
@@ -234,7 +234,7 @@ def test_a_process_that_ends_by_a_signal_or_hangs(tmp_path):
 
 
 def test_versions_of_a_runtime_are_named_by_their_interpreters(tmp_path, capsys):
-    """A module in place of onnxruntime computes Tanh like another version would not."""
+    """A stand-in for onnxruntime computes Tanh differently, as another version might."""
     changed = tmp_path / "python"
     (tmp_path / "onnxruntime.py").write_text(
         "import numpy as np, onnx\n"
@@ -277,13 +277,13 @@ def test_wrong_checks_are_refused(tmp_path, options, said):
     assert not (tmp_path / "small.onnx").exists()
 
 
-def test_errors_are_told_apart_by_their_words():
+def test_errors_are_distinguished_by_their_words():
     one = plain('onnxruntime: node "/a/b" (Add) has 3 inputs, {2, 4} by {4, 2}')
     assert one == plain('onnxruntime: node "other" (Mul) has 7 inputs, {1, 4} by {4, 9}')
     assert one != plain("onnxruntime: no kernel of Add")
 
 
-def test_a_value_between_nodes_that_is_declared_wrongly():
+def test_a_wrong_value_info_is_kept():
     model = chain(60, square_root, 31)
     model.graph.value_info.append(helper.make_tensor_value_info("minus", TensorProto.FLOAT, ["n", 17]))
 

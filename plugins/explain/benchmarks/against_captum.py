@@ -1,4 +1,4 @@
-"""Comparison of attributions with captum: differences of the values, and times of both in one run.
+"""Comparison of attributions with captum: differences of the values, and times of both in the same process.
 
 Needs PyTorch, captum and the package tenonnx-torch:
 
@@ -36,7 +36,7 @@ class Residual(nn.Module):
 
 
 def networks():
-    """Networks with the layer of their feature map, and a batch for each."""
+    """Networks, each with the layer of its feature map and a batch of inputs."""
     torch.manual_seed(0)
     images = torch.randn(2, 3, 32, 32)
     plain = nn.Sequential(
@@ -74,27 +74,27 @@ def networks():
 
 
 def fastest(function, times=3):
-    """The result of a function, and the seconds of its fastest call."""
+    """The result of a function, and the time of its fastest call in seconds."""
     seconds = []
     for _ in range(times):
         start = time.perf_counter()
-        found = function()
+        result = function()
         seconds.append(time.perf_counter() - start)
-    return found, min(seconds)
+    return result, min(seconds)
 
 
 def feature_map(graph, model, layer, x):
-    """Name of the value of the graph that a layer computes."""
-    held = []
-    hook = layer.register_forward_hook(lambda module, given, result: held.append(result.detach().numpy()))
+    """Name of the graph's value that a layer computes."""
+    outputs = []
+    hook = layer.register_forward_hook(lambda module, inputs, result: outputs.append(result.detach().numpy()))
     model(x)
     hook.remove()
     name = graph.inputs[0].name
     for node in graph.nodes:
         value = node.outputs[0]
-        if value.rank == held[0].ndim and value.shape[1:] == held[0].shape[1:]:
-            found = graph.extract([name], [value.name]).run({name: x.numpy()})[value.name]
-            if np.allclose(found, held[0], atol=1e-5):
+        if value.rank == outputs[0].ndim and value.shape[1:] == outputs[0].shape[1:]:
+            array = graph.extract([name], [value.name]).run({name: x.numpy()})[value.name]
+            if np.allclose(array, outputs[0], atol=1e-5):
                 return value.name
     raise LookupError(layer)
 
@@ -123,14 +123,14 @@ def main():
             at = feature_map(graph, model, layer, x)
             methods["grad-cam"] = (attr.LayerGradCam(model, layer), {"at": at}, {"relu_attributions": True})
         for method, (theirs, options, others) in methods.items():
-            made = tx.explain(graph, method, **options)
-            output = next(value.name for value in made.outputs if value.name.endswith("/attribution"))
-            program, feeds = made.compile("onnxruntime"), {graph.inputs[0].name: x.numpy()}
+            explained = tx.explain(graph, method, **options)
+            output = next(value.name for value in explained.outputs if value.name.endswith("/attribution"))
+            program, feeds = explained.compile("onnxruntime"), {graph.inputs[0].name: x.numpy()}
             ours, seconds = fastest(partial(program, feeds))
             ours = ours[output]
-            found, longer = fastest(partial(theirs.attribute, x, target=classes, **others))
-            found = found.detach().numpy().reshape(ours.shape)
-            line = f"{np.abs(ours - found).max():12.1e}{seconds * 1e3:10.1f}{longer * 1e3:10.1f}"
+            reference, longer = fastest(partial(theirs.attribute, x, target=classes, **others))
+            reference = reference.detach().numpy().reshape(ours.shape)
+            line = f"{np.abs(ours - reference).max():12.1e}{seconds * 1e3:10.1f}{longer * 1e3:10.1f}"
             print(f"{name:24}{method:24}{line}", flush=True)
 
 

@@ -1,4 +1,4 @@
-"""Comparison of TreeSHAP with the package shap: differences of the values, and times of both in one run.
+"""Comparison of TreeSHAP with the package shap: differences of the values, and times of both in the same process.
 
 Needs shap, scikit-learn, xgboost-cpu, lightgbm and catboost:
 
@@ -36,19 +36,19 @@ FORESTS = {
 
 
 def fastest(function, times=3):
-    """The result of a function, and the seconds of its fastest call."""
+    """The result of a function, and the time of its fastest call in seconds."""
     seconds = []
     for _ in range(times):
         start = time.perf_counter()
-        found = function()
+        result = function()
         seconds.append(time.perf_counter() - start)
-    return found, min(seconds)
+    return result, min(seconds)
 
 
 def off_thresholds(x, model):
-    """Rows whose values float32 tells from all thresholds of a forest of scikit-learn.
+    """Rows whose values differ from all thresholds of a scikit-learn forest in float32.
 
-    shap sends a row whose value is a threshold but for its last digits to the other branch than ``predict``.
+    For values that equal a threshold up to rounding, shap follows another branch than ``predict``.
     """
     x = x.copy()
     for tree in (each.tree_ for each in np.ravel(getattr(model, "estimators_", []))):
@@ -75,9 +75,9 @@ def main():
         feeds = {graph.inputs[0].name: rows[:ROWS]}
         line = f"{name:32}"
         for shown in (None, rows[:SHOWN]):
-            made = tx.explain(graph, "tree-shap", background=shown, interventional=shown is not None)
-            output = next(value.name for value in made.outputs if value.name.endswith("/attribution"))
-            program = made.compile("onnxruntime")
+            explained = tx.explain(graph, "tree-shap", background=shown, interventional=shown is not None)
+            output = next(value.name for value in explained.outputs if value.name.endswith("/attribution"))
+            program = explained.compile("onnxruntime")
             ours, seconds = fastest(partial(program, feeds))
             ours = ours[output]
             kind = "tree_path_dependent" if shown is None else "interventional"

@@ -1,4 +1,4 @@
-"""Shapley values by their definition, over all coalitions, as fixtures."""
+"""Fixtures: Shapley values by their definition, over all coalitions."""
 
 import itertools
 import math
@@ -8,9 +8,9 @@ import pytest
 
 
 def shapley(value, features):
-    """``value(mask)`` of each coalition ``bool[features]`` gives the values ``[features, ...]``."""
+    """Shapley values ``[features, ...]`` of a game ``value(mask)``, where ``mask`` is ``bool[features]``."""
     of = {mask: np.asarray(value(np.array(mask, bool))) for mask in itertools.product((0, 1), repeat=features)}
-    found = []
+    values = []
     for k in range(features):
         total = 0
         for mask in of:
@@ -18,17 +18,17 @@ def shapley(value, features):
                 size, joined = sum(mask), (*mask[:k], 1, *mask[k + 1 :])
                 share = math.factorial(size) * math.factorial(features - 1 - size) / math.factorial(features)
                 total = total + share * (of[joined] - of[mask])
-        found.append(total)
-    return np.array(found)
+        values.append(total)
+    return np.array(values)
 
 
 def _interventional(function, row, background):
-    """Features outside of a coalition take the values of background rows, in turn."""
+    """Features outside of a coalition take the values of each background row; the mean is returned."""
     return shapley(lambda mask: function(np.where(mask, row, background)).mean(axis=0), len(row))
 
 
 def _path_dependent(trees, row):
-    """Features outside of a coalition go both ways, by the training rows (Lundberg et al., 2018, algorithm 1).
+    """Features outside of a coalition follow both branches, weighted by training rows (Lundberg et al., 2018).
 
     A tree is ``(feature, threshold, left, right, value, cover)``.
     """

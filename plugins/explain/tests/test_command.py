@@ -33,8 +33,8 @@ def test_trees_are_explained_by_their_training_rows(folder, capsys):
     said = capsys.readouterr().out
     assert "X/attribution: float32[" in said
     assert "attributions sum to the difference of outputs within 0.0%" in said
-    found = tx.load("out.onnx").run({"X": np.load("rows.npy")[:5]}, backend="onnxruntime")
-    np.testing.assert_allclose(found["variable/delta"], 0, atol=1e-5)
+    results = tx.load("out.onnx").run({"X": np.load("rows.npy")[:5]}, backend="onnxruntime")
+    np.testing.assert_allclose(results["variable/delta"], 0, atol=1e-5)
 
 
 @pytest.mark.parametrize("rows", ["rows.npy", "rows.csv"])
@@ -66,7 +66,7 @@ def test_json_names_what_was_added(folder, capsys):
         (["--background", "missing.npy", "--method", "kernel-shap"], "missing.npy"),
     ],
 )
-def test_mistakes_are_told_in_words_of_the_command(folder, capsys, arguments, message):
+def test_errors_name_the_options_of_the_command(folder, capsys, arguments, message):
     assert main(["explain", "network.onnx", "-o", "out.onnx", *arguments]) in (1, 2)
     said = capsys.readouterr().err
     assert message in said

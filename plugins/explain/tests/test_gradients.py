@@ -1,4 +1,4 @@
-"""Attributions by gradients, occlusion and attention equal their definitions, computed by numpy."""
+"""Attributions by gradients, occlusion and attention, compared with their definitions in numpy."""
 
 import numpy as np
 import pytest
@@ -20,7 +20,7 @@ def perceptron(rows):
 
 
 def slopes(rows, classes):
-    """Gradients of the output of a class of each row."""
+    """Gradients of the output of one class per row."""
     hidden = np.tanh(rows @ W)
     return ((1 - hidden**2) * V.T[classes]) @ W.T
 
@@ -53,69 +53,69 @@ def run(graph, *, backend="onnxruntime", **feeds):
 
 @pytest.mark.parametrize("target", [None, 2])
 def test_gradient_times_input(table, target):
-    found = run(tx.explain(table, "gradient-times-input", target=target), x=ROWS)["x/attribution"]
+    results = run(tx.explain(table, "gradient-times-input", target=target), x=ROWS)["x/attribution"]
     classes = perceptron(ROWS).argmax(axis=1) if target is None else np.full(4, target)
-    np.testing.assert_allclose(found, ROWS * slopes(ROWS, classes), rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(results, ROWS * slopes(ROWS, classes), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("steps", [None, 7])
-def test_integrated_gradients_take_baseline_and_steps_as_inputs(table, steps):
-    made = tx.explain(table)
+def test_baseline_and_steps_of_integrated_gradients_are_inputs(table, steps):
+    explained = tx.explain(table)
     baseline = ROWS[1:2] * 0.5 if steps else np.zeros((1, 6), np.float32)
     feeds = {"x/baseline": baseline, "steps": np.array(steps)} if steps else {}
-    found = run(made, x=ROWS, **feeds)
+    results = run(explained, x=ROWS, **feeds)
     classes = perceptron(ROWS).argmax(axis=1)
     points = [baseline + (k + 0.5) / (steps or 50) * (ROWS - baseline) for k in range(steps or 50)]
     expected = (ROWS - baseline) * np.mean([slopes(each, classes) for each in points], axis=0)
-    np.testing.assert_allclose(found["x/attribution"], expected, rtol=1e-4, atol=1e-5)
+    np.testing.assert_allclose(results["x/attribution"], expected, rtol=1e-4, atol=1e-5)
     change = (perceptron(ROWS) - perceptron(np.repeat(baseline, 4, axis=0)))[np.arange(4), classes]
-    np.testing.assert_allclose(found["y/delta"], expected.sum(axis=1) - change, atol=1e-4)
+    np.testing.assert_allclose(results["y/delta"], expected.sum(axis=1) - change, atol=1e-4)
 
 
 def test_integrated_gradients_sum_to_the_difference_of_outputs(table):
-    found = run(tx.explain(table, "integrated-gradients", steps=300), x=ROWS)
-    np.testing.assert_allclose(found["y/delta"], 0, atol=1e-4)
+    results = run(tx.explain(table, "integrated-gradients", steps=300), x=ROWS)
+    np.testing.assert_allclose(results["y/delta"], 0, atol=1e-4)
 
 
 def test_smoothgrad_is_the_mean_gradient_under_the_stored_noise(table):
-    made = tx.explain(table, "smoothgrad", samples=12, target=1)
-    noise = made["x/noise"].data.array()
+    explained = tx.explain(table, "smoothgrad", samples=12, target=1)
+    noise = explained["x/noise"].data.array()
     assert noise.shape == (12, 1, 6)
     for stdev in (0.1, 0.4):
-        found = run(made, x=ROWS, stdev=np.float32(stdev))["x/attribution"]
+        results = run(explained, x=ROWS, stdev=np.float32(stdev))["x/attribution"]
         expected = np.mean([slopes(ROWS + stdev * each, np.ones(4, int)) for each in noise], axis=0)
-        np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(results, expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(
-        run(made, x=ROWS)["x/attribution"], run(made, x=ROWS, stdev=np.float32(0.1))["x/attribution"]
+        run(explained, x=ROWS)["x/attribution"], run(explained, x=ROWS, stdev=np.float32(0.1))["x/attribution"]
     )
 
 
-def test_grad_cam_weighs_a_feature_map_by_its_mean_gradients(image):
+def test_grad_cam_weights_a_feature_map_by_its_mean_gradients(image):
     x = RANDOM.standard_normal((2, 2, 8, 8)).astype(np.float32)
     features = image.extract(None, ["features"]).run({"x": x})["features"]
-    found = run(tx.explain(image, "grad-cam", at="features", target=3), x=x)["features/attribution"]
+    results = run(tx.explain(image, "grad-cam", at="features", target=3), x=x)["features/attribution"]
     dense = image["dense"].data.array()
     weights = (2 * features * dense[:, 3].reshape(1, 4, 1, 1) / 64).mean(axis=(2, 3), keepdims=True)
-    np.testing.assert_allclose(found, np.maximum((weights * features).sum(axis=1), 0), rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(results, np.maximum((weights * features).sum(axis=1), 0), rtol=1e-3, atol=1e-5)
 
 
 @pytest.mark.parametrize(("window", "strides"), [(None, None), ([1, 3, 3], [1, 2, 3]), ([2, 5, 5], [2, 5, 5])])
 def test_occlusion_averages_the_windows_that_cover_an_element(image, window, strides):
     x = RANDOM.standard_normal((2, 2, 8, 8)).astype(np.float32)
     base = np.full((1, 2, 8, 8), 0.25, np.float32)
-    made = tx.explain(image, "occlusion", window=window, strides=strides, target=0)
-    found = run(made, x=x, **{"x/baseline": base})["x/attribution"]
+    explained = tx.explain(image, "occlusion", window=window, strides=strides, target=0)
+    results = run(explained, x=x, **{"x/baseline": base})["x/attribution"]
     sizes, steps = window or [2, 1, 1], strides or [2, 1, 1]
     total, count = np.zeros_like(x), np.zeros(x.shape[1:])
-    whole = image.run({"x": x})["y"][:, 0]
+    original = image.run({"x": x})["y"][:, 0]
     starts = [range(0, dim - size + step, step) for dim, size, step in zip(x.shape[1:], sizes, steps, strict=True)]
     for corner in np.stack(np.meshgrid(*starts, indexing="ij"), axis=-1).reshape(-1, 3):
         place = tuple(slice(start, start + size) for start, size in zip(corner, sizes, strict=True))
         changed = x.copy()
         changed[:, *place] = base[:, *place]
-        total[:, *place] += (whole - image.run({"x": changed})["y"][:, 0]).reshape(-1, 1, 1, 1)
+        total[:, *place] += (original - image.run({"x": changed})["y"][:, 0]).reshape(-1, 1, 1, 1)
         count[place] += 1
-    np.testing.assert_allclose(found, total / np.maximum(count, 1), rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(results, total / np.maximum(count, 1), rtol=1e-3, atol=1e-4)
 
 
 def test_embeddings_of_tokens_get_attributions():
@@ -125,15 +125,15 @@ def test_embeddings_of_tokens_get_attributions():
     words = ops.gather(table, tokens)
     graph.rename(words, "words")
     graph.output("y", ops.reduce_sum(words * words, [1, 2], keepdims=0))
-    made = tx.explain(graph, "gradient-times-input")
+    explained = tx.explain(graph, "gradient-times-input")
     numbers = np.array([[1, 5, 2]])
     chosen = table.data.array()[numbers]
-    np.testing.assert_allclose(run(made, tokens=numbers)["words/attribution"], 2 * chosen**2, rtol=1e-5)
-    made = tx.explain(graph, "integrated-gradients")
-    np.testing.assert_allclose(run(made, tokens=numbers)["words/attribution"], chosen**2, rtol=1e-4)
+    np.testing.assert_allclose(run(explained, tokens=numbers)["words/attribution"], 2 * chosen**2, rtol=1e-5)
+    explained = tx.explain(graph, "integrated-gradients")
+    np.testing.assert_allclose(run(explained, tokens=numbers)["words/attribution"], chosen**2, rtol=1e-4)
     base = np.ones((1, 1, 4), np.float32)
-    found = run(made, tokens=numbers, **{"words/baseline": base})
-    np.testing.assert_allclose(found["words/attribution"], chosen**2 - 1, rtol=1e-3, atol=1e-5)
+    results = run(explained, tokens=numbers, **{"words/baseline": base})
+    np.testing.assert_allclose(results["words/attribution"], chosen**2 - 1, rtol=1e-3, atol=1e-5)
 
 
 def test_the_probabilities_of_a_classifier_with_maps_are_explained():
@@ -141,11 +141,11 @@ def test_the_probabilities_of_a_classifier_with_maps_are_explained():
     x = graph.input("x", "float32", ("rows", 6))
     scores = ops.softmax(ops.matmul(x, graph.variable("w", W[:, :2])))
     graph.output("maps", zip_map(scores, classlabels_int64s=[0, 1]))
-    made = tx.explain(graph, "gradient-times-input", target=1)
+    explained = tx.explain(graph, "gradient-times-input", target=1)
     p = np.exp(ROWS @ W[:, :2])
     p = p[:, 1] / p.sum(axis=1)
     expected = ROWS * (p * (1 - p))[:, None] * (W[:, 1] - W[:, 0])
-    np.testing.assert_allclose(run(made, x=ROWS)["x/attribution"], expected, rtol=1e-3, atol=1e-5)
+    np.testing.assert_allclose(run(explained, x=ROWS)["x/attribution"], expected, rtol=1e-3, atol=1e-5)
 
 
 def test_attention_rollout_multiplies_the_layers():
@@ -163,27 +163,29 @@ def test_attention_rollout_multiplies_the_layers():
     rows = RANDOM.standard_normal((2, 5, 6)).astype(np.float32)
     layers = graph.extract(None, ["weights0", "weights1"]).run({"x": rows})
     first, second = (0.5 * layers[f"weights{k}"].mean(axis=1) + 0.5 * np.eye(5) for k in range(2))
-    found = run(tx.explain(graph, "attention-rollout"), x=rows)["attention/rollout"]
-    np.testing.assert_allclose(found, second @ first, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(found.sum(axis=2), 1, rtol=1e-5)
+    results = run(tx.explain(graph, "attention-rollout"), x=rows)["attention/rollout"]
+    np.testing.assert_allclose(results, second @ first, rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(results.sum(axis=2), 1, rtol=1e-5)
 
 
 def test_weights_are_stored_once(table):
-    made = tx.explain(table, "integrated-gradients")
-    held = dict.fromkeys(value for graph in made.nested() for value in graph.values() if value.outer is None)
+    explained = tx.explain(table, "integrated-gradients")
+    values = dict.fromkeys(value for graph in explained.nested() for value in graph.values() if value.outer is None)
     weights = [
-        value for value in held if value.is_constant and value.data.nbytes >= V.nbytes and value in made.variables
+        value
+        for value in values
+        if value.is_constant and value.data.nbytes >= V.nbytes and value in explained.variables
     ]
     assert len(weights) == 2
 
 
 @pytest.mark.parametrize("version", [11, 13, 21])
 def test_files_of_any_opset_compute_the_same(table, tmp_path, version):
-    made = tx.explain(table, "integrated-gradients")
-    tx.export(made, tmp_path / "m.onnx", opset_version=version, domains=["ai.onnx"])
+    explained = tx.explain(table, "integrated-gradients")
+    tx.export(explained, tmp_path / "m.onnx", opset_version=version, domains=["ai.onnx"])
     loaded = tx.load(tmp_path / "m.onnx")
     assert {node.domain for node in loaded.walk()} == {"ai.onnx"}
-    expected = run(made, x=ROWS)["x/attribution"]
+    expected = run(explained, x=ROWS)["x/attribution"]
     np.testing.assert_allclose(run(loaded, x=ROWS)["x/attribution"], expected, rtol=1e-4, atol=1e-5)
 
 
@@ -203,6 +205,6 @@ def test_files_of_any_opset_compute_the_same(table, tmp_path, version):
         ({"method": "kernel-shap", "background": np.zeros((0, 6))}, "do not have the features"),
     ],
 )
-def test_mistakes_are_told(table, options, message):
+def test_invalid_arguments_are_refused(table, options, message):
     with pytest.raises(InvalidCall, match=message):
         tx.explain(table, **options)

@@ -1,4 +1,4 @@
-"""Values that are affine functions of others."""
+"""Detection of values that are affine functions of others."""
 
 from __future__ import annotations
 
@@ -6,21 +6,21 @@ from collections.abc import Callable, Sequence
 
 from tenonnx.extend import Graph, Node, Value
 
-#: Ops that move, copy, sum or negate what they read; a further input is a shape, axes or indices.
+#: Ops that move, copy, sum or negate their first input; further inputs are shapes, axes or indices.
 _MOVING = {
     *("Identity", "Cast", "Neg", "Reshape", "Squeeze", "Unsqueeze", "Flatten", "Transpose", "Gather", "Slice", "Split"),
     *("ReduceSum", "ReduceMean", "Expand"),
 }
 
-#: Ops that are affine in all inputs together.
+#: Ops that are jointly affine in all inputs.
 _ADDING = {"Add", "Sub", "Sum", "Concat", "Mean"}
 
-#: Ops that are affine in one input where the others do not depend on it.
+#: Ops that are affine in one input if the others do not depend on it.
 _SCALING = {"Mul", "MatMul", "Gemm"}
 
 
 def affine_values(graph: Graph, sources: Sequence[Value]) -> list[Value]:
-    """Values that are affine in ``sources``, these first, in the order of the nodes."""
+    """Float values that are affine in ``sources``: first the sources, then others in the order of the nodes."""
     affine = dict.fromkeys(sources)
     dependent = set(sources)
     for node in graph.nodes:
@@ -34,7 +34,7 @@ def affine_values(graph: Graph, sources: Sequence[Value]) -> list[Value]:
 
 
 def _is_affine(node: Node, is_affine: Callable[[Value], bool], is_free: Callable[[Value], bool]) -> bool:
-    """Whether a node is affine in the values for which ``is_affine`` is true, the others being free of them."""
+    """Whether a node's outputs are affine: its inputs have to be affine, or free of the sources."""
     if node.subgraphs or node.domain not in ("", "ai.onnx"):
         return False
     inputs = [value for value in node.inputs if value is not None]
@@ -54,17 +54,17 @@ def _is_float(value: Value) -> bool:
 
 
 def last_affine(graph: Graph, sources: Sequence[Value]) -> Value:
-    """The value to explain: the first output that is affine in ``sources``, or the last such value before one."""
-    found = affine_values(graph, sources)
+    """The first output that is affine in ``sources``, else the last affine matrix on which an output depends."""
+    affine = affine_values(graph, sources)
     for output in graph.outputs:
-        if output in found and output not in sources:
+        if output in affine and output not in sources:
             return output
     needed = _sources(graph)
-    return next((value for value in reversed(found) if value in needed and value.rank == 2), found[-1])
+    return next((value for value in reversed(affine) if value in needed and value.rank == 2), affine[-1])
 
 
 def _sources(graph: Graph) -> set[Value]:
-    """The values on which an output of floats depends, or any output where there is none."""
+    """The values on which the float outputs depend; on which all outputs depend if no output is float."""
     wanted = {value for value in graph.outputs if _is_float(value)} or set(graph.outputs)
     for node in reversed(graph.nodes):
         if wanted.intersection(value for value in node.outputs if value is not None):

@@ -1,4 +1,4 @@
-"""Completeness of attributions: their sum compared with the difference of outputs that they explain."""
+"""Completeness check: attributions have to sum to the difference of outputs that they explain."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ _SUFFIX = "/delta"
 
 @dataclass(frozen=True)
 class Completeness:
-    """The largest difference between the attributions of a row and its outputs, and the largest sum of their sizes."""
+    """The largest ``error`` of a row's sum of attributions, and the largest sum ``size`` of their absolute values."""
 
-    lacking: float
+    error: float
     size: float
 
     @property
     def share(self) -> float:
-        """The difference as a share of the size; NaN where an attribution is not finite."""
-        return self.lacking / max(self.size, float(np.finfo(np.float32).tiny))
+        """The error relative to the size; NaN if an attribution is not finite."""
+        return self.error / max(self.size, float(np.finfo(np.float32).tiny))
 
 
 def completeness(graph: Graph, feeds: Mapping[str, Any], seed: int, backend: str = "auto") -> Completeness | None:
-    """Completeness on feeds, and random inputs for those not given; None where attributions need not sum up."""
-    lacking = [value.name for value in graph.outputs if value.name.endswith(_SUFFIX)]
-    if not lacking:
+    """Completeness on ``feeds``, with random data for other inputs; None for methods without an output ``/delta``."""
+    deltas = [value.name for value in graph.outputs if value.name.endswith(_SUFFIX)]
+    if not deltas:
         return None
     shown = [value.name for value in graph.outputs if value.name.endswith("/attribution")]
     results = complete(graph, compile_graph(graph, backend), feeds, seed, {})[1]
     sizes = [np.abs(results[name]).reshape(len(results[name]), -1).sum(axis=1).max(initial=0) for name in shown]
-    return Completeness(max(float(np.abs(results[name]).max(initial=0)) for name in lacking), float(sum(sizes)))
+    return Completeness(max(float(np.abs(results[name]).max(initial=0)) for name in deltas), float(sum(sizes)))

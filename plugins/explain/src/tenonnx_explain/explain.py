@@ -1,4 +1,4 @@
-"""Models with attributions as additional outputs."""
+"""``explain``: adds attributions to a model as outputs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tenonnx_explain.trees import has_trees
 
 Array = np.ndarray[Any, Any]
 
-#: Methods that explain all outputs at once.
+#: Methods of Shapley values, which explain all classes at once.
 _SHAPLEY = ("tree-shap", "kernel-shap", "linear-shap")
 
 
@@ -41,42 +41,43 @@ def explain(
     strides: Sequence[int] | None = None,
     seed: int = 0,
 ) -> Graph:
-    """``graph`` with attributions of an output as additional outputs, in ops of ONNX.
+    """``graph`` with attributions of an output as additional outputs, computed by ONNX ops.
 
     ``method`` is one of ``gradient-times-input``, ``integrated-gradients``, ``smoothgrad``, ``grad-cam``,
     ``occlusion``, ``attention-rollout``, ``tree-shap``, ``kernel-shap`` and ``linear-shap``; by default ``tree-shap``
     for a model with tree ensembles, else ``integrated-gradients``. ``of`` names the output to explain, by default the
-    first of floats, or the probabilities that ZipMap reads. Methods of Shapley values explain all its classes, the
-    others the class ``target``, or the one with the largest output in each row. ``wrt`` names the values that get
-    attributions, by default the float inputs or, for a model of token numbers, their embeddings.
+    first float output, or the probabilities that ZipMap reads. Methods of Shapley values explain all its classes, the
+    others the class ``target``, by default the one with the largest output in each row. ``wrt`` names the values that
+    get attributions, by default the float inputs, or the embeddings of a model whose inputs are token ids.
 
-    An output ``NAME/attribution`` has the shape of the value that it explains; of Shapley values it is
-    ``[rows, features]`` or ``[rows, features, outputs]``. ``NAME/delta`` is the error of attributions that should sum
-    to a difference of outputs, and ``NAME/expected`` the expected output, from which they start.
+    An output ``NAME/attribution`` has the shape of the value NAME; Shapley values have the shape ``[rows, features]``
+    or ``[rows, features, outputs]``. ``NAME/delta`` is the error of the sum of the attributions, for methods whose
+    attributions sum to a difference of outputs. ``NAME/expected`` is the expected output of Shapley values.
 
     ``background`` are rows ``float[rows, features]`` for Shapley values, which become the default of an input.
-    With ``interventional``, TreeSHAP compares with each of them, instead of using the numbers of training rows in the
-    nodes. ``steps`` is the default of the input ``steps`` of integrated gradients, ``samples`` the number of
-    noisy inputs (SmoothGrad) or coalitions (KernelSHAP), ``window`` and ``strides`` those of occlusion, ``at`` the
-    value for Grad-CAM; ``seed`` draws noise and coalitions.
+    With ``interventional``, TreeSHAP compares with each background row instead of using the training counts in the
+    nodes. ``steps`` is the default of the input ``steps`` of integrated gradients, ``samples`` the number of noisy
+    inputs (SmoothGrad) or coalitions (KernelSHAP). ``window`` and ``strides`` are for occlusion, ``at`` names the
+    feature map for Grad-CAM, and ``seed`` is the seed of noise and coalitions.
 
-    Raises ``InvalidCall`` for a method, name or shape that does not fit, and ``NotDifferentiable``.
+    Raises ``InvalidCall`` for a method, name or shape that does not fit, and ``NotDifferentiable`` for ops without a
+    gradient on the way from ``wrt`` to ``of``.
     """
     method = _method(graph, method)
     refuse_opaque(graph, "explained")
-    made = copied(graph)
+    result = copied(graph)
     if method == "attention-rollout":
-        made = rollout.with_attention_written_out(made)
-    with made.building("explain"):
-        found = _attributions(
-            made, method, of, wrt, target, at, background, interventional, steps, samples, window, strides, seed
+        result = rollout.with_decomposed_attention(result)
+    with result.building("explain"):
+        attributions = _attributions(
+            result, method, of, wrt, target, at, background, interventional, steps, samples, window, strides, seed
         )
-        for name, value in found.items():
+        for name, value in attributions.items():
             if method in _SHAPLEY and value.ndim == 3 and value.shape[2] == 1:
                 value = ops.squeeze(value, [2])
-            made.output(free_name(made, name), value)
-    drop_dead_nodes(made)
-    return made
+            result.output(free_name(result, name), value)
+    drop_dead_nodes(result)
+    return result
 
 
 def _attributions(
@@ -94,7 +95,7 @@ def _attributions(
     strides: Sequence[int] | None,
     seed: int,
 ) -> dict[str, Value]:
-    """The additional outputs of a method by their names."""
+    """The additional outputs of a method by name."""
     if method == "attention-rollout":
         return rollout.attention_rollout(graph)
     if method == "tree-shap":
@@ -136,13 +137,13 @@ def _is_float(value: Value) -> bool:
 
 
 def _output(graph: Graph, of: str | Value | None) -> Value:
-    """The value to explain. Raises ``InvalidCall`` unless it is of floats."""
+    """The value to explain. Raises ``InvalidCall`` unless it is a float tensor."""
     if of is None:
         mapped = [value for node in graph.nodes if node.op_type == "ZipMap" for value in node.inputs]
-        found = next((each for each in (*graph.outputs, *mapped) if each is not None and _is_float(each)), None)
-        if found is None:
+        first = next((each for each in (*graph.outputs, *mapped) if each is not None and _is_float(each)), None)
+        if first is None:
             raise InvalidCall("the model has no floating-point output to explain", do="name an inner value: --of")
-        return found
+        return first
     value = graph.find(of)
     if not _is_float(value):
         raise InvalidCall(
@@ -152,7 +153,7 @@ def _output(graph: Graph, of: str | Value | None) -> Value:
 
 
 def _values(graph: Graph, wrt: str | Value | Sequence[str | Value] | None) -> list[Value]:
-    """The values that get attributions. Raises ``InvalidCall`` where there is none, or one that is not of floats."""
+    """The values that get attributions. Raises ``InvalidCall`` if there is none, or one is not a float tensor."""
     if wrt is not None:
         several = [wrt] if isinstance(wrt, str | Value) else list(wrt)
         found = [graph.find(each) for each in several]
@@ -171,7 +172,7 @@ def _values(graph: Graph, wrt: str | Value | Sequence[str | Value] | None) -> li
 
 
 def _embeddings(graph: Graph) -> list[Value]:
-    """Rows of tables that are chosen by an input, such as embeddings of tokens."""
+    """The first embedding lookup, a Gather from a constant table by an input; empty if there is none."""
     inputs = set(graph.inputs)
     found = []
     for node in graph.nodes:
@@ -184,7 +185,7 @@ def _embeddings(graph: Graph) -> list[Value]:
 
 
 def _float_input(graph: Graph, wrt: str | Value | Sequence[str | Value] | None) -> Value:
-    """The one table of features. Raises ``InvalidCall`` where there are several, or one of another rank."""
+    """The matrix of features. Raises ``InvalidCall`` for several values, and for another rank than 2."""
     found = _values(graph, wrt)
     if len(found) != 1 or found[0].rank != 2:
         names = ", ".join(f"{value.name}: {value.type}" for value in found)
@@ -193,7 +194,7 @@ def _float_input(graph: Graph, wrt: str | Value | Sequence[str | Value] | None) 
 
 
 def background_input(graph: Graph, x: Value, rows: Array | None) -> Value:
-    """An input for background rows, with these as default. Raises ``InvalidCall`` for rows of other features."""
+    """Add an input for background rows, with ``rows`` as default. Raises ``InvalidCall`` for rows of another shape."""
     name, features = f"{x.name}/background", x.shape[1]
     features = features if isinstance(features, int) else None
     if rows is None:

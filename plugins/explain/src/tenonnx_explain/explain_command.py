@@ -1,4 +1,4 @@
-"""``tenonnx explain``: a model with attributions as further outputs."""
+"""``tenonnx explain``: adds attributions to a model as outputs."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tenonnx import Graph
     from tenonnx_explain.completeness import Completeness
 
-#: Share of the attributions that may be lacking of their sum: rounding of float32.
+#: Tolerance of the completeness check, relative to the attributions: float32 rounding.
 _ROUNDING = 1e-3
 
 #: From this share on, more steps are advised.
@@ -158,7 +158,7 @@ def command(
     graph = load_model(model)
     before = [value.name for value in graph.outputs]
     with working(f"explaining {model}"):
-        made = tx.explain(
+        result = tx.explain(
             graph,
             method,
             of=of,
@@ -173,29 +173,29 @@ def command(
             strides=strides,
             seed=seed,
         )
-        found = completeness(made, {}, seed)
-        _check(found, method)
+        sums = completeness(result, {}, seed)
+        _check(sums, method)
         report = tx.export(
-            made, opened(output), opset_version=opset_version, domains=domains, target=target, overwrite=overwrite
+            result, opened(output), opset_version=opset_version, domains=domains, target=target, overwrite=overwrite
         )
-    added = [value.name for value in made.outputs if value.name not in before]
+    added = [value.name for value in result.outputs if value.name not in before]
     if as_json:
-        lacking = None if found is None else found.share
-        say_json({"file": model, "output": output, "attributions": added, "lacking": lacking, **report.to_dict()})
+        error = None if sums is None else sums.share
+        say_json({"file": model, "output": output, "attributions": added, "lacking": error, **report.to_dict()})
         return 0
-    say(f"{output}: {plural(len(made.nodes), 'node')}, of which the model had {len(graph.nodes):,}")
-    for value in made.outputs:
+    say(f"{output}: {plural(len(result.nodes), 'node')}, of which the model had {len(graph.nodes):,}")
+    for value in result.outputs:
         if value.name in added:
             say(f"  {value.name}: {value.type}")
-    if found is not None:
-        say(f"attributions sum to the difference of outputs within {found.share:.1%}, on random inputs (seed {seed})")
-        if found.share > _COARSE:
+    if sums is not None:
+        say(f"attributions sum to the difference of outputs within {sums.share:.1%}, on random inputs (seed {seed})")
+        if sums.share > _COARSE:
             complain("note: --steps with a larger number comes nearer")
     return 0
 
 
 def _rows(graph: Graph, path: str, wrt: list[str] | None) -> np.ndarray[Any, Any]:
-    """The background rows in a file."""
+    """Read background rows from a file. Raises ``InvalidCall`` unless the model has one matrix of features."""
     from tenonnx import InvalidCall
     from tenonnx_cli.extend import read_feeds
 
@@ -209,16 +209,16 @@ def _rows(graph: Graph, path: str, wrt: list[str] | None) -> np.ndarray[Any, Any
     return rows
 
 
-def _check(found: Completeness | None, method: str | None) -> None:
-    """Raise ``InvalidCall`` where exact attributions do not sum to the difference that they explain."""
+def _check(sums: Completeness | None, method: str | None) -> None:
+    """Raise ``InvalidCall`` if attributions are NaN, or exact ones do not sum to the difference that they explain."""
     from tenonnx import InvalidCall
 
-    if found is None:
+    if sums is None:
         return
     is_exact = method != "integrated-gradients" and method is not None
-    if math.isnan(found.share) or (is_exact and found.share > _ROUNDING):
+    if math.isnan(sums.share) or (is_exact and sums.share > _ROUNDING):
         raise InvalidCall(
             "attributions do not sum to the difference of outputs",
-            given=f"{found.lacking:.3g} lacking of attributions of {found.size:.3g}",
+            given=f"{sums.error:.3g} lacking of attributions of {sums.size:.3g}",
             do="choose another --method or another value with --of",
         )

@@ -1,4 +1,4 @@
-"""LinearSHAP: exact Shapley values of models that are linear up to the value explained."""
+"""LinearSHAP: exact Shapley values of values that are linear in the features."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from tenonnx_explain.parts import Explained, fixed_dims, free_name
 def linear_shap(graph: Graph, of: Value | None, x: Value, background: Value) -> dict[str, Value]:
     """Coefficients times the distance to the mean of the background (Lundberg and Lee, 2017, corollary 1).
 
-    The coefficients are the outputs for unit vectors less those for zeros. The value explained is, by default, the last
-    that is linear: the margin before a logistic function or softmax. Raises ``InvalidCall`` if none is.
+    The coefficients are the outputs for unit vectors minus those for zeros. ``of`` is by default the last linear value:
+    the margin before a logistic function or softmax. Raises ``InvalidCall`` if ``of`` is not linear in ``x``.
     """
     (features,) = fixed_dims(x, "LinearSHAP")
     affine = affine_values(graph, [x])
@@ -34,10 +34,10 @@ def linear_shap(graph: Graph, of: Value | None, x: Value, background: Value) -> 
     distance = x - mean
     if of.ndim > 1:
         distance = ops.unsqueeze(distance, [-1])
-    found = distance * slopes
-    total = ops.reduce_sum(found, [1], keepdims=0)
+    attribution = distance * slopes
+    total = ops.reduce_sum(attribution, [1], keepdims=0)
     return {
-        f"{x.name}/attribution": found,
+        f"{x.name}/attribution": attribution,
         f"{of.name}/expected": ops.squeeze(base, [0]),
         f"{of.name}/delta": total - (of - base),
     }

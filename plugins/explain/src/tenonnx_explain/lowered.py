@@ -1,4 +1,4 @@
-"""Recognition of tree ensembles that were lowered to ops of ai.onnx, by their tables."""
+"""Recognition of tree ensembles that were lowered to ops of ai.onnx."""
 
 from __future__ import annotations
 
@@ -11,45 +11,46 @@ from tenonnx.extend import Graph, Node, Value
 
 Array = np.ndarray[Any, Any]
 
-#: X, the value of the scores, features, thresholds, following slots, votes, roots, lowered features.
-Found = tuple[Value, Value, Array, Array, Array, Array, int, int]
+#: The fields of ``Forest`` but ``cover``: X, scores, features, thresholds, following, votes, roots, lowered.
+Ensemble = tuple[Value, Value, Array, Array, Array, Array, int, int]
 
-#: Ops that leave the slots as they are.
+#: Ops that keep the elements of a tensor, in order.
 _PASSING = ("Reshape", "Cast", "Identity", "Squeeze", "Unsqueeze")
 
 
-def lowered_ensembles(graph: Graph) -> Iterator[Found]:
-    """Ensembles whose rows walk through tables of slots, as the lowering of this project writes them.
+def lowered_ensembles(graph: Graph) -> Iterator[Ensemble]:
+    """Find ensembles in the form of this project's lowering, which walks all rows down tables of slots.
 
-    A step is ``following[slot] + (x[features[slot]] <= thresholds[slot])``; the last one leads to the votes, which are
-    summed along the trees.
+    A step computes ``following[slot] + (x[features[slot]] <= thresholds[slot])``. The last step indexes the votes,
+    which are summed over the trees.
     """
     readers = graph.uses()
     for node in graph.nodes:
         step = _step(node)
-        if step is not None and not any(_step(each) for each in _behind(node.outputs[0], readers, "GatherElements")):
-            found = _ensemble(node, step, readers)
-            if found is not None:
-                yield found
+        if step is not None and not any(_step(each) for each in _consumers(node.outputs[0], readers, "GatherElements")):
+            ensemble = _ensemble(node, step, readers)
+            if ensemble is not None:
+                yield ensemble
 
 
 def _step(node: Node) -> tuple[Value, Array, Array, Array] | None:
-    """The rows that a step compares, and its tables of features, thresholds and following slots."""
+    """Match one step: its rows, and its tables of features, thresholds and following slots."""
     if node.op_type != "Add" or len(node.inputs) != 2:
         return None
-    following = _table(_made_by(node.inputs[0], "GatherElements"))
-    below = _made_by(node.inputs[1], "LessOrEqual")
+    following = _table(_producer(node.inputs[0], "GatherElements"))
+    below = _producer(node.inputs[1], "LessOrEqual")
     if following is None or below is None:
         return None
-    thresholds, asked = _table(_made_by(below.inputs[1], "GatherElements")), _made_by(below.inputs[0], "GatherElements")
-    features = None if asked is None else _table(_made_by(asked.inputs[1], "GatherElements"))
-    if thresholds is None or features is None or asked is None or asked.inputs[0] is None:
+    thresholds = _table(_producer(below.inputs[1], "GatherElements"))
+    gather = _producer(below.inputs[0], "GatherElements")
+    features = None if gather is None else _table(_producer(gather.inputs[1], "GatherElements"))
+    if thresholds is None or features is None or gather is None or gather.inputs[0] is None:
         return None
-    return asked.inputs[0], features, thresholds, following
+    return gather.inputs[0], features, thresholds, following
 
 
-def _made_by(value: Value | None, op_type: str) -> Node | None:
-    """The node of this type that produces a value, directly or through ops that pass values on."""
+def _producer(value: Value | None, op_type: str) -> Node | None:
+    """The node of this type that produces a value, directly or through ``_PASSING`` ops."""
     while value is not None and value.producer is not None:
         if value.producer.op_type == op_type:
             return value.producer
@@ -60,24 +61,24 @@ def _made_by(value: Value | None, op_type: str) -> Node | None:
 
 
 def _table(node: Node | None) -> Array | None:
-    """The constant that a node gathers from."""
+    """The constant data of a node's first input; None if it is not constant."""
     if node is None or node.inputs[0] is None or node.inputs[0].data is None:
         return None
     return node.inputs[0].data.array()
 
 
-def _behind(value: Value | None, readers: dict[Value, list[Node]], *op_types: str) -> Iterator[Node]:
-    """The nodes behind a value, past one of these types, and what passes values on."""
+def _consumers(value: Value | None, readers: dict[Value, list[Node]], *op_types: str) -> Iterator[Node]:
+    """The consumers of a value, looking through ``_PASSING`` ops, LessOrEqual and the given op types."""
     for node in readers.get(value, ()) if value is not None else ():
         if node.op_type in (*op_types, *_PASSING, "LessOrEqual"):
             for output in node.outputs:
-                yield from _behind(output, readers, *op_types)
+                yield from _consumers(output, readers, *op_types)
         else:
             yield node
 
 
-def _ensemble(last: Node, step: tuple[Value, Array, Array, Array], readers: dict[Value, list[Node]]) -> Found | None:
-    """The ensemble whose walk ends in a node; None unless votes are gathered and summed behind it."""
+def _ensemble(last: Node, step: tuple[Value, Array, Array, Array], readers: dict[Value, list[Node]]) -> Ensemble | None:
+    """The ensemble whose last step is the node ``last``; None unless votes are gathered and summed after it."""
     rows, features, thresholds, following = step
     slots = last.outputs[0]
     while slots is not None:
@@ -94,13 +95,13 @@ def _ensemble(last: Node, step: tuple[Value, Array, Array, Array], readers: dict
     summed = _summed(value, readers)
     if summed is None or roots is None:
         return None
-    given, lowered = _without_copies(rows)
+    x, lowered = _without_copies(rows)
     table = table.reshape(len(table), -1)
-    return given, summed, features, thresholds, following, table, roots, lowered
+    return x, summed, features, thresholds, following, table, roots, lowered
 
 
 def _summed(value: Value | None, readers: dict[Value, list[Node]]) -> Value | None:
-    """The sum along the trees of votes."""
+    """The result of the ReduceSum over the trees; None if there is none."""
     while value is not None:
         node = next((node for node in readers.get(value, ()) if node.op_type in ("ReduceSum", *_PASSING)), None)
         value = None if node is None else node.outputs[0]
@@ -110,7 +111,7 @@ def _summed(value: Value | None, readers: dict[Value, list[Node]]) -> Value | No
 
 
 def _trees(votes: Node, readers: dict[Value, list[Node]]) -> int | None:
-    """The number of trees: the second dim of votes ``[rows, trees, ...]``, or of what they are reshaped to."""
+    """The number of trees: the second dim of the votes ``[rows, trees, ...]``, after a reshape if need be."""
     value = votes.outputs[0]
     while value is not None:
         shape = value.tensor.shape or ()
@@ -122,14 +123,14 @@ def _trees(votes: Node, readers: dict[Value, list[Node]]) -> int | None:
 
 
 def _without_copies(rows: Value) -> tuple[Value, int]:
-    """The rows without the copies of features that come first, in which NaN is minus infinity, and their number."""
+    """The rows without prepended copies of features that have minus infinity for NaN, and the number of the copies."""
     node = rows.producer
     if node is None or node.op_type != "Concat" or len(node.inputs) != 2:
         return rows, 0
-    copies, given = node.inputs
-    if copies is None or given is None or copies.producer is None or copies.producer.op_type != "Where":
+    copies, original = node.inputs
+    if copies is None or original is None or copies.producer is None or copies.producer.op_type != "Where":
         return rows, 0
-    return given, _width(copies)
+    return original, _width(copies)
 
 
 def _width(value: Value) -> int:

@@ -1,4 +1,4 @@
-"""Parts of a model as functions: the objective that is explained, and its gradient."""
+"""Parts of a model as functions: the explained output, and its gradient."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, InvalidCall, TensorType, Value, copy_graph, inline, subgraph
 from tenonnx.extend.transforms import between, extract, grad, needed_nodes
 
-#: Results of a part for inputs.
+#: A function of values that computes a part of a graph.
 Function = Callable[..., list[Value]]
 
 
 @dataclass(frozen=True)
 class Explained:
-    """The output to explain, the class of it, and the values that get attributions, of the graph under construction."""
+    """The explained output ``of``, its class ``target``, and the values ``wrt`` that get attributions.
+
+    All belong to ``graph``, which is under construction. ``target`` None means the class with the largest output.
+    """
 
     graph: Graph
     of: Value
@@ -25,41 +28,45 @@ class Explained:
     target: int | None
 
     def part(self, wrt: Sequence[Value], of: Value | None = None) -> Graph:
-        """The part of the graph from ``wrt`` to ``of``, with the graph inputs that it reads beside them behind."""
+        """The part of the graph from ``wrt`` to ``of``; its further inputs are the other graph inputs that it reads.
+
+        Raises ``InvalidCall`` if ``of`` does not depend on ``wrt``.
+        """
         of = self.of if of is None else of
         nodes = needed_nodes(self.graph, [of], set(wrt))
         read = {value for node in nodes for value in node.uses} | {of}
         if not read.intersection(wrt):
             names = ", ".join(value.name for value in wrt)
             raise InvalidCall(f'"{of.name}" does not depend on {names}')
-        beside = [value for value in self.graph.all_inputs if value in read and value not in wrt]
-        return extract(self.graph, [value.name for value in (*wrt, *beside)], [of.name])
+        others = [value for value in self.graph.all_inputs if value in read and value not in wrt]
+        return extract(self.graph, [value.name for value in (*wrt, *others)], [of.name])
 
-    def beside(self, part: Graph, wrt: Sequence[Value]) -> list[Value]:
-        """The values of the graph for the inputs of a part behind ``wrt``."""
-        held = {value.name: value for value in self.graph.all_inputs}
-        return [held[value.name] for value in part.all_inputs[len(wrt) :]]
+    def other_inputs(self, part: Graph, wrt: Sequence[Value]) -> list[Value]:
+        """The values of the graph for the inputs of a part after ``wrt``."""
+        by_name = {value.name: value for value in self.graph.all_inputs}
+        return [by_name[value.name] for value in part.all_inputs[len(wrt) :]]
 
     def function(self, wrt: Sequence[Value], of: Value | None = None) -> Function:
         """The part from ``wrt`` to ``of`` as a function of ``wrt``."""
         part = self.part(wrt, of)
-        beside = self.beside(part, wrt)
+        others = self.other_inputs(part, wrt)
         call = function_of(part, self.graph)
-        return lambda *inputs: call(*inputs, *beside)
+        return lambda *inputs: call(*inputs, *others)
 
     def gradients(self, wrt: Sequence[Value]) -> Function:
-        """A function of ``wrt`` and a cotangent of the output, which gives the gradients."""
+        """A function of ``wrt`` and a cotangent of the output that returns the gradients."""
         part = self.part(wrt)
-        beside = self.beside(part, wrt)
+        others = self.other_inputs(part, wrt)
         name = free_name(part, "cotangent")
-        slope = grad(part, of=self.of.name, wrt=[value.name for value in wrt], seeds={self.of.name: name})
-        call = function_of(slope, self.graph)
-        return lambda *given: call(*given[:-1], *beside, given[-1])[1:]
+        backward = grad(part, of=self.of.name, wrt=[value.name for value in wrt], seeds={self.of.name: name})
+        call = function_of(backward, self.graph)
+        return lambda *inputs: call(*inputs[:-1], *others, inputs[-1])[1:]
 
     def selection(self) -> Value:
-        """Ones for the class to explain of each row, zeros elsewhere, in the type of the output.
+        """A one-hot mask of the explained class of each row, in the dtype of the output.
 
-        Without ``target`` it is the class of the largest output, for each row on its own.
+        Without ``target``, it is the class with the largest output in each row. Raises ``InvalidCall`` for an unknown
+        class and for an output of unknown rank.
         """
         y = self.of
         if y.rank is None:
@@ -79,56 +86,56 @@ class Explained:
 
 
 def function_of(part: Graph, host: Graph) -> Function:
-    """A graph as a function in another one, whose initializers of the same contents it reads."""
-    held = {value.name: value for value in host.values() if value.is_constant}
+    """``part`` as a function in the graph ``host``; it shares the initializers of ``host`` instead of copying them."""
+    constants = {value.name: value for value in host.values() if value.is_constant}
     weights = {value for node in part.nodes for value in node.uses if value.is_constant}
-    shared = [value for value in weights if value.name in held and held[value.name].data is value.data]
-    whole = between(part, [*part.all_inputs, *shared], part.outputs)
-    outer = [held[value.name] for value in shared]
+    shared = [value for value in weights if value.name in constants and constants[value.name].data is value.data]
+    body = between(part, [*part.all_inputs, *shared], part.outputs)
+    outer = [constants[value.name] for value in shared]
 
     def call(*inputs: Value) -> list[Value]:
-        found = inline(whole, [*inputs, *outer])
-        assert all(value is not None for value in found)
-        return [value for value in found if value is not None]
+        results = inline(body, [*inputs, *outer])
+        assert all(value is not None for value in results)
+        return [value for value in results if value is not None]
 
     return call
 
 
 def repeated(step: Callable[..., Sequence[Value]], state: Sequence[Value], count: Value | int) -> list[Value]:
-    """The state after ``step(number, *state)`` was applied ``count`` times."""
+    """Apply ``step(number, *state)`` ``count`` times in a Loop; returns the final state."""
     kinds = [(f"sum_{k}", value.type) for k, value in enumerate(state)]
     number, goes_on = TensorType(DType.int64, ()), TensorType(DType.bool, ())
     body = subgraph(
-        lambda number, goes_on, *held: [ops.identity(goes_on), *step(number, *held)],
+        lambda number, goes_on, *values: [ops.identity(goes_on), *step(number, *values)],
         [("number", number), ("goes_on", goes_on), *kinds],
     )
-    found = ops.loop(np.int64(count) if isinstance(count, int) else count, None, *state, body=body)
-    return [found] if isinstance(found, Value) else list(found)
+    final = ops.loop(np.int64(count) if isinstance(count, int) else count, None, *state, body=body)
+    return [final] if isinstance(final, Value) else list(final)
 
 
 def free_name(graph: Graph, wanted: str) -> str:
-    """The first of ``wanted``, ``wanted_1`` ... that no value of the graph has."""
-    taken, name, count = graph.names(), wanted, 0
-    while name in taken:
+    """The first of ``wanted``, ``wanted_1``, ... that is not a name of a value in the graph."""
+    used, name, count = graph.names(), wanted, 0
+    while name in used:
         count += 1
         name = f"{wanted}_{count}"
     return name
 
 
 def with_default(graph: Graph, name: str, contents: np.ndarray) -> Value:
-    """An input that has a default."""
+    """Add an input with a default."""
     value = graph.variable(free_name(graph, name), contents)
     graph.all_inputs.append(value)
     return value
 
 
 def per_row(values: Value) -> Value:
-    """The sum of each row."""
+    """The sum over all axes but the first."""
     return values if values.ndim < 2 else ops.reduce_sum(values, list(range(1, values.ndim)), keepdims=0)
 
 
 def fixed_dims(value: Value, purpose: str) -> tuple[int, ...]:
-    """The dims of a row. Raises ``InvalidCall`` where one is dynamic."""
+    """All dims but the first. Raises ``InvalidCall`` if one is dynamic."""
     shape = value.tensor.shape
     if shape is None or not shape or not all(isinstance(dim, int) for dim in shape[1:]):
         raise InvalidCall(
@@ -138,5 +145,5 @@ def fixed_dims(value: Value, purpose: str) -> tuple[int, ...]:
 
 
 def copied(graph: Graph) -> Graph:
-    """A copy with all types inferred, to be extended."""
+    """A copy of a graph with all types inferred."""
     return copy_graph(graph).infer()

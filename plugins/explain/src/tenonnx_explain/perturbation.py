@@ -1,4 +1,4 @@
-"""Attributions by changed inputs: occlusion and KernelSHAP."""
+"""Attributions by perturbed inputs: occlusion and KernelSHAP."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ Array = np.ndarray[Any, Any]
 def occlusion(explained: Explained, window: Sequence[int] | None, strides: Sequence[int] | None) -> dict[str, Value]:
     """The drop of the output when a window of the input is replaced by the baseline (Zeiler and Fergus, 2014).
 
-    A window covers ``window`` elements along each axis after the first and moves by ``strides``; differences of
-    overlapping windows are averaged.
+    A window covers ``window`` elements along each axis after the first and moves by ``strides``; drops of overlapping
+    windows are averaged. Raises ``InvalidCall`` for windows or strides that do not fit the input.
     """
     found = {}
     selected = explained.selection()
@@ -37,7 +37,7 @@ def occlusion(explained: Explained, window: Sequence[int] | None, strides: Seque
             covered[tuple(slice(s, s + size) for s, size in zip(start, sizes, strict=True))] += 1
         base = baseline(explained, x)
         function = explained.function([x])
-        whole = per_row(explained.of * selected)
+        original = per_row(explained.of * selected)
         table = explained.graph.variable(free_name(explained.graph, f"{x.name}/windows"), starts)
 
         def step(number: Value, total: Value) -> list[Value]:
@@ -49,8 +49,8 @@ def occlusion(explained: Explained, window: Sequence[int] | None, strides: Seque
                 each = ops.and_(ops.greater_or_equal(places, first), ops.less(places, first + size))
                 inside = each if inside is None else ops.and_(inside, each)
             changed = function(ops.where(inside, base, x))[0]  # noqa: B023
-            fall = whole - per_row(changed * selected)  # noqa: B023
-            spread = ops.reshape(fall, np.array([-1, *[1] * len(dims)], np.int64))  # noqa: B023
+            drop = original - per_row(changed * selected)  # noqa: B023
+            spread = ops.reshape(drop, np.array([-1, *[1] * len(dims)], np.int64))  # noqa: B023
             return [total + spread * ops.cast(inside, to=x.dtype)]  # noqa: B023
 
         (total,) = repeated(step, [ops.zeros_like(x)], len(starts))
@@ -61,7 +61,7 @@ def occlusion(explained: Explained, window: Sequence[int] | None, strides: Seque
 def _window(
     dims: tuple[int, ...], window: Sequence[int] | None, strides: Sequence[int] | None
 ) -> tuple[list[int], list[int]]:
-    """Sizes and strides for each axis. By default a feature, a token, or an eighth of an image in all its channels."""
+    """Window sizes and strides per axis. Default window: a feature, a token, or 1/8 of an image in all channels."""
     if window is None:
         if len(dims) == 3:
             channels = 0 if dims[0] <= dims[2] else 2
@@ -72,11 +72,11 @@ def _window(
         sizes = list(window)
     steps = [max(1, size // 2) if dim > size else size for dim, size in zip(dims, sizes, strict=False)]
     steps = steps if strides is None else list(strides)
-    for what, given in (("window", sizes), ("strides", steps)):
-        if len(given) != len(dims) or any(each < 1 for each in given):
+    for what, numbers in (("window", sizes), ("strides", steps)):
+        if len(numbers) != len(dims) or any(each < 1 for each in numbers):
             raise InvalidCall(
                 f"{what} does not hold one positive size for each of {len(dims)} axes behind the first",
-                given=", ".join(map(str, given)),
+                given=", ".join(map(str, numbers)),
             )
     return [min(size, dim) for size, dim in zip(sizes, dims, strict=True)], steps
 
@@ -87,57 +87,58 @@ def _window(
 def kernel_shap(explained: Explained, background: Value, samples: int, seed: int) -> dict[str, Value]:
     """Shapley values by weighted regression over coalitions of features (Lundberg and Lee, 2017).
 
-    If there are at most ``samples`` coalitions, all of them are used and the values are exact; else that many are
-    drawn, in pairs of complements. A feature outside of a coalition takes the values of the background rows.
-    Returns ``float[rows, features]``, or ``float[rows, features, outputs]`` for several outputs.
+    If there are at most ``samples`` coalitions, all of them are used and the values are exact. Otherwise ``samples``
+    coalitions are drawn, in pairs of complements. A feature outside of a coalition takes the values of the background
+    rows. Returns ``float[rows, features]``, or ``float[rows, features, outputs]`` for several outputs.
     """
     (x,) = explained.wrt
     (features,) = fixed_dims(x, "KernelSHAP")
     masks, weights = coalitions(features, samples, seed)
-    by_coalition, by_whole = _solution(masks, weights)
+    by_coalition, by_total = _solution(masks, weights)
     function = explained.function([x])
     flat = np.array([-1, features], np.int64)
-    rows, drawn = ops.shape(x, end=1), ops.shape(background, end=1)
-    kinds = explained.of
-    tail = ops.shape(kinds, start=1)
+    rows, background_rows = ops.shape(x, end=1), ops.shape(background, end=1)
+    of = explained.of
+    tail = ops.shape(of, start=1)
 
     def mean_of(mixed: Value) -> Value:
-        """Mean over the background of the outputs of rows ``[rows, background, features]``."""
+        """Outputs of ``[rows, background, features]``, averaged over the background rows."""
         outputs = function(ops.reshape(mixed, flat))[0]
-        return ops.reduce_mean(ops.reshape(outputs, ops.concat(rows, drawn, tail, axis=0)), [1], keepdims=0)
+        return ops.reduce_mean(ops.reshape(outputs, ops.concat(rows, background_rows, tail, axis=0)), [1], keepdims=0)
 
     here = ops.unsqueeze(x, [1])
     zeros = ops.zeros_like(here)
     base = ops.reduce_mean(function(background)[0], [0], keepdims=1)
     graph = explained.graph
     dtype = x.dtype.numpy
-    held = graph.variable(free_name(graph, f"{x.name}/coalitions"), masks)
-    slopes = graph.variable(free_name(graph, f"{x.name}/solution"), by_coalition.T.astype(dtype))
-    scores = kinds.ndim - 1
+    mask_table = graph.variable(free_name(graph, f"{x.name}/coalitions"), masks)
+    solution = graph.variable(free_name(graph, f"{x.name}/solution"), by_coalition.T.astype(dtype))
+    scores = of.ndim - 1
 
     def spread(column: Value | Array) -> Any:
-        """Weights of features ``[features]`` for outputs ``[rows, features, ...]``."""
+        """Reshape weights ``[features]`` to broadcast to ``[rows, features, ...]``."""
         return ops.reshape(column, np.array([features, *[1] * scores], np.int64))
 
     def step(number: Value, total: Value) -> list[Value]:
-        mixed = ops.where(ops.gather(held, number), here, background + zeros)
+        mixed = ops.where(ops.gather(mask_table, number), here, background + zeros)
         change = mean_of(mixed) - base
-        return [total + ops.unsqueeze(change, [1]) * spread(ops.gather(slopes, number))]
+        return [total + ops.unsqueeze(change, [1]) * spread(ops.gather(solution, number))]
 
-    whole = ops.unsqueeze(kinds - base, [1]) * spread(by_whole.astype(dtype))
-    found = repeated(step, [whole], len(masks))[0] if len(masks) else whole
-    total = ops.reduce_sum(found, [1], keepdims=0)
+    start = ops.unsqueeze(of - base, [1]) * spread(by_total.astype(dtype))
+    attribution = repeated(step, [start], len(masks))[0] if len(masks) else start
+    total = ops.reduce_sum(attribution, [1], keepdims=0)
     return {
-        f"{x.name}/attribution": found,
-        f"{kinds.name}/expected": ops.squeeze(base, [0]),
-        f"{kinds.name}/delta": total - (kinds - base),
+        f"{x.name}/attribution": attribution,
+        f"{of.name}/expected": ops.squeeze(base, [0]),
+        f"{of.name}/delta": total - (of - base),
     }
 
 
 def coalitions(features: int, samples: int, seed: int) -> tuple[Array, Array]:
-    """Coalitions ``bool[coalitions, features]`` without the empty and the full one, and their Shapley kernel weights.
+    """Coalitions ``bool[coalitions, features]``, except the empty and the full one, and their Shapley kernel weights.
 
-    All of them, or random pairs of a coalition and its complement, with sizes drawn in proportion to their weight.
+    These are all coalitions if there are at most ``samples``, else random pairs of a coalition and its complement,
+    whose sizes are drawn in proportion to their kernel weight.
     """
     sizes = np.arange(1, features)
     if features < 60 and 2**features - 2 <= samples:
@@ -156,9 +157,9 @@ def coalitions(features: int, samples: int, seed: int) -> tuple[Array, Array]:
 
 
 def _solution(masks: Array, weights: Array) -> tuple[Array, Array]:
-    """The regression as weights of features for the change of each coalition, and for the total change.
+    """The solution of the weighted regression: matrices that map the coalitions' changes, and the total, to values.
 
-    The last feature gets the rest of the total, so that the values sum to it.
+    The last feature is eliminated by the constraint that the values sum to the total.
     """
     features = masks.shape[1]
     if features == 1:
@@ -166,5 +167,5 @@ def _solution(masks: Array, weights: Array) -> tuple[Array, Array]:
     z = masks[:, :-1].astype(float) - masks[:, -1:]
     scaled = z * weights[:, None]
     others = np.linalg.pinv(scaled.T @ z) @ scaled.T
-    whole = -others @ masks[:, -1].astype(float)
-    return np.vstack([others, -others.sum(axis=0)]), np.append(whole, 1 - whole.sum())
+    of_total = -others @ masks[:, -1].astype(float)
+    return np.vstack([others, -others.sum(axis=0)]), np.append(of_total, 1 - of_total.sum())

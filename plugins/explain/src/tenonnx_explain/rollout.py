@@ -9,16 +9,17 @@ from tenonnx.extend import Graph, InvalidCall, Node, Value
 from tenonnx.extend.transforms import decompose
 
 
-def with_attention_written_out(graph: Graph) -> Graph:
-    """The graph with ops of attention replaced by their bodies, so that there are weights to read."""
+def with_decomposed_attention(graph: Graph) -> Graph:
+    """Decompose attention ops, so that their attention weights become values of the graph."""
     return decompose(graph, keep=lambda call: "Attention" not in call.op.name).infer()
 
 
 def attention_rollout(graph: Graph) -> dict[str, Value]:
-    """The product of all attention weights, from the last layer to the first (Abnar and Zuidema, 2020).
+    """Attention rollout: the product of the attention matrices of all layers (Abnar and Zuidema, 2020).
 
-    Each layer is the mean of its heads with the residual connection: half its weights and half the identity. The
-    result ``float[batch, tokens, tokens]`` says how much of each output position comes from each input position.
+    The matrix of a layer is the mean over heads, averaged with the identity for the residual connection. In the result
+    ``float[batch, tokens, tokens]``, row i has the shares of the input positions in output position i. Raises
+    ``InvalidCall`` for a model without attention weights.
     """
     layers = attention_weights(graph)
     if not layers:
@@ -40,7 +41,7 @@ def attention_rollout(graph: Graph) -> dict[str, Value]:
 
 
 def attention_weights(graph: Graph) -> list[Value]:
-    """Weights ``float[batch, heads, tokens, tokens]`` of self-attention, layer after layer."""
+    """Self-attention weights ``float[batch, heads, tokens, tokens]`` of all layers, in order."""
     readers = graph.uses()
     return [
         value
@@ -58,7 +59,7 @@ def _is_square(value: Value) -> bool:
 
 
 def _multiplies(node: Node, readers: dict[Value, list[Node]], depth: int = 4) -> bool:
-    """Whether a node, or one behind it that leaves weights as they are, is a product of matrices."""
+    """Whether a node, or one reached through ops that keep the weights, is a matrix product."""
     if node.op_type in ("MatMul", "Einsum", "Gemm"):
         return True
     passes = node.op_type in ("Cast", "CastLike", "Identity", "Dropout", "Reshape", "Where")

@@ -1,4 +1,4 @@
-"""Edges of trees, level by level, for TreeSHAP."""
+"""The edges of tree ensembles by level, for TreeSHAP."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(eq=False)
 class Level:
-    """Edges of one depth: those to ``inner`` inner nodes first, then those to leaves.
+    """Edges of one depth: first the edges to inner nodes, of which there are ``inner``, then the edges to leaves.
 
-    ``parent`` is the position of the edge above among the edges of the level above, and ``children`` are the positions
-    of the two edges below each inner node in the level below. ``votes`` is ``float[leaves, columns]``.
+    ``parent`` has for each edge the index of its parent edge in the previous level. ``children`` ``[inner, 2]`` has the
+    indices of the child edges in the next level. ``votes`` is ``float[leaves, columns]``.
     """
 
     parent: Array
@@ -29,13 +29,12 @@ class Level:
 
 @dataclass(frozen=True, eq=False)
 class Edges:
-    """All edges of some trees, in the order of their levels.
+    """All edges of a set of trees, level by level.
 
-    A row passes an edge where its ``column`` is at most the ``threshold``, or where it is not, as ``is_below`` says.
-    ``feature`` is the feature that the column belongs to. ``above`` is the last edge of the same feature on the way
-    from the root, or the number of edges where there is none. ``share`` is the share of training rows that pass an edge
-    and the edges above it with the same feature; None where it is not known. A path has at most ``chain`` edges of one
-    feature, and ``features`` different features.
+    A row passes an edge if ``row[column] <= threshold`` equals ``is_below``. ``feature`` is the feature of the column.
+    ``above`` is the nearest ancestor edge with the same feature, or the number of edges if there is none. ``share`` is
+    the fraction of training rows that pass the edge and all ancestor edges of its feature; None if unknown. A path has
+    at most ``chain`` edges of one feature, and ``features`` different features.
     """
 
     levels: list[Level]
@@ -58,14 +57,15 @@ class Edges:
 
 
 def edges_of(forest: Forest, groups: Array, roots: Array, columns: Array, cover: Array | None) -> Edges:
-    """The edges of the trees with these roots, with the votes for these columns.
+    """The edges of the trees with these roots, with the votes for these score columns.
 
-    ``groups`` are the features of the columns of rows; ``cover`` holds the training rows of each slot.
+    ``groups`` maps columns of the rows to features; ``cover`` is the number of training rows of each slot. Raises
+    ``LimitExceeded`` for too many edges.
     """
     leaf = forest.leaf
     votes = forest.votes[:, columns].astype(float)
     slots = roots[~leaf[roots]]
-    way = np.zeros((len(slots), 0), np.int64)  # the edges from the root to each node
+    path = np.zeros((len(slots), 0), np.int64)  # the edges from the root to each node
     parts: dict[str, list[Array]] = {name: [] for name in ("column", "threshold", "below", "above", "share")}
     levels: list[Level] = []
     feature = np.zeros(0, np.int64)
@@ -78,17 +78,17 @@ def edges_of(forest: Forest, groups: Array, roots: Array, columns: Array, cover:
         parent, below, children = parent[order], below[order], children[order]
         if levels:
             levels[-1].children = np.argsort(parent, kind="stable").reshape(-1, 2)
-        asked = forest.features[slots[parent]]
-        here = groups[asked % forest.lowered if forest.lowered else asked]
-        way = way[parent]
-        same = feature[way] == here[:, None]
-        last = np.where(same, way, -1).max(axis=1, initial=-1)
+        column = forest.features[slots[parent]]
+        here = groups[column % forest.lowered if forest.lowered else column]
+        path = path[parent]
+        same = feature[path] == here[:, None]
+        last = np.where(same, path, -1).max(axis=1, initial=-1)
         chain = max(chain, int(same.sum(axis=1).max(initial=0)) + 1)
-        way = np.concatenate([way, len(feature) + np.arange(len(children))[:, None]], axis=1)
+        path = np.concatenate([path, len(feature) + np.arange(len(children))[:, None]], axis=1)
         feature = np.concatenate([feature, here])
-        names = np.sort(feature[way], axis=1)
+        names = np.sort(feature[path], axis=1)
         most = max(most, int((np.diff(names, axis=1) != 0).sum(axis=1).max(initial=0)) + 1)
-        parts["column"].append(asked)
+        parts["column"].append(column)
         parts["threshold"].append(forest.thresholds[slots[parent]])
         parts["below"].append(below)
         parts["above"].append(last)
@@ -96,8 +96,8 @@ def edges_of(forest: Forest, groups: Array, roots: Array, columns: Array, cover:
             parts["share"].append(_share(cover[children], cover[slots[parent]]))
         inner = int((~leaf[children]).sum())
         levels.append(Level(parent, inner, np.zeros((0, 2), np.int64), votes[children[inner:]]))
-        slots, way = children[:inner], way[:inner]
-    joined = {name: np.concatenate(found) if found else np.zeros(0) for name, found in parts.items()}
+        slots, path = children[:inner], path[:inner]
+    joined = {name: np.concatenate(arrays) if arrays else np.zeros(0) for name, arrays in parts.items()}
     above = joined["above"].astype(np.int64)
     return Edges(
         levels,
@@ -113,17 +113,17 @@ def edges_of(forest: Forest, groups: Array, roots: Array, columns: Array, cover:
 
 
 def with_inner(forest: Forest, cover: Array) -> Array:
-    """Training rows of all slots, from those of leaves."""
-    found = np.where(forest.leaf, cover, np.nan)
+    """The number of training rows of all slots, summed up from the leaves."""
+    counts = np.where(forest.leaf, cover, np.nan)
     waiting = np.flatnonzero(~forest.leaf)
-    while len(waiting):  # trees have no cycles, so that each round finds some
-        found[waiting] = found[forest.following[waiting]] + found[forest.following[waiting] + 1]
-        waiting = waiting[np.isnan(found[waiting])]
-    return found
+    while len(waiting):  # terminates, since trees have no cycles
+        counts[waiting] = counts[forest.following[waiting]] + counts[forest.following[waiting] + 1]
+        waiting = waiting[np.isnan(counts[waiting])]
+    return counts
 
 
 def mean_votes(forest: Forest, cover: Array) -> Array:
-    """The sum over trees of the mean vote of their training rows, ``float[columns]``."""
+    """The sum over trees of the mean vote over the training rows, ``float[columns]``."""
     slots, weights = np.arange(forest.roots), np.ones(forest.roots)
     total = np.zeros(forest.votes.shape[1])
     while len(slots):
@@ -136,15 +136,15 @@ def mean_votes(forest: Forest, cover: Array) -> Array:
     return total
 
 
-def _share(part: Array, whole: Array) -> Array:
-    """A part of a whole; 0 of nothing."""
-    return np.divide(part, whole, out=np.zeros(len(part)), where=whole > 0)
+def _share(part: Array, total: Array) -> Array:
+    """The fraction ``part / total``; 0 if the total is 0."""
+    return np.divide(part, total, out=np.zeros(len(part)), where=total > 0)
 
 
 def _chained(share: Array, above: Array) -> Array:
-    """Shares times those of all edges above of the same feature."""
-    found, steps = share.copy(), above.copy()
-    while (going := np.flatnonzero(steps >= 0)).size:
-        found[going] *= share[steps[going]]
-        steps[going] = above[steps[going]]
-    return found
+    """Multiply the share of each edge by the shares of all ancestor edges of the same feature."""
+    products, ancestors = share.copy(), above.copy()
+    while (going := np.flatnonzero(ancestors >= 0)).size:
+        products[going] *= share[ancestors[going]]
+        ancestors[going] = above[ancestors[going]]
+    return products

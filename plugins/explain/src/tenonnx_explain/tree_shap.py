@@ -1,11 +1,12 @@
 """TreeSHAP: exact Shapley values of tree ensembles.
 
-A leaf contributes its vote times the product of the conditions on the path to it. The Shapley value of a feature in
-that product is an integral over t in [0, 1] of a product of one factor t o + (1 - t) z for each other feature. There o
-is 1 if the row passes, else 0, and z is the share of other rows that pass: those of training (path dependent: Lundberg
-et al., 2018) or one background row (interventional). The integrand is a polynomial, so that Gauss-Legendre quadrature
-is exact; with one background row the integral is a beta function of two counts. Products are computed from the roots to
-the leaves and sums from the leaves to the roots, for all trees at once, as in Linear TreeSHAP (Yu et al., 2022).
+A leaf contributes its vote times the product of the conditions on its path. The Shapley value of a feature in that
+product is (o - z) times an integral over t in [0, 1] of a product of a factor t o + (1 - t) z for each other feature.
+Here o is 1 if the row passes the conditions of that feature, else 0. z is the fraction of reference rows that pass
+them: training rows (path dependent, Lundberg et al., 2018), or one background row (interventional). The integrand is a
+polynomial, so that Gauss-Legendre quadrature is exact; with one background row, the integral is a beta function of two
+counts. Products are computed from the roots to the leaves and sums from the leaves to the roots, for all trees at once,
+as in Linear TreeSHAP (Yu et al., 2022).
 """
 
 from __future__ import annotations
@@ -25,30 +26,31 @@ from tenonnx_explain.trees import Forest, forests
 
 Array = np.ndarray[Any, Any]
 
-#: Lower bound of a factor, since factors are divided by: a path that neither row passes has the factor 0.
+#: Lower bound of a factor, which avoids division by 0: a path that neither row passes has the factor 0.
 _LEAST = 1e-20
 
-#: Elements of an array of edges, points and rows that fit into the cache.
+#: Maximum number of elements of an array of edges, quadrature points and rows, so that it fits into the cache.
 _BLOCK = 1 << 19
 
-#: Features of a path beyond which counting them is faster than integrating over points.
+#: Number of features of a path above which the closed form by counts is faster than quadrature.
 _COUNTED = 4
 
-#: Terms summed at once.
+#: Number of terms summed at once.
 _SEGMENT = 32
 
 
 def tree_shap(graph: Graph, of: Value | None, background: Value | None, rows: Array | None) -> dict[str, Value]:
     """Shapley values ``[rows, features]`` or ``[rows, features, outputs]`` of a value that is affine in tree scores.
 
-    By default that is an output, else the last such value: the margin before a logistic function or softmax.
-    Without an input for the ``background``, a feature outside of a coalition follows both branches of a node, weighted
-    by the numbers of training rows, or of ``rows`` where these are given. Raises ``InvalidCall`` without either.
+    ``of`` is by default an output, else the last such value: the margin before a logistic function or softmax. Without
+    a ``background``, a feature outside of a coalition follows both branches of a node, weighted by the numbers of
+    training rows, or of ``rows`` if given. Raises ``InvalidCall`` for a model without tree ensembles, another ``of``,
+    and missing counts of rows.
     """
-    found = forests(graph)
-    if not found:
+    ensembles = forests(graph)
+    if not ensembles:
         raise InvalidCall("the model has no tree ensemble", do="use kernel-shap")
-    scores = [forest.scores for forest in found]
+    scores = [forest.scores for forest in ensembles]
     affine = affine_values(graph, scores)
     of = last_affine(graph, scores) if of is None else of
     if of not in affine:
@@ -57,21 +59,22 @@ def tree_shap(graph: Graph, of: Value | None, background: Value | None, rows: Ar
             available=", ".join(value.name for value in affine),
             do="explain one of these, or use kernel-shap",
         )
-    read = [forest for forest in found if _reads(graph, of, forest.scores)]
+    read = [forest for forest in ensembles if _reads(graph, of, forest.scores)]
     x, groups = features_of_columns(graph, [forest.X for forest in read])
     features = int(max(each.max(initial=-1) for each in groups)) + 1
     width = x.shape[1] if x.rank == 2 else None
     features = width if isinstance(width, int) else features
     parts, means = [], []
     for forest, feature_of in zip(read, groups, strict=True):
-        seen = None if background is None else _seen(graph, x, forest.X, background)
+        columns = None if background is None else _background_columns(graph, x, forest.X, background)
         cover = _cover(graph, forest, x, rows) if background is None else None
-        parts.append(_of_forest(forest, feature_of, features, seen, cover))
+        parts.append(_of_forest(forest, feature_of, features, columns, cover))
         means.append(None if cover is None else mean_votes(forest, cover))
-    return _through(graph, of, read, parts, means, x, background)
+    return _through_affine(graph, of, read, parts, means, x, background)
 
 
 def _reads(graph: Graph, of: Value, scores: Value) -> bool:
+    """Whether ``of`` depends on ``scores``."""
     wanted = {of}
     for node in reversed(graph.nodes):
         if wanted.intersection(value for value in node.outputs if value is not None):
@@ -79,13 +82,16 @@ def _reads(graph: Graph, of: Value, scores: Value) -> bool:
     return scores in wanted
 
 
-def _seen(graph: Graph, x: Value, X: Value, background: Value) -> Value:
-    """The background in the columns that the trees read."""
+def _background_columns(graph: Graph, x: Value, X: Value, background: Value) -> Value:
+    """The background rows ``X`` that the trees read, computed from background rows of ``x``."""
     return background if x is X else Explained(graph, X, [x], None).function([x])(background)[0]
 
 
 def _cover(graph: Graph, forest: Forest, x: Value, rows: Array | None) -> Array:
-    """The number of rows that reach each slot: of training, or of ``rows`` where they are given."""
+    """The number of rows that reach each slot: of ``rows`` if given, else of training rows.
+
+    Raises ``InvalidCall`` if neither is known.
+    """
     if forest.cover is not None and rows is None:
         return with_inner(forest, forest.cover)
     if rows is None:
@@ -94,30 +100,26 @@ def _cover(graph: Graph, forest: Forest, x: Value, rows: Array | None) -> Array:
             given=f'nodes_hitrates of the trees of "{forest.scores.name}" are missing, or the same for all nodes',
             do="give rows to count: --background",
         )
-    given = np.asarray(rows, x.dtype.numpy)
+    data = np.asarray(rows, x.dtype.numpy)
     if x is not forest.X:
         part = Explained(graph, forest.X, [x], None).part([x])
-        given = np.asarray(part.run({x.name: given}, backend="numpy")[forest.X.name])
-    given = given.astype(forest.thresholds.dtype)
-    asked = (
-        given
-        if not forest.lowered
-        else np.concatenate(
-            [np.where(np.isnan(given[:, : forest.lowered]), -np.inf, given[:, : forest.lowered]), given], axis=1
-        )
-    )
+        data = np.asarray(part.run({x.name: data}, backend="numpy")[forest.X.name])
+    data = data.astype(forest.thresholds.dtype)
+    if forest.lowered:
+        replaceable = data[:, : forest.lowered]
+        data = np.concatenate([np.where(np.isnan(replaceable), -np.inf, replaceable), data], axis=1)
     counts = np.zeros(len(forest.following))
     for root in range(forest.roots):
-        slots = np.full(len(asked), root)
+        slots = np.full(len(data), root)
         while (forest.following[slots] != slots).any():
-            below = asked[np.arange(len(asked)), forest.features[slots]] <= forest.thresholds[slots]
+            below = data[np.arange(len(data)), forest.features[slots]] <= forest.thresholds[slots]
             leaf = forest.following[slots] == slots
             slots = np.where(leaf, slots, forest.following[slots] + below)
         np.add.at(counts, slots, 1)
     return with_inner(forest, counts)
 
 
-def _through(
+def _through_affine(
     graph: Graph,
     of: Value,
     read: list[Forest],
@@ -126,7 +128,7 @@ def _through(
     x: Value,
     background: Value | None,
 ) -> dict[str, Value]:
-    """Attributions of ``of`` from those of the scores ``[rows, columns, features]``, by the affine function between."""
+    """Attributions of ``of``: those of the scores (``parts``), mapped by the affine function from scores to ``of``."""
     scores = [forest.scores for forest in read]
     is_flat = of.ndim < 2
     function = (lambda *inputs: list(inputs)) if scores == [of] else Explained(graph, of, scores, None).function(scores)
@@ -139,18 +141,19 @@ def _through(
     change = function(*flat)[0] - function(*zeros)[0]
     features = parts[0].shape[1]
     tail = [] if is_flat else [of.shape[-1] if isinstance(of.shape[-1], int) else -1]
-    found = ops.reshape(change, np.array([-1, features, *tail] if tail != [-1] else [0, features, -1], np.int64))
+    shape = [-1, features, *tail] if tail != [-1] else [0, features, -1]
+    attribution = ops.reshape(change, np.array(shape, np.int64))
     if background is not None:
         base = ops.reduce_mean(Explained(graph, of, [x], None).function([x])(background)[0], [0], keepdims=1)
     else:
-        given = [
+        mean_scores = [
             ops.cast(np.asarray(mean, np.float64).reshape(1, -1) if s.ndim > 1 else np.asarray(mean), to=s.dtype)
             for mean, s in zip(means, scores, strict=True)
         ]
-        base = function(*given)[0]
-    total = ops.reduce_sum(found, [1], keepdims=0)
+        base = function(*mean_scores)[0]
+    total = ops.reduce_sum(attribution, [1], keepdims=0)
     return {
-        f"{x.name}/attribution": found,
+        f"{x.name}/attribution": attribution,
         f"{of.name}/expected": ops.squeeze(base, [0]),
         f"{of.name}/delta": total - (of - base),
     }
@@ -164,21 +167,21 @@ def _of_forest(forest: Forest, groups: Array, features: int, background: Value |
     dtype = DType.of(forest.thresholds.dtype)
     columns = forest.votes.shape[1]
     parts: list[Value | None] = [None] * columns
-    rows = _asked(forest, forest.X, dtype)
-    shown = None if background is None else _asked(forest, background, dtype)
+    rows = _tree_columns(forest, forest.X, dtype)
+    background_rows = None if background is None else _tree_columns(forest, background, dtype)
     for roots, together in _by_columns(forest):
         edges = edges_of(forest, groups, roots, together, cover)
         if not edges.count:
             continue
-        found = _of_edges(edges, rows, shown, features, dtype)
+        values = _of_edges(edges, rows, background_rows, features, dtype)
         for place, column in enumerate(together):
-            parts[column] = found[place]
+            parts[column] = values[place]
     zeros = ops.zeros_like(rows[:, :1]) + np.zeros((1, features), dtype.numpy)
     return ops.concat(*(ops.unsqueeze(zeros if part is None else part, [2]) for part in parts), axis=2)
 
 
 def _by_columns(forest: Forest) -> list[tuple[Array, Array]]:
-    """Sets of trees with the columns that all of them vote for: one column for boosting, all columns for a forest."""
+    """Groups of trees that vote for the same columns: one column for boosting, all columns for a random forest."""
     leaf = forest.leaf
     voting = np.zeros((forest.roots, forest.votes.shape[1]), bool)
     for root in range(forest.roots):
@@ -193,8 +196,8 @@ def _by_columns(forest: Forest) -> list[tuple[Array, Array]]:
     return [(np.flatnonzero(voting[:, together[0]]), np.array(together)) for together in sets.values()]
 
 
-def _asked(forest: Forest, X: Value, dtype: DType) -> Value:
-    """The columns that trees compare, those with minus infinity for a missing value first."""
+def _tree_columns(forest: Forest, X: Value, dtype: DType) -> Value:
+    """The columns that ``forest.features`` indexes: first those with minus infinity in place of NaN, then all."""
     x = X if X.dtype is dtype else ops.cast(X, to=dtype)
     if not forest.lowered:
         return x
@@ -202,18 +205,18 @@ def _asked(forest: Forest, X: Value, dtype: DType) -> Value:
     return ops.concat(ops.where(ops.isnan(part), float("-inf"), part), x, axis=1)
 
 
-def _of_edges(edges: Edges, rows: Value, shown: Value | None, features: int, dtype: DType) -> list[Value]:
-    """Shapley values ``[rows, features]`` for each column, in blocks of rows."""
+def _of_edges(edges: Edges, rows: Value, background: Value | None, features: int, dtype: DType) -> list[Value]:
+    """Shapley values ``[rows, features]`` for each column of votes, computed by a Scan over blocks of rows."""
     points = -(-edges.features // 2)
     block = max(1, min(1024, _BLOCK // (edges.count * points)))
     columns = rows.shape[1]
-    count = ops.shape(rows, end=1)  # runtimes refuse a Scan of no blocks
+    count = ops.shape(rows, end=1)  # at least one block, since runtimes reject an empty Scan
     blocks = ops.div(ops.maximum(count, np.int64(1)) + np.array([block - 1], np.int64), np.array([block], np.int64))
     missing = ops.mul(blocks, np.array([block], np.int64)) - count
     zero = np.array([0], np.int64)
     padded = ops.pad(rows, ops.concat(zero, zero, missing, zero, axis=0), np.zeros((), dtype.numpy))
     cut = ops.reshape(padded, np.array([-1, block, columns], np.int64))
-    passed_by = None if shown is None else _passed(edges, shown, dtype)
+    passed_by = None if background is None else _passed(edges, background, dtype)
 
     def step(part: Value) -> list[Value]:
         passed = _passed(edges, part, dtype)
@@ -227,14 +230,14 @@ def _of_edges(edges: Edges, rows: Value, shown: Value | None, features: int, dty
 
     kind = TensorType(dtype, (block, columns))
     body = subgraph(step, [("rows", kind)])
-    found = ops.scan(cut, body=body, num_scan_inputs=1)
-    found = [found] if isinstance(found, Value) else list(found)
-    flat = [ops.reshape(each, np.array([-1, features], np.int64)) for each in found]
+    stacked = ops.scan(cut, body=body, num_scan_inputs=1)
+    stacked = [stacked] if isinstance(stacked, Value) else list(stacked)
+    flat = [ops.reshape(each, np.array([-1, features], np.int64)) for each in stacked]
     return [ops.slice_(each, zero, count, zero) for each in flat]
 
 
 def _over_background(edges: Edges, passed: Value, passed_by: Value, dtype: DType) -> list[Value]:
-    """Means of the terms over background rows."""
+    """The terms of edges, averaged over background rows: ``[edges, rows]`` for each column of votes."""
     count = ops.shape(passed_by, start=1)
     start = [ops.zeros_like(passed[: edges.count]) for _ in range(edges.columns)]
 
@@ -248,9 +251,12 @@ def _over_background(edges: Edges, passed: Value, passed_by: Value, dtype: DType
 
 
 def _passed(edges: Edges, rows: Value, dtype: DType) -> Value:
-    """1 where a row passes an edge and all above it of its feature, else 0: ``[edges + 1, rows]``, ones in the end."""
-    asked = ops.gather(ops.transpose(rows, perm=[1, 0]), edges.column)
-    below = ops.less_or_equal(asked, edges.threshold[:, None].astype(dtype.numpy))
+    """1 if a row passes an edge and all its ancestor edges of the same feature, else 0: ``[edges + 1, rows]``.
+
+    The last entry is 1, for edges without such an ancestor.
+    """
+    columns = ops.gather(ops.transpose(rows, perm=[1, 0]), edges.column)
+    below = ops.less_or_equal(columns, edges.threshold[:, None].astype(dtype.numpy))
     passed = ops.cast(ops.equal(below, edges.is_below[:, None]), to=dtype)
     passed = ops.concat(passed, ops.ones_like(passed[:1]), axis=0)
     above = np.append(edges.above, edges.count)
@@ -261,7 +267,7 @@ def _passed(edges: Edges, rows: Value, dtype: DType) -> Value:
 
 
 def _terms(edges: Edges, passed: Value, share: Any, dtype: DType) -> list[Value]:
-    """The terms of edges in the Shapley values of their features: ``[edges, rows]`` for each column."""
+    """The terms of edges in the Shapley values of their features: ``[edges, rows]`` for each column of votes."""
     points, weights = np.polynomial.legendre.leggauss(-(-edges.features // 2))
     t = ((points + 1) / 2).reshape(1, -1, 1).astype(dtype.numpy)
     here = ops.unsqueeze(passed, [1])
@@ -286,11 +292,12 @@ def _terms(edges: Edges, passed: Value, share: Any, dtype: DType) -> list[Value]
 
 
 def _terms_of_pairs(edges: Edges, passed: Value, other: Value, dtype: DType) -> list[Value]:
-    """The terms of edges where ``other`` is one background row: ``[edges, rows]`` for each column.
+    """The terms of edges for one background row ``other``: ``[edges, rows]`` for each column of votes.
 
-    Of the features on the way to a leaf the row alone passes ``a``, the background row alone ``b``, and both the rest,
-    or the leaf counts for nothing. Then each of the ``a`` features gets the share ``(a - 1)! b! / (a + b)!`` of the
-    vote, and each of the ``b`` features minus ``a! (b - 1)! / (a + b)!``. Both counts are digits of one number.
+    On the path to a leaf, let only the row pass ``a`` features and only the background row ``b`` features; a leaf with
+    a feature that neither passes has no effect. Each of the ``a`` features gets ``(a - 1)! b! / (a + b)!`` times the
+    vote, each of the ``b`` features minus ``a! (b - 1)! / (a + b)!`` times the vote. One number encodes both counts, as
+    digits.
     """
     base = edges.features + 1
     dead = base * base
@@ -310,8 +317,8 @@ def _terms_of_pairs(edges: Edges, passed: Value, other: Value, dtype: DType) -> 
         own = number[int(starts[place]) : int(starts[place + 1])]
         reached.append(own if not reached else ops.gather(reached[-1], level.parent) + own)
         if len(level.votes):
-            found = reached[-1][level.inner :] if level.inner else reached[-1]
-            at = ops.cast(ops.minimum(found, kind(dead)), to=DType.of(np.dtype(np.int32)))
+            numbers = reached[-1][level.inner :] if level.inner else reached[-1]
+            at = ops.cast(ops.minimum(numbers, kind(dead)), to=DType.of(np.dtype(np.int32)))
             for share, end in zip(shares, ends, strict=True):
                 end.append(ops.gather(share, at))
         else:
@@ -325,7 +332,7 @@ def _terms_of_pairs(edges: Edges, passed: Value, other: Value, dtype: DType) -> 
 
 
 def _shares(base: int) -> tuple[Array, Array]:
-    """The shares of a feature that the row alone passes, and of one that the background row alone passes, by number."""
+    """Factors of a feature that only the row passes, and of one that only the background row passes, by number."""
     gains, losses = np.zeros(base * base + 1), np.zeros(base * base + 1)
     for b in range(base):
         for a in range(base - b):
@@ -336,26 +343,26 @@ def _shares(base: int) -> tuple[Array, Array]:
 
 
 def _summed(edges: Edges, reached: list[Value], column: int, dtype: DType, *, at_ends: bool = False) -> Value:
-    """For each edge the sum, over the leaves below, of their votes times the product of the factors on the way.
+    """For each edge, the sum over the leaves below it of the vote times the product of the factors on the path.
 
-    ``reached`` holds the products of all edges of each level or, with ``at_ends``, of those to leaves alone.
+    ``reached`` has the products of all edges of each level; with ``at_ends``, only of the edges to leaves.
     """
-    found: list[Value] = []
+    sums: list[Value] = []
     axes = 1 if at_ends else 2
     for level, product in zip(reversed(edges.levels), reversed(reached), strict=True):
         parts = []
         if level.inner:
-            below = found[-1]
+            below = sums[-1]
             parts.append(ops.gather(below, level.children[:, 0]) + ops.gather(below, level.children[:, 1]))
         if len(level.votes):
             votes = level.votes[:, column].reshape(-1, *[1] * axes).astype(dtype.numpy)
             parts.append((product[level.inner :] if level.inner and not at_ends else product) * votes)
-        found.append(parts[0] if len(parts) == 1 else ops.concat(*parts, axis=0))
-    return found[0] if len(found) == 1 else ops.concat(*reversed(found), axis=0)
+        sums.append(parts[0] if len(parts) == 1 else ops.concat(*parts, axis=0))
+    return sums[0] if len(sums) == 1 else ops.concat(*reversed(sums), axis=0)
 
 
 def _by_feature(edges: Edges, terms: Value, features: int) -> Value:
-    """The sum of the terms of each feature: ``[features, rows]``, in rounds of a few terms each."""
+    """The sum of the terms of each feature: ``[features, rows]``, by repeated sums of ``_SEGMENT`` terms."""
     owner = edges.feature
     while True:
         order = np.argsort(owner, kind="stable")

@@ -1,4 +1,4 @@
-"""Tree ensembles of a graph as arrays of slots, whichever op they are written as."""
+"""The tree ensembles of a graph as arrays, from ops of ai.onnx.ml and from their lowering."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _OPS = ("TreeEnsemble", "TreeEnsembleClassifier", "TreeEnsembleRegressor")
 
 @dataclass(frozen=True, eq=False)
 class Forest:
-    """Trees that are summed, over slots: the roots come first, and a slot leads to itself where it is a leaf.
+    """An ensemble of summed trees, whose nodes are slots of arrays; the roots are the first slots.
 
-    A row goes from a slot ``s`` to ``following[s] + 1`` where its feature is at most the threshold, else, and where it
-    is NaN, to ``following[s]``. The first ``lowered`` features are those of the row with NaN as minus infinity, the
-    others those of the row. ``votes`` is ``float[slots, columns]``; ``cover`` is how many training rows came to a leaf,
-    None where that is not known. ``scores`` is the value that the sum of the votes becomes by an affine function.
+    A row goes from slot ``s`` to ``following[s] + 1`` if its feature is at most the threshold, else (also for NaN) to
+    ``following[s]``; a leaf points to itself. Trees index the first ``lowered`` features, with NaN replaced by minus
+    infinity, followed by all features. ``votes`` is ``float[slots, columns]``. ``cover`` is the number of training rows
+    of each leaf, None if unknown. ``scores`` is the value of the summed votes, up to an affine function.
     """
 
     X: Value
@@ -45,20 +45,20 @@ class Forest:
 
 
 def has_trees(graph: Graph) -> bool:
-    """Whether a graph has a tree ensemble, as an op or lowered."""
+    """Whether a graph has a tree ensemble, as an op or in its lowered form."""
     return any(_is_ensemble(node) for node in graph.nodes) or any(True for _ in lowered_ensembles(graph))
 
 
 def forests(graph: Graph) -> list[Forest]:
-    """All tree ensembles of a graph. Raises ``InvalidCall`` for one whose trees are not summed."""
-    return [*_written(graph), *(Forest(*found, None) for found in lowered_ensembles(graph))]
+    """All tree ensembles of a graph. Raises ``InvalidCall`` for an aggregation other than sum and average."""
+    return [*_ensemble_ops(graph), *(Forest(*ensemble, None) for ensemble in lowered_ensembles(graph))]
 
 
 def _is_ensemble(node: Node) -> bool:
     return node.domain == "ai.onnx.ml" and node.op_type in _OPS
 
 
-def _written(graph: Graph) -> Iterator[Forest]:
+def _ensemble_ops(graph: Graph) -> Iterator[Forest]:
     for node in filter(_is_ensemble, graph.nodes):
         inputs, attributes = bind(node)
         rows = inputs[0]
@@ -93,17 +93,17 @@ def _written(graph: Graph) -> Iterator[Forest]:
 
 
 def _is_leaf(following: Array) -> Array:
-    found: Array = following == np.arange(len(following))
-    return found
+    is_leaf: Array = following == np.arange(len(following))
+    return is_leaf
 
 
 def _leaf_cover(attributes: dict[str, Any]) -> Array | None:
-    """Training rows of each leaf, from the attribute nodes_hitrates; None unless it holds numbers of rows.
+    """Training rows of each leaf, from the attribute nodes_hitrates; None unless that has counts of rows.
 
-    Many converters write 1 for each node. Numbers of rows are those where a node has as many as both its children.
+    Many converters write 1 for each node. Hit rates are counts if each node has the sum of its children.
     """
     if "nodes_nodeids" not in attributes:
-        return None  # TreeEnsemble tells them of branches alone
+        return None  # TreeEnsemble has hit rates of inner nodes only
     tensor, listed = attributes.get("nodes_hitrates_as_tensor"), attributes["nodes_hitrates"]
     hitrates = np.asarray(listed or (), float) if tensor is None else np.asarray(tensor.array(), float).reshape(-1)
     modes = np.asarray(attributes["nodes_modes"])
