@@ -12,7 +12,7 @@ sys.path.insert(0, str(TRAINING))  # its models
 
 @pytest.fixture(autouse=True)
 def announced(monkeypatch):
-    """The calls that were announced in a test, and no other; they warn in those tests alone that look at it."""
+    """Reset the announced calls before each test; announcements warn only in tests that check for them."""
     monkeypatch.setattr(refusal, "_announced", set())
 
 

@@ -1,4 +1,4 @@
-"""The training API of onnxruntime-training by plain ONNX files: its documented use, PyTorch's numbers, bad use."""
+"""onnxruntime-training's API on plain ONNX files: the documented example, comparison with PyTorch, invalid calls."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ FOLDER = Path(__file__).parents[2] / "training" / "tests" / "pytorch"
 
 
 def test_the_documented_example_with_the_import_changed(tmp_path):
-    """https://onnxruntime.ai/docs/api/python/on_device_training, both pages."""
+    """Source: https://onnxruntime.ai/docs/api/python/on_device_training, both pages."""
     _, images, labels = digits()
     model = onnx.load(EXAMPLES / "digits_cnn" / "digits-cnn.onnx")
     artifacts.generate_artifacts(
@@ -62,7 +62,7 @@ def test_the_documented_example_with_the_import_changed(tmp_path):
 
 
 def parts(folder, model, **options):
-    """A state, a module and an optimizer of new artifacts."""
+    """Generate artifacts, and load their state, module and optimizer."""
     artifacts.generate_artifacts(model, artifact_directory=folder, **options)
     state = CheckpointState.load_checkpoint(folder / "checkpoint")
     module = Module(folder / "training_model.onnx", state, folder / "eval_model.onnx")
@@ -88,39 +88,39 @@ def test_losses_and_statistics_are_those_of_a_training_step(tmp_path):
 
 
 def test_stock_onnxruntime_drives_the_files(tmp_path):
-    """By numpy and two sessions alone, as another language would."""
+    """Two sessions and numpy suffice, as in another language."""
     state, module, optimizer = parts(tmp_path, linear(), loss=LossType.MSELoss, optimizer=OptimType.SGD)
     sessions = {}
     for name in ("training_model", "optimizer_model"):
         onnx.checker.check_model(tmp_path / f"{name}.onnx", full_check=True)
         sessions[name] = onnxruntime.InferenceSession(tmp_path / f"{name}.onnx")
-    held = {name: parameter.data for name, parameter in state.parameters.items()}
-    held |= {f"{name}_grad.accumulation.buffer": np.zeros_like(array) for name, array in held.items()}
-    held |= {"training__step": np.asarray(0)}
+    tensors = {name: parameter.data for name, parameter in state.parameters.items()}
+    tensors |= {f"{name}_grad.accumulation.buffer": np.zeros_like(array) for name, array in tensors.items()}
+    tensors |= {"training__step": np.asarray(0)}
 
     def run(name, feeds):
         session = sessions[name]
         replaced = json.loads(session.get_modelmeta().custom_metadata_map["tenonnx.state"])
         wanted = [value.name for value in session.get_inputs()]
-        known = {**held, **feeds}
+        known = {**tensors, **feeds}
         results = session.run(None, {name: known[name] for name in wanted})
-        found = dict(zip([value.name for value in session.get_outputs()], results, strict=True))
-        held.update({name: found[after] for name, after in replaced.items()})
-        return found
+        results = dict(zip([value.name for value in session.get_outputs()], results, strict=True))
+        tensors.update({name: results[after] for name, after in replaced.items()})
+        return results
 
     for _ in range(3):
         loss = run("training_model", {"x": X, "target": Y, "lazy_reset_grad": np.asarray(True)})["loss"]
-        gradients = {f"{name}_grad": held[f"{name}_grad.accumulation.buffer"] for name in ("w", "b")}
+        gradients = {f"{name}_grad": tensors[f"{name}_grad.accumulation.buffer"] for name in ("w", "b")}
         run("optimizer_model", {**gradients, "learning_rate": np.asarray(0.1, np.float32)})
         optimizer.set_learning_rate(0.1)
         assert module(X, Y) == pytest.approx(float(loss), rel=1e-5)
         optimizer.step()
         module.lazy_reset_grad()
     for name, parameter in state.parameters.items():
-        np.testing.assert_allclose(parameter.data, held[name], rtol=1e-5)
+        np.testing.assert_allclose(parameter.data, tensors[name], rtol=1e-5)
 
 
-def test_gradients_add_up_until_they_are_reset(tmp_path):
+def test_gradients_accumulate_until_they_are_reset(tmp_path):
     state, module, _ = parts(tmp_path, linear(), loss=LossType.L1Loss, optimizer=OptimType.AdamW)
     module(X, Y)
     once = state.parameters["w"].grad.copy()
@@ -146,7 +146,7 @@ def test_epsilon_of_adamw_is_added_as_onnxruntime_training_does(tmp_path):
     np.testing.assert_allclose(state.parameters["w"].data, w, rtol=1e-6)
 
 
-def test_a_checkpoint_goes_on_with_the_state_of_the_optimizer(tmp_path):
+def test_a_checkpoint_restores_the_state_of_the_optimizer(tmp_path):
     state, module, optimizer = parts(tmp_path, dropping(), loss=LossType.MSELoss, optimizer=OptimType.AdamW)
     y = np.zeros((4, 8), np.float32)
 
@@ -211,13 +211,13 @@ def test_a_loss_that_the_model_computes(tmp_path):
         ({"loss_input_names": ["z"]}, "unknown inputs of a loss"),
     ],
 )
-def test_artifacts_that_there_are_not(tmp_path, options, message):
+def test_invalid_arguments_are_refused(tmp_path, options, message):
     with pytest.raises(InvalidCall, match=message):
         artifacts.generate_artifacts(linear(), loss=LossType.MSELoss, artifact_directory=tmp_path, **options)
     assert not list(tmp_path.iterdir())
 
 
-def test_bad_use_of_a_module(tmp_path):
+def test_invalid_calls_of_a_module_are_refused(tmp_path):
     state, module, optimizer = parts(tmp_path, linear(), loss=LossType.MSELoss, optimizer=OptimType.SGD)
     with pytest.raises(InvalidCall, match="wrong number of arguments of Module") as caught:
         module(X)

@@ -1,4 +1,4 @@
-"""``python -m tenonnx_compat run``: redirected imports, in its process only."""
+"""``python -m tenonnx_compat run``: redirection of imports, in its process only."""
 
 import subprocess
 import sys
@@ -43,10 +43,10 @@ def run(*arguments):
 
 def test_a_script_runs_unchanged(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
-    found = run("run", str(tmp_path / "script.py"), "--flag", "value")
-    assert found.returncode == 0, found.stderr
-    assert "translates the public functions of tools" in found.stdout
-    assert f"{tmp_path / 'script.py'}:14: CompatWarning: onnxsim.simplify" in found.stderr
+    process = run("run", str(tmp_path / "script.py"), "--flag", "value")
+    assert process.returncode == 0, process.stderr
+    assert "translates the public functions of tools" in process.stdout
+    assert f"{tmp_path / 'script.py'}:14: CompatWarning: onnxsim.simplify" in process.stderr
 
 
 def test_modules_of_a_script_and_its_exit_code_stay(tmp_path):
@@ -57,21 +57,21 @@ def test_modules_of_a_script_and_its_exit_code_stay(tmp_path):
 
 def test_the_command_of_a_tool(tmp_path):
     out = tmp_path / "out.onnx"
-    found = run("run", "-m", "onnxsim", str(EXAMPLES / "digits_cnn" / "digits-cnn.onnx"), str(out))
-    assert found.returncode == 0, found.stderr
-    assert "Simplified Model" in found.stdout
+    process = run("run", "-m", "onnxsim", str(EXAMPLES / "digits_cnn" / "digits-cnn.onnx"), str(out))
+    assert process.returncode == 0, process.stderr
+    assert "Simplified Model" in process.stdout
     assert out.exists()
-    assert "tenonnx convert" in found.stderr
+    assert "tenonnx convert" in process.stderr
 
 
 @pytest.mark.parametrize(("arguments", "words"), [(["missing.py"], "no such file"), ([], "SCRIPT")])
 def test_bad_arguments(arguments, words):
-    found = run("run", *arguments)
-    assert found.returncode == 2
-    assert words in found.stderr
-    assert "Traceback" not in found.stderr
+    process = run("run", *arguments)
+    assert process.returncode == 2
+    assert words in process.stderr
+    assert "Traceback" not in process.stderr
 
 
-def test_nothing_else_answers_imports():
+def test_importing_the_package_redirects_nothing():
     code = "import sys, tenonnx_compat.onnxsim, tenonnx_compat.onnxslim; sys.exit('onnxsim' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], timeout=120, check=False).returncode == 0

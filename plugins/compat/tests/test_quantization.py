@@ -1,4 +1,4 @@
-"""onnxruntime.quantization: the calls of its documentation, and refusals."""
+"""onnxruntime.quantization: documented calls, and refusals of unsupported options."""
 
 from pathlib import Path
 
@@ -64,7 +64,7 @@ def test_dynamic(tmp_path):
     assert (labels(out) == labels(DIGITS)).mean() > 0.97
 
 
-def test_options_that_ask_for_what_is_done_anyway(tmp_path):
+def test_options_that_equal_the_default_behavior(tmp_path):
     first, second = tmp_path / "first.onnx", tmp_path / "second.onnx"
     quantize_dynamic(DIGITS, first)
     same = {"EnableSubgraph": True, "DefaultTensorType": 1, "MatMulConstBOnly": True, "QuantizeBias": True}
@@ -87,10 +87,10 @@ def test_nodes_and_op_types(tmp_path):
     assert scales
     names = [node.name for node in onnx.load(DIGITS).graph.node if node.op_type == "Conv"]
     quantize_static(DIGITS, out, Reader(), op_types_to_quantize=["Conv"], nodes_to_exclude=names[:1])
-    held = types(out)
+    op_types = types(out)
     quantize_static(DIGITS, out, Reader(), op_types_to_quantize=["Conv"], nodes_to_quantize=names[1:])
-    assert types(out) == held
-    assert held.count("DequantizeLinear") > 0
+    assert types(out) == op_types
+    assert op_types.count("DequantizeLinear") > 0
 
 
 def test_configurations(tmp_path):
@@ -127,7 +127,7 @@ def test_pre_process(tmp_path, capsys):
         ({"calibration_providers": ["CUDAExecutionProvider"]}, "calibration_providers"),
     ],
 )
-def test_what_it_has_and_we_lack_is_refused(tmp_path, options, words):
+def test_unsupported_options_are_refused(tmp_path, options, words):
     with pytest.raises(NotSupported, match=f"does not support.*{words}"):
         quantize_static(DIGITS, tmp_path / "out.onnx", Reader(), **options)
     assert not (tmp_path / "out.onnx").exists()
@@ -144,8 +144,8 @@ def test_internals_are_refused_by_name():
 
 def scale_of_images(path):
     model = onnx.load(path)
-    held = {each.name: onnx.numpy_helper.to_array(each) for each in model.graph.initializer}
-    return next(float(held[n.input[1]]) for n in model.graph.node if n.input[0] == "images")
+    arrays = {each.name: onnx.numpy_helper.to_array(each) for each in model.graph.initializer}
+    return next(float(arrays[n.input[1]]) for n in model.graph.node if n.input[0] == "images")
 
 
 LOW, HIGH = float(IMAGES[:64].min()), float(IMAGES[:64].max())
@@ -179,11 +179,11 @@ def test_weights_with_seven_bits(tmp_path):
     out = tmp_path / "out.onnx"
     for function, reader in ((quantize_dynamic, ()), (quantize_static, (Reader(),))):
         function(DIGITS, out, *reader, reduce_range=True, weight_type=QuantType.QInt8)
-        held = [onnx.numpy_helper.to_array(t) for t in onnx.load(out).graph.initializer if t.data_type == 3]
-        assert max(int(np.abs(each.astype(int)).max()) for each in held if each.size > 1) == 64
+        arrays = [onnx.numpy_helper.to_array(t) for t in onnx.load(out).graph.initializer if t.data_type == 3]
+        assert max(int(np.abs(each.astype(int)).max()) for each in arrays if each.size > 1) == 64
 
 
-def test_pairs_as_runtimes_of_gpus_want_them(tmp_path):
+def test_pairs_of_weights_as_gpu_runtimes_require(tmp_path):
     out = tmp_path / "out.onnx"
     options = {"ActivationSymmetric": True, "AddQDQPairToWeight": True, "DedicatedQDQPair": True, "QuantizeBias": False}
     quantize_static(DIGITS, out, Reader(), per_channel=True, extra_options=options)
@@ -209,12 +209,12 @@ def test_a_calibration_cache(tmp_path):
 def test_a_calibrator(tmp_path):
     calibrator = create_calibrator(DIGITS, ["Conv"], augmented_model_path=str(tmp_path / "augmented.onnx"))
     calibrator.collect_data(Reader())
-    found = calibrator.compute_data()
-    assert np.allclose(found["images"].range_value, (LOW, HIGH))
-    save_tensors_data(found, tmp_path / "ranges.json")
+    ranges = calibrator.compute_data()
+    assert np.allclose(ranges["images"].range_value, (LOW, HIGH))
+    save_tensors_data(ranges, tmp_path / "ranges.json")
     again = load_tensors_data(tmp_path / "ranges.json")
     assert isinstance(again, TensorsData)
-    assert list(again.keys()) == list(found.keys())
+    assert list(again.keys()) == list(ranges.keys())
     empty = Reader()
     empty.batches = iter(())
     with pytest.raises(ValueError, match="No data"):
@@ -222,7 +222,7 @@ def test_a_calibrator(tmp_path):
     with pytest.raises(NotSupported, match="num_bins"):
         create_calibrator(DIGITS, extra_options={"num_bins": 64})
     with pytest.raises(RuntimeError, match="existing tensor"):
-        again["other"] = found["images"]
+        again["other"] = ranges["images"]
 
 
 def test_a_configuration_for_quantize(tmp_path):
@@ -239,7 +239,7 @@ def test_a_configuration_for_quantize(tmp_path):
         get_qdq_config(DIGITS, Reader(), calibrate_args={"other": 1})
 
 
-def test_types_that_do_not_go_together(tmp_path):
+def test_invalid_combinations_of_types_are_refused(tmp_path):
     for options, words in (
         ({"weight_type": QuantType.QUInt8}, "do not go together"),
         ({"quant_format": QuantFormat.QOperator, "activation_type": QuantType.QUInt16}, r"only QuantFormat\.QDQ"),
@@ -248,7 +248,7 @@ def test_types_that_do_not_go_together(tmp_path):
             quantize_static(DIGITS, tmp_path / "out.onnx", Reader(), **options)
 
 
-def test_a_model_without_anything_to_quantize_is_written_as_it_is(tmp_path):
+def test_a_model_without_ops_to_quantize_is_written_unchanged(tmp_path):
     quantize_dynamic(DIGITS, tmp_path / "out.onnx", op_types_to_quantize=["LSTM"])
     assert types(tmp_path / "out.onnx") == types(DIGITS)
 
@@ -308,11 +308,14 @@ def test_the_command_of_blocks(products, tmp_path, capsys):
     words = ["--input_model", str(products), "--output_model", str(tmp_path / "out.onnx"), "--block_size", "32"]
     matmul_nbits_quantizer.main(words)
     assert types(tmp_path / "out.onnx").count("MatMulNBits") == 2
-    for more, told in (([], "already exists"), (["--output_model", "other", "--quant_method", "gptq"], "quant_method")):
+    for more, message in (
+        ([], "already exists"),
+        (["--output_model", "other", "--quant_method", "gptq"], "quant_method"),
+    ):
         with pytest.raises(SystemExit) as caught:
             matmul_nbits_quantizer.main([*words, *more])
         assert caught.value.code == 1
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
     for options in ({"op_types_to_quantize": ("Gather",)}, {"channel_wised_quantize": True}):
         with pytest.raises(NotSupported, match=next(iter(options))):
             MatMulNBitsQuantizer(onnx.load(products), **options)

@@ -27,7 +27,7 @@ def outputs(model, feeds):
 
 
 def two_outputs():
-    """y = relu(x + (1 + 1)), z = -x, with open dims."""
+    """y = relu(x + (1 + 1)), z = -x, with dynamic dims."""
     dims = ["batch", 3]
     nodes = [
         helper.make_node("Add", ["one", "one"], ["two"]),
@@ -48,46 +48,46 @@ def two_outputs():
 
 def test_simplify_returns_a_model_and_whether_it_agrees():
     model = onnx.load(DIGITS)
-    found, agrees = onnxsim.simplify(model, check_n=2)
+    simplified, agrees = onnxsim.simplify(model, check_n=2)
     assert agrees is True
-    assert "BatchNormalization" not in types(found)
+    assert "BatchNormalization" not in types(simplified)
     assert "BatchNormalization" in types(model)
     x = np.random.default_rng(0).random((3, 1, 8, 8), np.float32)
-    for one, other in zip(outputs(found, {"images": x}), outputs(model, {"images": x}), strict=True):
+    for one, other in zip(outputs(simplified, {"images": x}), outputs(model, {"images": x}), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-5)
 
 
 def test_simplify_takes_a_path_and_writes_one(tmp_path):
-    found, _ = onnxsim.simplify(str(DIGITS), output_path=str(tmp_path / "out.onnx"))
-    assert types(onnx.load(tmp_path / "out.onnx")) == types(found)
+    simplified, _ = onnxsim.simplify(str(DIGITS), output_path=str(tmp_path / "out.onnx"))
+    assert types(onnx.load(tmp_path / "out.onnx")) == types(simplified)
 
 
 @pytest.mark.parametrize("options", [{"skip_fuse_bn": True}, {"skipped_optimizers": ["fuse_bn_into_conv"]}])
-def test_normalizations_stay_on_request(options):
-    found, agrees = onnxsim.simplify(DIGITS, 1, **options)
+def test_batch_normalization_is_kept_on_request(options):
+    simplified, agrees = onnxsim.simplify(DIGITS, 1, **options)
     assert agrees
-    assert types(found).count("BatchNormalization") == 2
+    assert types(simplified).count("BatchNormalization") == 2
 
 
-def test_without_optimization_constants_alone_are_folded():
-    found, _ = onnxsim.simplify(DIGITS, perform_optimization=False)
-    assert "BatchNormalization" in types(found)
-    found, _ = onnxsim.simplify(two_outputs(), perform_optimization=False)
-    assert types(found) == ["Add", "Relu", "Neg"]
-    found, _ = onnxsim.simplify(two_outputs(), perform_optimization=False, skip_constant_folding=True)
-    assert types(found) == types(two_outputs())
+def test_without_optimization_only_constants_are_folded():
+    simplified, _ = onnxsim.simplify(DIGITS, perform_optimization=False)
+    assert "BatchNormalization" in types(simplified)
+    simplified, _ = onnxsim.simplify(two_outputs(), perform_optimization=False)
+    assert types(simplified) == ["Add", "Relu", "Neg"]
+    simplified, _ = onnxsim.simplify(two_outputs(), perform_optimization=False, skip_constant_folding=True)
+    assert types(simplified) == types(two_outputs())
 
 
 def test_shapes_outputs_and_opset():
     model = two_outputs()
-    found, agrees = onnxsim.simplify(
+    simplified, agrees = onnxsim.simplify(
         model, 1, overwrite_input_shapes={None: [5, 3]}, unused_output=["z"], target_opset_version=13
     )
     assert agrees
-    assert [dim.dim_value for dim in found.graph.input[0].type.tensor_type.shape.dim] == [5, 3]
-    assert [value.name for value in found.graph.output] == ["y"]
-    assert found.opset_import[0].version == 13
-    assert [value.name for value in found.graph.value_info] == ["sum"]
+    assert [dim.dim_value for dim in simplified.graph.input[0].type.tensor_type.shape.dim] == [5, 3]
+    assert [value.name for value in simplified.graph.output] == ["y"]
+    assert simplified.opset_import[0].version == 13
+    assert [value.name for value in simplified.graph.value_info] == ["sum"]
     assert not onnxsim.simplify(model, skip_shape_inference=True)[0].graph.value_info
 
 
@@ -115,7 +115,7 @@ def test_a_model_that_computes_something_else_is_reported(monkeypatch):
         ({"unused_output": ["w"]}, RuntimeError, 'have output named "w"'),
     ],
 )
-def test_what_onnxsim_has_and_we_lack_is_refused(options, error, message):
+def test_unsupported_options_of_onnxsim_are_refused(options, error, message):
     with pytest.raises(error, match=message):
         onnxsim.simplify(two_outputs(), **options)
 
@@ -174,17 +174,17 @@ def test_a_failed_check_of_the_command_exits_with_1(tmp_path, monkeypatch, capsy
 
 
 def test_slim_returns_a_model_or_writes_it(tmp_path, capsys):
-    found = onnxslim.slim(onnx.load(DIGITS), model_check=True)
-    assert "BatchNormalization" not in types(found)
+    simplified = onnxslim.slim(onnx.load(DIGITS), model_check=True)
+    assert "BatchNormalization" not in types(simplified)
     assert onnxslim.slim(str(DIGITS), str(tmp_path / "out.onnx")) is None
     assert "digits-cnn.onnx" in capsys.readouterr().out
-    assert types(onnx.load(tmp_path / "out.onnx")) == types(found)
+    assert types(onnx.load(tmp_path / "out.onnx")) == types(simplified)
 
 
 def test_options_of_slim(tmp_path):
-    found = onnxslim.slim(two_outputs(), input_shapes=["x:4,3"], outputs=["sum"])
-    assert [dim.dim_value for dim in found.graph.input[0].type.tensor_type.shape.dim] == [4, 3]
-    assert [value.name for value in found.graph.output] == ["sum"]
+    simplified = onnxslim.slim(two_outputs(), input_shapes=["x:4,3"], outputs=["sum"])
+    assert [dim.dim_value for dim in simplified.graph.input[0].type.tensor_type.shape.dim] == [4, 3]
+    assert [value.name for value in simplified.graph.output] == ["sum"]
     half = onnxslim.slim(two_outputs(), dtype="fp16")
     assert any(tensor.data_type == TensorProto.FLOAT16 for tensor in half.graph.initializer)
     assert half.graph.input[0].type.tensor_type.elem_type == TensorProto.FLOAT16
@@ -214,7 +214,7 @@ def test_several_models_are_printed_side_by_side(capsys):
         {"size_threshold": 8, "skip_optimizations": ["graph_fusion"]},
     ],
 )
-def test_what_onnxslim_has_and_we_lack_is_refused(options):
+def test_unsupported_options_of_onnxslim_are_refused(options):
     with pytest.raises(NotSupported, match=f"does not support {next(iter(options))}"):
         onnxslim.slim(two_outputs(), **options)
 
@@ -227,22 +227,22 @@ def test_a_rewriter_runs_between_simplifications(in_place):
             node.op_type = {"Relu": "Identity"}.get(node.op_type, node.op_type)
         return None if in_place else changed
 
-    found, agrees = onnxsim.simplify(two_outputs(), custom_rewriter=rewriter)
+    simplified, agrees = onnxsim.simplify(two_outputs(), custom_rewriter=rewriter)
     assert agrees
-    assert types(found) == ["Add", "Neg"]
+    assert types(simplified) == ["Add", "Neg"]
 
 
-def test_outputs_get_the_dims_that_are_inferred():
+def test_outputs_get_inferred_dims():
     model = two_outputs()
     for value in model.graph.output:
         value.type.tensor_type.shape.dim[1].dim_param = "width"
-    for found in (onnxsim.simplify(model)[0], onnxslim.slim(model)):
-        assert [value.type.tensor_type.shape.dim[1].dim_value for value in found.graph.output] == [3, 3]
-    held = onnxslim.slim(model, no_shape_infer=True)
-    assert held.graph.output[0].type.tensor_type.shape.dim[1].dim_param == "width"
+    for simplified in (onnxsim.simplify(model)[0], onnxslim.slim(model)):
+        assert [value.type.tensor_type.shape.dim[1].dim_value for value in simplified.graph.output] == [3, 3]
+    slimmed = onnxslim.slim(model, no_shape_infer=True)
+    assert slimmed.graph.output[0].type.tensor_type.shape.dim[1].dim_param == "width"
 
 
-def test_the_pattern_of_norms_can_be_left_out():
+def test_the_pattern_of_norms_can_be_skipped():
     assert "BatchNormalization" in types(onnxslim.slim(str(DIGITS), skip_fusion_patterns=["FusionConvBN"]))
 
 
@@ -253,7 +253,7 @@ def test_versions_and_tables_of_onnxsim(capsys):
     assert "Simplified Model" in capsys.readouterr().out
 
 
-def test_numbers_replace_other_dims(tmp_path):
+def test_static_dims_can_be_overwritten(tmp_path):
     fixed = onnxslim.slim(two_outputs(), input_shapes=["x:2,3"])
     np.save(tmp_path / "x.npy", np.ones((5, 3), np.float32))
     again = onnxslim.slim(
@@ -266,7 +266,7 @@ def test_numbers_replace_other_dims(tmp_path):
     assert y.shape == z.shape == (7, 3)
 
 
-def test_onnxslim_cuts_a_model_at_values():
+def test_onnxslim_extracts_a_part_between_values():
     model = two_outputs()
     cut = onnxslim.slim(model, inputs=["two", "x"], outputs=["sum"])
     assert [each.name for each in cut.graph.input] == ["two", "x"]
@@ -282,7 +282,7 @@ def test_onnxslim_cuts_a_model_at_values():
         (["subexpression_elimination"], ["Add", "Relu", "Neg"]),
     ],
 )
-def test_onnxslim_leaves_out_single_optimizations(skipped, expected):
+def test_onnxslim_skips_single_optimizations(skipped, expected):
     assert types(onnxslim.slim(two_outputs(), skip_optimizations=skipped)) == expected
 
 
@@ -294,10 +294,10 @@ def test_summaries_of_onnxslim(tmp_path, capsys, monkeypatch):
     assert given.shape == info.input_info[0].shape
     assert given.dtype == np.float32
     utils.print_model_info_as_table([info, utils.summarize_model(two_outputs(), "two")], elapsed_time=1.5)
-    told = capsys.readouterr().out
-    assert "two" in told
-    assert "1.50 s" in told
-    assert utils.format_bytes(info.model_size) in told
+    printed = capsys.readouterr().out
+    assert "two" in printed
+    assert "1.50 s" in printed
+    assert utils.format_bytes(info.model_size) in printed
     monkeypatch.chdir(tmp_path)
     assert cli.main(["--inspect", str(DIGITS), "--dump-to-disk"]) == 0
     assert "Conv" in Path(f"{DIGITS.stem}_model_info.csv").read_text()
@@ -345,19 +345,19 @@ def test_rules_of_functions_replace_subgraphs():
         onnxsim.simplify(model, function_rewrite_rules=[rule], custom_rewriter=lambda message: message)
 
 
-def test_large_results_stay_computed():
+def test_large_results_are_not_folded():
     text = (
         "g (float[n, 64] x) => (float[n, 64] y) { z = ConstantOfShape<value = float[1] {0.5}>(s)\n y = MatMul(x, z) }"
     )
     model = onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["": 17]> {text}')
     model.graph.initializer.append(onnx.numpy_helper.from_array(np.array([64, 64], np.int64), "s"))
     kinds = [
-        [node.op_type for node in found.graph.node]
-        for found in (onnxsim.simplify(model)[0], onnxsim.simplify(model, tensor_size_threshold="1KB")[0])
+        [node.op_type for node in simplified.graph.node]
+        for simplified in (onnxsim.simplify(model)[0], onnxsim.simplify(model, tensor_size_threshold="1KB")[0])
     ]
     assert kinds == [["MatMul"], ["ConstantOfShape", "MatMul"]]
-    found = onnxslim.slim(model, size_threshold=1024)
-    assert [node.op_type for node in found.graph.node] == kinds[1]
+    simplified = onnxslim.slim(model, size_threshold=1024)
+    assert [node.op_type for node in simplified.graph.node] == kinds[1]
 
 
 @pytest.mark.parametrize("fill", ["ones", "zeros", "arange"])
@@ -389,9 +389,9 @@ def test_einsum_becomes_products():
         '<ir_version: 8, opset_import: ["": 17]> g (float[2, 3] x, float[3, 4] w) => (float[2, 4] y)'
         '{ y = Einsum<equation = "ij,jk->ik">(x, w) }'
     )
-    found = decompose_einsum(model)
-    assert "Einsum" not in {node.op_type for node in found.graph.node}
-    assert tx.verify(tx.load(model), tx.load(found)).equal
+    simplified = decompose_einsum(model)
+    assert "Einsum" not in {node.op_type for node in simplified.graph.node}
+    assert tx.verify(tx.load(model), tx.load(simplified)).equal
 
 
 def test_safetensors_hold_the_whole_model(tmp_path):
@@ -399,11 +399,11 @@ def test_safetensors_hold_the_whole_model(tmp_path):
         '<ir_version: 8, opset_import: ["": 17]> g (float[n, 3] x) => (float[n, 3] y) { y = Relu(x) }'
     )
     onnxsim.export_safetensors(model, str(tmp_path / "model.onnx.safetensors"))
-    found = onnxsim.import_safetensors(str(tmp_path / "model.onnx.safetensors"))
-    assert [node.op_type for node in found.graph.node] == ["Relu"]
+    simplified = onnxsim.import_safetensors(str(tmp_path / "model.onnx.safetensors"))
+    assert [node.op_type for node in simplified.graph.node] == ["Relu"]
 
 
-def test_random_inputs_need_sizes():
+def test_random_inputs_require_static_dims():
     model = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["": 17]> g (float[n, 3] x) => (float[n, 3] y) { y = Relu(x) }'
     )
@@ -412,9 +412,9 @@ def test_random_inputs_need_sizes():
 
 
 def test_names_of_values_have_types():
-    found = onnxslim.slim(two_outputs(), inputs=["sum:fp32"], outputs=["y:float32"])
-    assert [value.name for value in found.graph.input] == ["sum"]
-    assert [value.name for value in found.graph.output] == ["y"]
+    simplified = onnxslim.slim(two_outputs(), inputs=["sum:fp32"], outputs=["y:float32"])
+    assert [value.name for value in simplified.graph.input] == ["sum"]
+    assert [value.name for value in simplified.graph.output] == ["y"]
 
 
 def test_arguments_without_effect_are_named(tmp_path):
@@ -436,5 +436,5 @@ def test_external_data_hold_large_weights_only(tmp_path):
     assert (tmp_path / "large.onnx.data").exists()
 
 
-def test_inspect_of_one_model_gives_it_back():
+def test_inspect_of_one_model_returns_it():
     assert onnxslim.slim(two_outputs(), inspect=True).graph.node

@@ -48,21 +48,21 @@ def run(model, feeds):
     return dict(zip([each.name for each in session.get_outputs()], session.run(None, feeds), strict=True))
 
 
-def test_a_classifier_gives_labels_and_maps():
+def test_a_classifier_returns_labels_and_maps():
     model = RandomForestClassifier(5, random_state=0).fit(X, Y)
     onx = to_onnx(model, X[:1])
     assert onx.opset_import[0].version == skl2onnx.get_latest_tested_opset_version()
-    found = run(onx, {"X": X})
-    assert found["output_label"].tolist() == model.predict(X).tolist()
-    assert [max(row, key=row.get) for row in found["output_probability"]] == model.predict(X).tolist()
+    results = run(onx, {"X": X})
+    assert results["output_label"].tolist() == model.predict(X).tolist()
+    assert [max(row, key=row.get) for row in results["output_probability"]] == model.predict(X).tolist()
 
 
 @pytest.mark.parametrize("key", [id, type, lambda model: "zipmap"], ids=["id", "class", "name"])
-def test_zipmap_is_left_out_on_request(key):
+def test_zipmap_can_be_disabled(key):
     model = LogisticRegression(max_iter=500).fit(X, Y)
     options = {"zipmap": False} if key(model) == "zipmap" else {key(model): {"zipmap": False}}
-    found = run(to_onnx(model, X, options=options, target_opset={"": 15, "ai.onnx.ml": 2}), {"X": X})
-    np.testing.assert_allclose(found["probabilities"], model.predict_proba(X), atol=1e-5)
+    results = run(to_onnx(model, X, options=options, target_opset={"": 15, "ai.onnx.ml": 2}), {"X": X})
+    np.testing.assert_allclose(results["probabilities"], model.predict_proba(X), atol=1e-5)
     raw = run(to_onnx(model, X, options={"raw_scores": True, "zipmap": False}), {"X": X})
     np.testing.assert_allclose(raw["probabilities"], model.decision_function(X), rtol=1e-4, atol=1e-4)
 
@@ -70,26 +70,26 @@ def test_zipmap_is_left_out_on_request(key):
 NAMED = np.array(["a", "b", "c"])[Y]
 
 
-def test_forms_of_probabilities():
+def test_options_for_the_form_of_probabilities():
     model = LogisticRegression(max_iter=500).fit(X, NAMED)
     expected = model.predict_proba(X)
-    found = run(to_onnx(model, X, options={"zipmap": "columns"}), {"X": X})
-    assert list(found) == ["output_label", "sa", "sb", "sc"]
-    np.testing.assert_allclose(found["sb"], expected[:, 1], atol=1e-5)
-    found = run(to_onnx(model, X, options={"nocl": True}), {"X": X})
-    assert found["output_label"].tolist() == np.searchsorted(model.classes_, model.predict(X)).tolist()
-    assert [row[2] for row in found["output_probability"]] == pytest.approx(expected[:, 2], abs=1e-5)
-    found = run(to_onnx(model, X, options={"zipmap": False, "output_class_labels": True}), {"X": X})
-    assert found["class_labels"].tolist() == ["a", "b", "c"]
+    results = run(to_onnx(model, X, options={"zipmap": "columns"}), {"X": X})
+    assert list(results) == ["output_label", "sa", "sb", "sc"]
+    np.testing.assert_allclose(results["sb"], expected[:, 1], atol=1e-5)
+    results = run(to_onnx(model, X, options={"nocl": True}), {"X": X})
+    assert results["output_label"].tolist() == np.searchsorted(model.classes_, model.predict(X)).tolist()
+    assert [row[2] for row in results["output_probability"]] == pytest.approx(expected[:, 2], abs=1e-5)
+    results = run(to_onnx(model, X, options={"zipmap": False, "output_class_labels": True}), {"X": X})
+    assert results["class_labels"].tolist() == ["a", "b", "c"]
     with pytest.raises(RuntimeError, match="not compatible with option 'zipmap'"):
         to_onnx(model, X, options={"output_class_labels": True})
 
 
 def test_scores_of_two_classes():
     for model in (LogisticRegression(max_iter=500).fit(X, Y > 0), BaggingClassifier(LinearSVC(), 3).fit(X, Y > 0)):
-        found = run(to_onnx(model, X, options={"raw_scores": True, "zipmap": False}), {"X": X})["probabilities"]
+        results = run(to_onnx(model, X, options={"raw_scores": True, "zipmap": False}), {"X": X})["probabilities"]
         decision = model.decision_function(X)
-        np.testing.assert_allclose(found, np.stack([-decision, decision], 1), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(results, np.stack([-decision, decision], 1), rtol=1e-4, atol=1e-4)
     maps = run(to_onnx(SVC().fit(X, Y > 0), X), {"X": X})
     assert [max(row, key=row.get) for row in maps["output_probability"]] == maps["output_label"].tolist()
     plain = run(to_onnx(LinearSVC().fit(X, Y > 0), X), {"X": X})
@@ -102,18 +102,18 @@ def test_paths_and_leaves_of_trees(model):
     options = {"decision_path": True, "decision_leaf": True}
     if hasattr(model, "predict_proba"):
         options["zipmap"] = False
-    found = run(to_onnx(model, X, options={id(model): options}), {"X": X})
+    results = run(to_onnx(model, X, options={id(model): options}), {"X": X})
     leaves = model.apply(X).reshape(len(X), -1)
-    assert found["decision_leaf"].tolist() == leaves.tolist()
+    assert results["decision_leaf"].tolist() == leaves.tolist()
     for k, tree in enumerate(getattr(model, "estimators_", [model])):
         paths = ["".join("1" if each else "0" for each in row) for row in tree.decision_path(X).toarray()]
-        assert found["decision_path"][:, k].tolist() == paths
+        assert results["decision_path"][:, k].tolist() == paths
 
 
 def test_deviations_of_gaussian_processes():
     model = GaussianProcessRegressor(alpha=0.1, optimizer=None).fit(X, Y)
-    found = run(to_onnx(model, X, options={"return_std": True}), {"X": X})
-    np.testing.assert_allclose(found["GPcovstd"], model.predict(X, return_std=True)[1], atol=1e-3)
+    results = run(to_onnx(model, X, options={"return_std": True}), {"X": X})
+    np.testing.assert_allclose(results["GPcovstd"], model.predict(X, return_std=True)[1], atol=1e-3)
 
 
 def test_names_by_a_prefix_or_a_function():
@@ -129,9 +129,9 @@ def test_final_types_name_and_cast_outputs():
     model = KMeans(2, n_init=1, random_state=0).fit(X)
     types = [("x", FloatTensorType([None, 4]))]
     onx = convert_sklearn(model, initial_types=types, final_types=[("which", None), ("far", DoubleTensorType())])
-    found = run(onx, {"x": X})
-    assert found["which"].tolist() == model.predict(X).tolist()
-    assert found["far"].dtype == np.float64
+    results = run(onx, {"x": X})
+    assert results["which"].tolist() == model.predict(X).tolist()
+    assert results["far"].dtype == np.float64
     for names in (["a"], ["a", "a"]):
         with pytest.raises(RuntimeError, match="do not name every output once"):
             convert_sklearn(model, initial_types=types, final_types=[(name, None) for name in names])
@@ -150,26 +150,26 @@ def test_final_types_name_and_cast_outputs():
     ids=lambda each: type(each).__name__,
 )
 def test_names_and_shapes_of_outputs(model, expected):
-    found = run(to_onnx(model.fit(X, Y), X[:1]), {"X": X})
-    assert {name: array.shape for name, array in found.items()} == expected
+    results = run(to_onnx(model.fit(X, Y), X[:1]), {"X": X})
+    assert {name: array.shape for name, array in results.items()} == expected
 
 
 def test_neighbors_are_indices_and_distances():
-    rows = np.unique(X, axis=0)  # of equal rows either may come first
+    rows = np.unique(X, axis=0)  # ties between equal rows have no defined order
     model = NearestNeighbors(n_neighbors=3).fit(rows[::2])
-    found = run(to_onnx(model, rows[:1]), {"X": rows[1::2]})
+    results = run(to_onnx(model, rows[:1]), {"X": rows[1::2]})
     distances, places = model.kneighbors(rows[1::2])
-    np.testing.assert_allclose(found["distance"], distances, atol=1e-4)
-    assert list(found) == ["index", "distance"]
-    assert found["index"].shape == places.shape
+    np.testing.assert_allclose(results["distance"], distances, atol=1e-4)
+    assert list(results) == ["index", "distance"]
+    assert results["index"].shape == places.shape
 
 
 def test_probabilities_of_several_targets_are_a_sequence():
     targets = np.stack([Y, Y == 1], 1)
     model = MultiOutputClassifier(LogisticRegression(max_iter=500)).fit(X, targets)
-    found = run(to_onnx(model, X[:1]), {"X": X})
-    assert found["label"].tolist() == model.predict(X).tolist()
-    for one, other in zip(found["probabilities"], model.predict_proba(X), strict=True):
+    results = run(to_onnx(model, X[:1]), {"X": X})
+    assert results["label"].tolist() == model.predict(X).tolist()
+    for one, other in zip(results["probabilities"], model.predict_proba(X), strict=True):
         np.testing.assert_allclose(one, other, atol=1e-5)
 
 
@@ -181,8 +181,8 @@ def test_types_of_inputs():
     np.testing.assert_allclose(run(onx, {"rows": wide})["variable"][:, 0], model.predict(wide))
     onx = convert_sklearn(model, initial_types=[("a", FloatTensorType([None, 1])), ("b", Int64TensorType([None, 3]))])
     whole = np.arange(6).reshape(2, 3)
-    found = run(onx, {"a": np.ones((2, 1), np.float32), "b": whole})["variable"][:, 0]
-    np.testing.assert_allclose(found, model.predict(np.c_[np.ones(2), whole]), rtol=1e-4)
+    results = run(onx, {"a": np.ones((2, 1), np.float32), "b": whole})["variable"][:, 0]
+    np.testing.assert_allclose(results, model.predict(np.c_[np.ones(2), whole]), rtol=1e-4)
     final = convert_sklearn(
         model, initial_types=[("x", FloatTensorType([None, 4]))], final_types=[("z", FloatTensorType())]
     )
@@ -203,8 +203,8 @@ def test_texts():
     texts = np.array(["a bird", "two birds", "a bird sings"], object)
     model = TfidfVectorizer().fit(texts)
     onx = convert_sklearn(model, initial_types=[("texts", StringTensorType([None, 1]))])
-    found = run(onx, {"texts": texts[:, None]})["variable"]
-    np.testing.assert_allclose(found, model.transform(texts).toarray(), atol=1e-5)
+    results = run(onx, {"texts": texts[:, None]})["variable"]
+    np.testing.assert_allclose(results, model.transform(texts).toarray(), atol=1e-5)
 
 
 def test_helpers(tmp_path):
@@ -222,7 +222,7 @@ def test_helpers(tmp_path):
 
 def test_types_of_tables_and_arrays():
     assert data_types.guess_data_type(X) == [("input", FloatTensorType([150, 4]))]
-    table = SimpleNamespace(columns=["a", "b"], dtypes=["int64", "object"])  # what pandas has
+    table = SimpleNamespace(columns=["a", "b"], dtypes=["int64", "object"])  # the attributes of a DataFrame
     assert data_types.guess_data_type(table) == [
         ("a", Int64TensorType([None, 1])),
         ("b", StringTensorType([None, 1])),
@@ -235,10 +235,10 @@ def test_types_of_tables_and_arrays():
 
 
 class Unknown(StandardScaler):
-    """An estimator without a rule."""
+    """An estimator without a conversion rule."""
 
 
-def test_what_has_no_form_and_what_is_refused():
+def test_unsupported_estimators_and_options_are_refused():
     with pytest.raises(MissingShapeCalculator, match="Unknown") as caught:
         to_onnx(Unknown().fit(X), X)
     assert isinstance(caught.value, MissingConverter)
@@ -252,7 +252,7 @@ def test_what_has_no_form_and_what_is_refused():
         skl2onnx.update_registered_converter(Unknown, "Unknown", None, None)
 
 
-def test_outputs_of_a_gaussian_process_have_their_own_name():
+def test_outputs_of_a_gaussian_process_have_skl2onnx_names():
     model = GaussianProcessRegressor(alpha=0.1, optimizer=None).fit(X[:20], Y[:20])
     assert [each.name for each in to_onnx(model, X).graph.output] == ["GPmean"]
     assert to_onnx(StandardScaler().fit(X), X).doc_string == ""

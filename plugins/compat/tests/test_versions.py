@@ -1,4 +1,4 @@
-"""``convert_version``: results, errors."""
+"""``convert_version``: results and errors."""
 
 import numpy as np
 import onnx
@@ -21,18 +21,21 @@ def softmax(version):
 
 
 @pytest.mark.parametrize("version", [9, 11, 12, 18])
-def test_numbers_stay_where_the_definition_of_an_op_changed(version):
-    """https://github.com/onnx/onnx/blob/main/docs/Changelog.md#Softmax-13 works on one axis, the older on all after."""
+def test_results_stay_equal_if_the_definition_of_an_op_changed(version):
+    """Softmax normalizes one axis since version 13, before also all axes after it.
+
+    Source: https://github.com/onnx/onnx/blob/main/docs/Changelog.md#Softmax-13
+    """
     model = softmax(13)
-    found = convert_version(model, version)
-    assert found.opset_import[0].version == version
-    onnx.checker.check_model(found)
+    converted = convert_version(model, version)
+    assert converted.opset_import[0].version == version
+    onnx.checker.check_model(converted)
     x = np.random.default_rng(0).random((2, 3, 4), np.float32)
-    results = [InferenceSession(m.SerializeToString()).run(None, {"x": x})[0] for m in (model, found)]
+    results = [InferenceSession(m.SerializeToString()).run(None, {"x": x})[0] for m in (model, converted)]
     np.testing.assert_allclose(*results, rtol=1e-5)
 
 
-def test_what_has_no_form_at_a_version():
+def test_a_model_that_cannot_be_converted_is_refused():
     info = helper.make_tensor_value_info
     graph = helper.make_graph(
         [helper.make_node("RegexFullMatch", ["x"], ["y"], pattern="a.*")],
@@ -43,7 +46,7 @@ def test_what_has_no_form_at_a_version():
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=9)
     with pytest.raises(ConvertError, match="RegexFullMatch"):
         convert_version(model, 13)
-    with pytest.raises(RuntimeError):  # as scripts catch it
+    with pytest.raises(RuntimeError):  # scripts catch onnx's error as RuntimeError
         convert_version(model, 13)
 
 

@@ -1,4 +1,4 @@
-"""Without PyTorch nothing here is collected: the step torch of .ci/run has it."""
+"""Skip these tests if PyTorch is not installed; the step torch of .ci/run installs it."""
 
 import importlib.util
 

@@ -20,8 +20,8 @@ class Network(torch.nn.Module):
         self.conv, self.norm = torch.nn.Conv2d(3, 4, 3), torch.nn.BatchNorm2d(4)
 
     def forward(self, image, scale=None):
-        found = torch.relu(self.norm(self.conv(image))).mean((2, 3))
-        return found if scale is None else found * scale
+        y = torch.relu(self.norm(self.conv(image))).mean((2, 3))
+        return y if scale is None else y * scale
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +76,7 @@ def test_keywords_and_lists_of_axes(network, tmp_path):
     "options",
     [{"custom_translation_table": {1: 2}}, {"export_params": False}, {"report": True}, {"profile": True}],
 )
-def test_what_torch_has_and_we_lack_is_refused(network, tmp_path, options):
+def test_unsupported_options_are_refused(network, tmp_path, options):
     with pytest.raises(NotSupported, match=f"does not support {next(iter(options))}"):
         export(network, (X,), tmp_path / "net.onnx", **options)
     assert not list(tmp_path.iterdir())
@@ -106,7 +106,7 @@ torch.testing.assert_close(module(torch.ones(1, 2)), net(torch.ones(1, 2)))
 def test_a_script_runs_unchanged(tmp_path):
     (tmp_path / "script.py").write_text(SCRIPT)
     command = [sys.executable, "-m", "tenonnx_compat", "run", "script.py"]
-    found = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
-    assert found.returncode == 0, found.stderr
-    assert "script.py:4: CompatWarning: torch.onnx.export" in found.stderr
+    process = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=200, check=False)
+    assert process.returncode == 0, process.stderr
+    assert "script.py:4: CompatWarning: torch.onnx.export" in process.stderr
     assert onnx.load(tmp_path / "net.onnx").opset_import[0].version == 18

@@ -1,4 +1,4 @@
-"""Without TensorFlow nothing here is collected: the step tensorflow of .ci/run has it."""
+"""Skip these tests if TensorFlow is not installed; the step tensorflow of .ci/run installs it."""
 
 import importlib.util
 

@@ -156,41 +156,41 @@ def _values(graph: Graph, wrt: str | Value | Sequence[str | Value] | None) -> li
     """The values that get attributions. Raises ``InvalidCall`` if there is none, or one is not a float tensor."""
     if wrt is not None:
         several = [wrt] if isinstance(wrt, str | Value) else list(wrt)
-        found = [graph.find(each) for each in several]
-        for value in found:
+        values = [graph.find(each) for each in several]
+        for value in values:
             if not _is_float(value):
                 raise InvalidCall(
                     f'"{value.name}" has no gradient: it is not a floating-point tensor', given=str(value.type)
                 )
-        return found
-    found = [value for value in graph.inputs if _is_float(value)] or _embeddings(graph)
-    if not found:
+        return values
+    values = [value for value in graph.inputs if _is_float(value)] or _embeddings(graph)
+    if not values:
         raise InvalidCall(
             "the model has no floating-point input and no embedding", do="name inner values of floats: --wrt"
         )
-    return found
+    return values
 
 
 def _embeddings(graph: Graph) -> list[Value]:
     """The first embedding lookup, a Gather from a constant table by an input; empty if there is none."""
     inputs = set(graph.inputs)
-    found = []
+    rows = []
     for node in graph.nodes:
         if node.op_type == "Gather" and len(node.inputs) == 2:
             table, numbers = node.inputs
             value = node.outputs[0]
             if table is not None and table.is_constant and numbers in inputs and value is not None and _is_float(value):
-                found.append(value)
-    return found[:1]
+                rows.append(value)
+    return rows[:1]
 
 
 def _float_input(graph: Graph, wrt: str | Value | Sequence[str | Value] | None) -> Value:
     """The matrix of features. Raises ``InvalidCall`` for several values, and for another rank than 2."""
-    found = _values(graph, wrt)
-    if len(found) != 1 or found[0].rank != 2:
-        names = ", ".join(f"{value.name}: {value.type}" for value in found)
+    values = _values(graph, wrt)
+    if len(values) != 1 or values[0].rank != 2:
+        names = ", ".join(f"{value.name}: {value.type}" for value in values)
         raise InvalidCall("Shapley values need one matrix of rows and features", given=names, do="name it: --wrt")
-    return found[0]
+    return values[0]
 
 
 def background_input(graph: Graph, x: Value, rows: Array | None) -> Value:

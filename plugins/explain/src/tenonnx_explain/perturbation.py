@@ -23,7 +23,7 @@ def occlusion(explained: Explained, window: Sequence[int] | None, strides: Seque
     A window covers ``window`` elements along each axis after the first and moves by ``strides``; drops of overlapping
     windows are averaged. Raises ``InvalidCall`` for windows or strides that do not fit the input.
     """
-    found = {}
+    attributions = {}
     selected = explained.selection()
     for x in explained.wrt:
         dims = fixed_dims(x, "occlusion")
@@ -54,8 +54,8 @@ def occlusion(explained: Explained, window: Sequence[int] | None, strides: Seque
             return [total + spread * ops.cast(inside, to=x.dtype)]  # noqa: B023
 
         (total,) = repeated(step, [ops.zeros_like(x)], len(starts))
-        found[f"{x.name}/attribution"] = total / np.maximum(covered, 1)
-    return found
+        attributions[f"{x.name}/attribution"] = total / np.maximum(covered, 1)
+    return attributions
 
 
 def _window(

@@ -392,12 +392,12 @@ def _emit(options: argparse.Namespace, model: onnx.ModelProto) -> None:
 
 
 def _shapes(texts: Sequence[str] | None) -> dict[str | None, list[int | str]]:
-    found: dict[str | None, list[int | str]] = {}
+    shapes: dict[str | None, list[int | str]] = {}
     for text in texts or ():
         name, colon, dims = text.rpartition(":")
         sizes = [int(dim) if dim.lstrip("-").isdigit() else dim for dim in dims.split(",")]
-        found[name if colon else None] = sizes
-    return found
+        shapes[name if colon else None] = sizes
+    return shapes
 
 
 def _arrays(graph: tx.Graph, texts: Sequence[str] | None) -> dict[str, np.ndarray[Any, Any]] | None:

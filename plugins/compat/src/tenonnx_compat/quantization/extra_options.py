@@ -55,16 +55,16 @@ def settings_of(call: str, graph: tx.Graph, options: Mapping[str, Any] | None, d
     ignored = {name: options.get(name) for name in OF_COLLECTING}
     ignore_options(call, ignored, "extremes of all batches are merged at once")
     _refuse_others(call, graph, options, qdq=qdq)
-    found = {ours: options[name] for name, ours in RENAMED.items() if options.get(name) is not None}
+    settings = {ours: options[name] for name, ours in RENAMED.items() if options.get(name) is not None}
     if options.get("CalibMovingAverage"):
-        found["calibration"] = "average"
+        settings["calibration"] = "average"
     if options.get("BlockSize"):
-        found |= {"granularity": "block", "block_size": options["BlockSize"]}
+        settings |= {"granularity": "block", "block_size": options["BlockSize"]}
     if options.get("SmoothQuant"):
-        found["method"] = "smooth-quant"
+        settings["method"] = "smooth-quant"
     if any(options.get(name) for name in OF_RANGES):
-        found["ranges"] = _change_of_ranges(call, graph, options, DType.of(dtype))
-    return found
+        settings["ranges"] = _change_of_ranges(call, graph, options, DType.of(dtype))
+    return settings
 
 
 def _refuse_others(call: str, graph: tx.Graph, options: Mapping[str, Any], *, qdq: bool) -> None:

@@ -153,23 +153,23 @@ def _selects_by_name(model: Any) -> bool:
 
 def _options(model: Any, options: Mapping[Any, Any] | None) -> dict[str, Any]:
     """The options that apply to the estimator, or to the last step of a pipeline."""
-    found: dict[str, Any] = {}
+    chosen: dict[str, Any] = {}
     steps = [model]
     while getattr(steps[-1], "steps", None):
         steps.append(steps[-1].steps[-1][1])
     for key, value in (options or {}).items():
         if isinstance(value, Mapping):
             mine = any(key == id(step) or key is type(step) for step in steps)
-            given = dict(value) if mine else {}
+            own = dict(value) if mine else {}
             others = set(value) - set(_WITHOUT_EFFECT) - {"zipmap"} if not mine else set()
         else:
-            given, others = {str(key).rpartition("__")[2]: value}, set()
+            own, others = {str(key).rpartition("__")[2]: value}, set()
         refuse_options("skl2onnx.convert_sklearn", dict.fromkeys(sorted(others), "for an inner step"))
-        found.update(given)
+        chosen.update(own)
     refuse_options(
-        "skl2onnx.convert_sklearn", {k: v for k, v in found.items() if k not in (*OPTIONS, *_WITHOUT_EFFECT)}
+        "skl2onnx.convert_sklearn", {k: v for k, v in chosen.items() if k not in (*OPTIONS, *_WITHOUT_EFFECT)}
     )
-    return found
+    return chosen
 
 
 def _opsets(target: int | Mapping[str, int] | None) -> Mapping[str, int]:

@@ -169,7 +169,7 @@ def slice_(x: Value, starts: Value, ends: Value, axes: Value | None, steps: Valu
     firsts, lasts = elements(starts), elements(ends)
     unless(axes is None and (firsts is None or lasts is None), "the number of axes is unknown")
     chosen = list(range(len(firsts or ()))) if axes is None else axes_of(axes, rank)
-    firsts, lasts = (given or [None] * len(chosen) for given in (firsts, lasts))
+    firsts, lasts = (source or [None] * len(chosen) for source in (firsts, lasts))
     strides = [1] * len(chosen) if steps is None else integers(steps, "the steps")
     unless(rank > _MOST_SLICED, f"STRIDED_SLICE takes up to {_MOST_SLICED} axes")
     begin: list[Any] = [0] * rank
@@ -178,10 +178,10 @@ def slice_(x: Value, starts: Value, ends: Value, axes: Value | None, steps: Valu
     masks = [sum(1 << k for k in range(rank) if k not in chosen)] * 2
     for place, axis in enumerate(chosen):
         step[axis] = strides[place]
-        for given, known, kept, which in ((starts, firsts, begin, 0), (ends, lasts, end, 1)):
+        for source, known, bounds, which in ((starts, firsts, begin, 0), (ends, lasts, end, 1)):
             value = known[place]
             if isinstance(value, int):
-                kept[axis] = value
+                bounds[axis] = value
                 beyond = value >= 2**31 - 1 or value <= -(2**31) + 1
                 size = sizes(x)[axis]
                 if isinstance(size, int) and strides[place] > 0 and which:
@@ -189,13 +189,13 @@ def slice_(x: Value, starts: Value, ends: Value, axes: Value | None, steps: Valu
                 if strides[place] < 0 and which and isinstance(size, int):
                     beyond = beyond or value < -size
                 if beyond:
-                    kept[axis] = 0
+                    bounds[axis] = 0
                     if (value > 0) == (which == (strides[place] > 0)):
                         masks[which] |= 1 << axis
                     else:
-                        kept[axis] = 2**31 - 1 if value > 0 else -(2**31)
+                        bounds[axis] = 2**31 - 1 if value > 0 else -(2**31)
             else:
-                kept[axis] = ops.gather(given, place, axis=0)
+                bounds[axis] = ops.gather(source, place, axis=0)
     if set(step) == {1} and masks[1] == (1 << rank) - 1 and all(isinstance(n, int) and n == 0 for n in begin):
         return x
     return tfl.strided_slice(

@@ -225,13 +225,13 @@ class Builder:
         with self.state.applying(operator.title):
             call = Call(operator, subgraph.tensors, values, self)
         forms = (form(call) for form in self.state.forms.of(operator.name))
-        found = next((result for result in forms if result is not None), None)
+        results = next((result for result in forms if result is not None), None)
         with self.state.applying(operator.title):
-            if found is None and operator.name in _STRUCTURAL:
+            if results is None and operator.name in _STRUCTURAL:
                 return self._structural(operator, values)
-            if found is None:
-                found = LITE_RULES[operator.name](call)
-        results = found if isinstance(found, list) else [found]
+            if results is None:
+                results = LITE_RULES[operator.name](call)
+        results = results if isinstance(results, list) else [results]
         return [self._stored(result, subgraph.tensors[k]) for result, k in zip(results, operator.outputs, strict=False)]
 
     def _stored(self, result: Any, tensor: Tensor) -> Any:

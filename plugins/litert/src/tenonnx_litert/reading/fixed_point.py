@@ -42,14 +42,14 @@ def _exp(x: Array, bits: int) -> Array:
     """The exponential of numbers up to 0."""
     quarter = 2 ** (13 - bits)
     rest = (x & (quarter - 1)) - quarter
-    found = _exp_of_quarter(_shifted(rest, bits))
+    result = _exp_of_quarter(_shifted(rest, bits))
     for exponent in _EXPONENTS:
         if exponent < bits:
             is_set = (rest - x) & 2 ** (15 - bits + exponent) != 0
-            found = np.where(is_set, _product(found, _constant(math.exp(-(2.0**exponent)), 0)), found)
+            result = np.where(is_set, _product(result, _constant(math.exp(-(2.0**exponent)), 0)), result)
     if bits > 5:
-        found = np.where(x < -(2 ** (20 - bits)), 0, found)
-    return np.where(x == 0, _ONE, found)
+        result = np.where(x < -(2 ** (20 - bits)), 0, result)
+    return np.where(x == 0, _ONE, result)
 
 
 def _exp_of_quarter(x: Array) -> Array:
@@ -65,10 +65,10 @@ def _exp_of_quarter(x: Array) -> Array:
 def _reciprocal(x: Array) -> Array:
     """``2 / (1 + x)``, with two integer bits."""
     half = (x + _ONE + 1) // 2
-    found = _constant(48 / 17, 2) + _product(half, _constant(-32 / 17, 2))
+    result = _constant(48 / 17, 2) + _product(half, _constant(-32 / 17, 2))
     for _ in range(3):
-        found = found + _shifted(_product(found, 2**13 - _product(half, found)), 2)
-    return found
+        result = result + _shifted(_product(result, 2**13 - _product(half, result)), 2)
+    return result
 
 
 def _constant(number: float, bits: int) -> int:

@@ -214,7 +214,7 @@ def l2_normalization(call: Call) -> Value:
 
 @lite_rule("LOCAL_RESPONSE_NORMALIZATION")
 def lrn(call: Call) -> Value:
-    found: Value = call.as_rule(
+    result: Value = call.as_rule(
         "LRN",
         call.real(0),
         depth_radius=call.option("Radius"),
@@ -222,7 +222,7 @@ def lrn(call: Call) -> Value:
         alpha=call.option("Alpha"),
         beta=call.option("Beta"),
     )
-    return found
+    return result
 
 
 @lite_rule("RESHAPE")
@@ -240,11 +240,11 @@ def concatenation(call: Call) -> Any:
     )
     parts = call.values if alike else call.reals
     axis = call.option("Axis", 0) % parts[0].ndim
-    found = ops.concat(*parts, axis=axis) if len(parts) > 1 else parts[0]
+    joined = ops.concat(*parts, axis=axis) if len(parts) > 1 else parts[0]
     return (
-        QuantizedResult(found)
+        QuantizedResult(joined)
         if alike and not call.option("FusedActivationFunction", 0)
-        else activated(call, real_of(found, call.outs[0].quantization) if alike else found)
+        else activated(call, real_of(joined, call.outs[0].quantization) if alike else joined)
     )
 
 
@@ -267,10 +267,10 @@ def split(call: Call) -> Any:
     x = call.raw(place) if quantized else call.real(place)
     count = len(call.outs)
     if call.name == "SPLIT":
-        found = call.as_rule("Split", call.raw(0), x, num_split=count)
+        pieces = call.as_rule("Split", call.raw(0), x, num_split=count)
     else:
-        found = call.as_rule("SplitV", x, call.raw(1), call.raw(2), num_split=count)
-    return [QuantizedResult(value) for value in found] if quantized else found
+        pieces = call.as_rule("SplitV", x, call.raw(1), call.raw(2), num_split=count)
+    return [QuantizedResult(value) for value in pieces] if quantized else pieces
 
 
 @lite_rule("RESIZE_BILINEAR")

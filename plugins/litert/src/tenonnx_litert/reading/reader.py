@@ -177,11 +177,17 @@ def _texts_of(model: Any) -> Iterator[tuple[str, str]]:
                 yield (entry.Name() or b"").decode(), text
 
 
-def _signature(found: Any) -> tuple[str, tuple[int, dict[int, str], dict[int, str]]]:
-    inputs = {found.Inputs(k).TensorIndex(): found.Inputs(k).Name().decode() for k in range(found.InputsLength())}
-    outputs = {found.Outputs(k).TensorIndex(): found.Outputs(k).Name().decode() for k in range(found.OutputsLength())}
-    key = found.SignatureKey()
-    return (key.decode() if key else ""), (found.SubgraphIndex(), inputs, outputs)
+def _signature(definition: Any) -> tuple[str, tuple[int, dict[int, str], dict[int, str]]]:
+    inputs = {
+        definition.Inputs(k).TensorIndex(): definition.Inputs(k).Name().decode()
+        for k in range(definition.InputsLength())
+    }
+    outputs = {
+        definition.Outputs(k).TensorIndex(): definition.Outputs(k).Name().decode()
+        for k in range(definition.OutputsLength())
+    }
+    key = definition.SignatureKey()
+    return (key.decode() if key else ""), (definition.SubgraphIndex(), inputs, outputs)
 
 
 def _subgraph(model: Any, graph: Any, contents: bytes) -> Subgraph:
@@ -294,13 +300,15 @@ def _texts(raw: bytes) -> np.ndarray[Any, Any]:
     return texts
 
 
-def _quantization(found: Any, kind: Any) -> Quantization | None:
+def _quantization(parameters: Any, kind: Any) -> Quantization | None:
     """Quantization parameters of an integer tensor. None for floats, for which some files record ranges."""
     is_integer = kind not in (None, object, np.bool_) and (np.dtype(kind).kind in "iu" or kind is ml_dtypes.int4)
-    if found is None or not found.ScaleLength() or not is_integer:
+    if parameters is None or not parameters.ScaleLength() or not is_integer:
         return None
-    scales = np.asarray(found.ScaleAsNumpy(), np.float32)
-    points = np.asarray(found.ZeroPointAsNumpy(), np.int64) if found.ZeroPointLength() else np.zeros(1, np.int64)
+    scales = np.asarray(parameters.ScaleAsNumpy(), np.float32)
+    points = (
+        np.asarray(parameters.ZeroPointAsNumpy(), np.int64) if parameters.ZeroPointLength() else np.zeros(1, np.int64)
+    )
     if len(points) != len(scales):
         points = np.repeat(points[:1], len(scales))
-    return Quantization(scales, points, int(found.QuantizedDimension()))
+    return Quantization(scales, points, int(parameters.QuantizedDimension()))
