@@ -115,12 +115,12 @@ def test_expansions_have_a_depth():
 def test_calls_of_one_piece_of_work_are_counted():
     with tx.limits.override(nodes=3):
         for _ in range(20):  # each call is work of its own
-            tx.limits.calling("an op")
+            tx.limits.count_call("an op")
         with tx.limits.work():
             for _ in range(3):
-                tx.limits.calling("an op")
+                tx.limits.count_call("an op")
             with pytest.raises(tx.LimitExceeded, match=r'the number of calls of an op.* the limit "nodes"'):
-                tx.limits.calling("an op")
+                tx.limits.count_call("an op")
 
 
 @pytest.mark.parametrize(("text", "shown"), [("77", "77"), ("lots", "is not a positive number")])

@@ -129,7 +129,7 @@ def text_bytes(texts: Iterable[Any]) -> int:
 def check_memory(amount: int, what: str) -> None:
     """Raise ``LimitExceeded`` if ``what`` of ``amount`` bytes exceeds the memory limit; call it before allocating."""
     check("memory", amount, what)
-    made(amount)
+    count_allocated(amount)
 
 
 @contextmanager
@@ -148,7 +148,7 @@ def budget(brought: int = 0) -> Iterator[None]:
         _growth.reset(token)
 
 
-def made(amount: int) -> None:
+def count_allocated(amount: int) -> None:
     """Count allocated bytes. Raises ``LimitExceeded`` if the process has grown by more than ``memory``."""
     state = _growth.get()
     if state is None:
@@ -230,7 +230,7 @@ def expanding(title: str) -> Iterator[None]:
             state[1] -= 1
 
 
-def calling(title: str) -> None:
+def count_call(title: str) -> None:
     """Count one call; attributes can make a body repeat many times.
 
     Raises ``LimitExceeded`` beyond ``nodes``, and ``OutOfTime``.

@@ -13,7 +13,7 @@ from tenonnx.graph.dtypes import DType
 from tenonnx.graph.graph import Value
 from tenonnx.graph.training import Role
 from tenonnx.graph.types import TensorType, Type, join_types
-from tenonnx.limits import calling, work
+from tenonnx.limits import count_call, work
 from tenonnx.op.binding import UNFORESEEN, cannot_compute, invoke, pad
 from tenonnx.op.call import constant_value, current, interpreting
 from tenonnx.op.dtypes import check_dtypes
@@ -84,7 +84,7 @@ class Abstract:
     def call(
         self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None = None
     ) -> tuple[Value | None, ...]:
-        calling(op.title)
+        count_call(op.title)
         return tuple(None if k is None else k.value(op.name) for k in infer_call(op, inputs, attributes, outputs))
 
     def constant(self, array: np.ndarray[Any, Any], dtype: DType, role: Role | None = None) -> Value:

@@ -33,7 +33,7 @@ class Loader:
         self._complete: frozenset[str] = frozenset()
         self._modules, self._reached = 0, set[str]()
         self._calling = 0
-        self._untold: list[PluginError] = []
+        self._unreported: list[PluginError] = []
         self.failures: dict[Plugin, PluginError] = {}
 
     @cached_property
@@ -62,8 +62,8 @@ class Loader:
     def _warn(self) -> None:
         """Warn about plugins that failed, and about definitions that are ignored in favor of another package's."""
         with self._lock:
-            failures, self._untold = self._untold, []
-        for text in [*map(str, failures), *self._registry.untold()]:
+            failures, self._unreported = self._unreported, []
+        for text in [*map(str, failures), *self._registry.take_conflicts()]:
             warnings.warn(PluginWarning(text), stacklevel=3)
 
     def import_ops(self, ops: Iterable[tuple[str, str]]) -> None:
@@ -141,7 +141,7 @@ class Loader:
             self._calling -= 1
 
     def _leave_out(self, plugin: Plugin, error: PluginError) -> None:
-        self._untold.append(error)
+        self._unreported.append(error)
         name = self._names.get(plugin, plugin.title)
         for entry in [plugin, *(other for other, known in self._names.items() if known == name)]:
             self.failures[entry] = error

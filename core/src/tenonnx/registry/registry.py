@@ -51,7 +51,7 @@ class Registry:
         self._contents = RegistryContents()
         self._lock = threading.RLock()
         self._registering: list[list[RegistryChange]] = []  # changes of the running hooks
-        self._untold: list[Conflict] = []
+        self._unreported: list[Conflict] = []
         self._loader = Loader(self, available, self._lock)
         self._forget()
         self._aliases: dict[tuple[str, str], Op] = {}
@@ -94,7 +94,7 @@ class Registry:
         def change(contents: RegistryContents, plugin: Plugin | None) -> None:
             for op in ops:
                 for meaning in op.meanings:
-                    self._untold += contents.add(meaning, plugin)
+                    self._unreported += contents.add(meaning, plugin)
 
         self._change(change)
 
@@ -198,12 +198,12 @@ class Registry:
 
     def _commit(self, changes: Iterable[RegistryChange], plugin: Plugin | None) -> None:
         """Apply all changes or none."""
-        contents, untold = self._contents.copy(), len(self._untold)
+        contents, count = self._contents.copy(), len(self._unreported)
         try:
             for change in changes:
                 change(contents, plugin)
         except BaseException:
-            del self._untold[untold:]
+            del self._unreported[count:]
             raise
         self._contents = contents
         self._forget()
@@ -232,7 +232,7 @@ class Registry:
                 for plugin, module in contents.awaited.pop((domain, name), ()):
                     own = [op for op in ops_in(module) if (op.domain, op.name) == (domain, name)]
                     for meaning in (meaning for op in own for meaning in op.meanings):
-                        self._untold += contents.add(meaning, plugin)
+                        self._unreported += contents.add(meaning, plugin)
             self._contents = contents
 
     def leave_out(self, plugin: Plugin) -> None:
@@ -240,10 +240,10 @@ class Registry:
         self._contents = self._contents.without(plugin)
         self._forget()
 
-    def untold(self) -> list[str]:
-        """Messages for conflicts since the last call."""
+    def take_conflicts(self) -> list[str]:
+        """Messages of the conflicts since the last call, which are then forgotten."""
         with self._lock:
-            conflicts, self._untold = self._untold, []
+            conflicts, self._unreported = self._unreported, []
         return in_words(conflicts)
 
     def load(self, domain: str) -> None:

@@ -10,7 +10,7 @@ from tenonnx.errors import InvalidCall, InvalidModel, TenonnxError
 from tenonnx.graph.containers import Operator
 from tenonnx.graph.definitions import defined_by, definitions, operators
 from tenonnx.graph.graph import Graph, Node, Value
-from tenonnx.limits import calling, expanding, work
+from tenonnx.limits import count_call, expanding, work
 from tenonnx.op.binding import bind, foreseeing, invoke, known_op, pad
 from tenonnx.op.build import Builder, align_captures, captured_by
 from tenonnx.op.call import interpreting
@@ -219,7 +219,7 @@ class Rewriter(Builder):
     def call(
         self, op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any], outputs: int | None = None
     ) -> tuple[Value | None, ...]:
-        calling(op.title)
+        count_call(op.title)
         values = [self.adopt(v) for v in inputs]
         call = Call(op, pad(op, values), attributes, outputs)
         if op.pure and all(v is None or v.is_constant for v in values):

@@ -103,7 +103,7 @@ def folding(largest: int = LARGEST_RESULT, *, within_bodies: bool = False) -> De
                 return None
         if any(not isinstance(r, np.ndarray) or r.nbytes > most for r in results):
             return None
-        limits.made(sum(r.nbytes for r in results))
+        limits.count_allocated(sum(r.nbytes for r in results))
         made = [
             None if v is None else rewriter.result(r, v.dtype, call.inputs)
             for r, v in zip(results, outputs, strict=False)

@@ -173,7 +173,7 @@ def loop_numpy(M: Any, cond: Any, *v_initial: Any, body: Any, _outputs: int | No
         found = body(np.full(counter, iteration, np.int64), np.full(condition, going_on), *carried)
         going_on = bool(np.reshape(found[0], -1)[0])
         carried = list(found[1 : 1 + len(carried)])
-        limits.made(sum([_counted(each) for each in found[1:]]))
+        limits.count_allocated(sum([_counted(each) for each in found[1:]]))
         for held, each in zip(scanned, found[1 + len(carried) :], strict=True):
             held.append(each)
         iteration += 1
@@ -277,7 +277,7 @@ def _scan(*inputs: Any, body: Any, num_scan_inputs: int, **attributes: Any) -> t
     for step in range(_common_length([len(x) for x in slices])):
         found = body(*carried, *(x[step, ...] for x in slices))  # an array, of strings too
         carried = list(found[:states])
-        limits.made(sum([_counted(each) for each in found]))
+        limits.count_allocated(sum([_counted(each) for each in found]))
         for held, each in zip(scanned, found[states:], strict=True):
             held.append(each)
     kinds = [value.type for value in body.graph.outputs[states:]]

@@ -55,9 +55,9 @@ class Guard:
                 self.note(each)
         elif type(result) is np.ndarray:
             if result.nbytes >= _NOTED:
-                limits.made(result.nbytes)
+                limits.count_allocated(result.nbytes)
         elif type(result) is list:
-            limits.made(len(result) * limits.ELEMENT)
+            limits.count_allocated(len(result) * limits.ELEMENT)
 
     def _infer(self, step: Step, slots: Sequence[Any]) -> None:
         inputs, attributes = bind(step.node)
