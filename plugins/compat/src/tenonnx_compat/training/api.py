@@ -1,4 +1,4 @@
-"""The classes of onnxruntime-training's ``api``, which train with the files that ``artifacts`` writes."""
+"""onnxruntime-training's ``api``: checkpoint state, module, optimizer and scheduler, on the files of ``artifacts``."""
 
 from __future__ import annotations
 

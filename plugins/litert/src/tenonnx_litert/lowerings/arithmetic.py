@@ -16,7 +16,7 @@ _WHOLE = (DType.float32, DType.int32, DType.int64)
 _SMALL = (DType.int8, DType.uint8, DType.int16, DType.uint16)
 
 
-def _through(kind: DType, function: Any, *values: Value, back: bool = True) -> Value:
+def _in_type(kind: DType, function: Any, *values: Value, back: bool = True) -> Value:
     """Compute a function in another element type, and cast the result back."""
     result = function(*(ops.cast(v, to=kind) for v in values))
     return ops.cast(result, to=values[0].dtype) if back else result
@@ -25,7 +25,7 @@ def _through(kind: DType, function: Any, *values: Value, back: bool = True) -> V
 def _binary(op: Op[Any], builtin: Any, kinds: tuple[DType, ...], *, back: bool = True) -> None:
     def lowered(x: Value, y: Value, **_: Any) -> Any:
         if x.dtype in _SMALL and x.dtype not in kinds:
-            return _through(DType.int32, op, x, y, back=back)
+            return _in_type(DType.int32, op, x, y, back=back)
         unless(x.dtype not in kinds, f"{builtin.name} does not take {x.dtype}")
         return broadcast(builtin, x, y)
 
@@ -76,13 +76,13 @@ def div_of_positions(x: Value, y: Value) -> Any:
     """Quotients of positions and sizes, in int32."""
     fits = x.dtype is DType.int64 and _is_position(x) and _is_position(y)
     unless(not fits, f"DIV does not take {x.dtype}")
-    return _through(DType.int32, ops.div, x, y)
+    return _in_type(DType.int32, ops.div, x, y)
 
 
 @lowers(ops.mod)
 def mod(x: Value, y: Value, *, fmod: int) -> Any:
     if x.dtype in _SMALL:
-        return _through(DType.int32, lambda a, b: ops.mod(a, b, fmod=fmod), x, y)
+        return _in_type(DType.int32, lambda a, b: ops.mod(a, b, fmod=fmod), x, y)
     if fmod and x.dtype is DType.float32:
         quotient = ops.div(x, y)
         truncated = ops.where(quotient < 0.0, ops.ceil(quotient), ops.floor(quotient))
@@ -119,7 +119,7 @@ def _power(x: Value, power: float) -> Any:
 def _extreme(op: Op[Any], builtin: Any) -> None:
     def lowered(*values: Value) -> Any:
         if values[0].dtype in _SMALL:
-            return _through(DType.int32, op, *values)
+            return _in_type(DType.int32, op, *values)
         unless(values[0].dtype not in _WHOLE, f"{builtin.name} does not take {values[0].dtype}")
         result = values[0]
         for value in values[1:]:
@@ -149,7 +149,7 @@ def clip(x: Value, least: Value | None, greatest: Value | None) -> Any:
 def where(condition: Value, x: Value, y: Value) -> Any:
     unless(x.dtype is DType.string, "SELECT_V2 does not take strings")
     if x.dtype in (DType.uint16, DType.uint32):
-        return _through(DType.int64, lambda a, b: ops.where(condition, a, b), x, y)
+        return _in_type(DType.int64, lambda a, b: ops.where(condition, a, b), x, y)
     return broadcast(tfl.select_v2, condition, x, y)
 
 

@@ -118,18 +118,18 @@ def transpose_conv(call: Call) -> Value:
 
 @lite_rule("CONV_3D", "CONV_3D_TRANSPOSE")
 def conv_3d(call: Call) -> Value:
-    is_turned = call.name == "CONV_3D_TRANSPOSE"
+    is_transposed = call.name == "CONV_3D_TRANSPOSE"
     kernel = sizes_of(call, 1)
     strides = [call.option(f"Stride{n}") for n in "DHW"]
     apart = [call.option(f"Dilation{n}Factor", 1) or 1 for n in "DHW"]
     window = Window(kernel[:3], strides, apart, _PADDING[call.option("Padding", 0)])
-    volumes = channels_first(call.real(2 if is_turned else 0))
+    volumes = channels_first(call.real(2 if is_transposed else 0))
     weights = call.turned(1, [4, 3, 0, 1, 2])
-    if is_turned:
+    if is_transposed:
         y = transposed(volumes, weights, int64(call.raw(0)), window, Layout(True, 5))
     else:
         y = ops.conv(volumes, weights, **window.attributes(volumes))
-    return activated(call, _biased(call, channels_last(y), 3 if is_turned else 2))
+    return activated(call, _biased(call, channels_last(y), 3 if is_transposed else 2))
 
 
 @lite_rule("FULLY_CONNECTED")
