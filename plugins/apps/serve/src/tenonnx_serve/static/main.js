@@ -187,7 +187,7 @@ function missing_data(model) {
       open(model);
     } catch (error) { announce(error.what); control.after(problem(error)); }
   } });
-  return h("div", { className: "field" }, h("label", { htmlFor: id }, "Files with the weights of this model, if it has such"), control);
+  return h("div", { className: "field" }, h("label", { htmlFor: id }, "External data files, if the model has any"), control);
 }
 
 const broken = () => h("div", { className: "card" }, h("h2", {}, "This file breaks a rule of ONNX"), problem(page.about.broken),
