@@ -1,4 +1,4 @@
-"""Ten tasks of a newcomer, each by mouse alone and by keyboard alone, in a browser."""
+"""Tasks of a newcomer in a browser, by mouse and by keyboard."""
 
 import re
 import shutil
