@@ -23,6 +23,7 @@ from tenonnx.tools import load_and_verifier
 from tenonnx_frontends import UnverifiedWarning
 from tenonnx_tensorflow import original_process
 from tenonnx_tensorflow.effects import READERS, SAVERS, RunnablePart, effectless_ops, effects_of, needed_part
+from tenonnx_tensorflow.graphs import Reference
 from tenonnx_tensorflow.keras_backends import backend_to_import
 from tenonnx_tensorflow.keras_config import refused_objects
 
@@ -95,6 +96,12 @@ def test_an_op_of_tomorrow_is_refused() -> None:
     graph = _message(("a", "Const", []), ("b", "AddV9", ["a"]))
     assert effects_of(graph) == ['AddV9 (node "b")']
     assert effects_of(needed_part(graph, ["a"])) == []
+
+
+@pytest.mark.parametrize("text", ["a:b", "a:", "a:-1", "a:out:1x", "a:" + "1" * 5_000])
+def test_a_reference_that_names_no_output(text: str) -> None:
+    with pytest.raises(tx.InvalidModel, match="does not end in the index of an output"):
+        Reference.of(text, in_function=True)
 
 
 def test_a_function_named_by_an_attribute_is_part_of_the_graph() -> None:

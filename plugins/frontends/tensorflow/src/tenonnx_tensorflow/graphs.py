@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -21,10 +22,12 @@ class Reference:
 
     @classmethod
     def of(cls, text: str, in_function: bool = False) -> Reference:
+        """Parse ``NODE``, ``NODE:INDEX`` or, in functions, ``NODE:OUTPUT:INDEX``. Raises ``InvalidModel``."""
         name, *rest = text.split(":")
-        if in_function and len(rest) == 2:
-            return cls(name, int(rest[1]), rest[0])
-        return cls(name, int(rest[-1]) if rest else 0)
+        if rest and not re.fullmatch("[0-9]{1,9}", rest[-1]):
+            raise InvalidModel(f'the reference "{text}" does not end in the index of an output')
+        position = int(rest[-1]) if rest else 0
+        return cls(name, position, rest[0]) if in_function and len(rest) == 2 else cls(name, position)
 
 
 #: Ops that only check or print.
