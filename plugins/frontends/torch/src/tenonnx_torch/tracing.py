@@ -48,7 +48,7 @@ def check_call(module: torch.nn.Module, examples: Examples) -> None:
         raise InvalidCall(
             f"{type(module).__name__} failed on its examples",
             given=_reason(error),
-            do="fix_program the module, or give other examples",
+            do="fix the module, or give other examples",
             also=lines.of_error(error)[-3:],
         ) from error
     given = {name: tensor for name, tensor in examples.tensors.items() if tensor.is_complex()}
