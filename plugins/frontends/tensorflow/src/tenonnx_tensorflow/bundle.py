@@ -60,7 +60,7 @@ class Checkpoint:
         if not entry.slices:
             return self._contents(name, entry)
         shape = [int(dim.size) for dim in entry.shape.dim]
-        if min(*shape, 0) < 0:
+        if any(n < 0 for n in shape):
             raise InvalidModel(f'"{name}" has an axis of negative length', given=str(shape))
         whole = np.zeros(limits.sized(shape, f'"{name}"'), numpy_type(entry.dtype))
         for each in entry.slices:
