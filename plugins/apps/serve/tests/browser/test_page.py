@@ -296,6 +296,21 @@ def test_the_address_keeps_tab_and_node_and_back_leads_there(opened, address, st
     expect(page.get_by_role("heading", name="In the folder")).to_be_visible()
 
 
+def test_a_step_after_going_back_is_an_entry_of_its_own(opened, address, step_down):
+    page = opened(address)
+    open_example(page, "iris/iris.onnx")
+    tab(page, "Look")
+    step_down(page)
+    expect(page.locator(".pane h2")).to_contain_text("version")
+    page.go_back()
+    expect(page.locator(".pane h2")).not_to_contain_text("version")
+    before = page.url
+    step_down(page, 1)
+    expect(page).not_to_have_url(before)
+    page.go_back()
+    expect(page).to_have_url(before)
+
+
 def test_a_model_that_is_read_slowly_does_not_replace_a_later_page(opened, address, large):
     page = opened(address)
     held = []

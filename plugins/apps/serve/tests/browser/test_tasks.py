@@ -21,7 +21,7 @@ PRESSES = 70
 
 
 class Mouse:
-    """Clicks, and types where it has clicked."""
+    """Uses controls by clicks."""
 
     def __init__(self, page):
         self.page = page
@@ -32,13 +32,12 @@ class Mouse:
     def choose(self, control, text):
         control.select_option(label=text)  # the menu is drawn by the system, outside of the page
 
-    def write(self, control, text):
-        control.click(click_count=3)
-        self.page.keyboard.type(text)
+    def take_first_result(self):
+        self.page.locator("#search-found li").first.click()
 
 
 class Keyboard:
-    """Goes from control to control by Tab, and presses keys there."""
+    """Reaches controls by Tab, and uses them by keys."""
 
     def __init__(self, page):
         self.page = page
@@ -60,10 +59,8 @@ class Keyboard:
         self.page.keyboard.type(text)
         self.page.keyboard.press("Tab")
 
-    def write(self, control, text):
-        self.reach(control)
-        self.page.keyboard.press("Control+a")
-        self.page.keyboard.type(text)
+    def take_first_result(self):
+        self.page.keyboard.press("Enter")
 
 
 @pytest.fixture(scope="module")
@@ -117,10 +114,7 @@ def find(person, text):
     """Choose the first result of a search."""
     person.press(person.page.locator("#find"))
     person.page.keyboard.type(text)
-    if isinstance(person, Mouse):
-        person.page.locator("#search-found li").first.click()
-    else:
-        person.page.keyboard.press("Enter")
+    person.take_first_result()
 
 
 def take(person, control):

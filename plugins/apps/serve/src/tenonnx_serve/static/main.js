@@ -139,6 +139,7 @@ function remember(replace = false, view = null) {
 }
 
 addEventListener("popstate", () => {
+  stepping = false;
   const wanted = place(), { tab, node } = wanted;
   const known = find(wanted);
   if (!known) welcome(true);
