@@ -119,8 +119,8 @@ def _drawn(op: Op, held: Sequence[Case]) -> list[Call]:
     return [completed(op, call) for case in held for call in draws(case)]
 
 
-def _with_floats_first(drawn: Sequence[Call]) -> list[Call]:
-    """The calls whose first input holds floats."""
+def _of_floats(drawn: Sequence[Call]) -> list[Call]:
+    """The calls whose first input has floats."""
     return [call for call in drawn if call.inputs and _is_filled(call.inputs[0]) and is_float(call.inputs[0])]
 
 
@@ -146,7 +146,7 @@ def _computed(op: Op, call: Call) -> tuple[Any, ...] | None:
 def draws_negative_numbers(op: Op, held: Sequence[Case]) -> Iterator[str]:
     """The first input of floats is negative somewhere, if the op computes numbers of such."""
     drawn = _drawn(op, held)
-    had = _with_floats_first(drawn)
+    had = _of_floats(drawn)
     if len(had) < ENOUGH or len(had) < len(drawn) / 2 or any((call.inputs[0] <= 0).any() for call in had):
         return
     name = op.signature.inputs[0].name
@@ -158,7 +158,7 @@ def draws_negative_numbers(op: Op, held: Sequence[Case]) -> Iterator[str]:
 
 def draws_several_ranks(op: Op, held: Sequence[Case]) -> Iterator[str]:
     """The first input has several ranks, if the op takes and computes one axis more of each call."""
-    had = _with_floats_first(_drawn(op, held))
+    had = _of_floats(_drawn(op, held))
     if len(had) < ENOUGH or len({call.inputs[0].ndim for call in had}) != 1 or had[0].inputs[0].ndim != 1:
         return
     wider = [with_input(call, 0, np.stack([call.inputs[0]] * 2)) for call in had]

@@ -26,7 +26,7 @@ __all__ = [
 
 __version__ = "0.8.1"
 
-#: Prefixes of functions of onnxsim 0.8 that do something else than simplify.
+#: Prefixes of functions of onnxsim 0.8 that do not simplify.
 _BEYOND = ("quantize_", "apply_", "export_", "import_", "prune_", "search_", "measure_", "calibrate", "check_")
 
 

@@ -79,7 +79,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
 
 
 def _is_line(read: Any) -> bool:
-    """Whether a line is one of settings, of traits, or of the results of a case."""
+    """Whether a parsed line holds settings, traits or the results of a case."""
     if not isinstance(read, dict):
         return False
     if "settings" in read:
