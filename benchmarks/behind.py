@@ -1,6 +1,6 @@
-"""Operators for which numpy is slowest compared with onnxruntime, at realistic sizes, on one thread each.
+"""Operators on which the numpy backend is slowest compared with onnxruntime, at realistic sizes, on one thread.
 
-``OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/behind.py [NAME ...]``; aimed at are 8 times.
+``OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/behind.py [NAME ...]``. The goal is a factor of at most 8.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def clipped(x: Any) -> Any:
 
 
 def deeplab(model: Model) -> Any:
-    """MobileNetV2 with strides of 16, dilated at its end, and pooling at several rates."""
+    """MobileNetV2 with output stride 16, dilated last blocks, and pooling at several rates."""
     x, inner = clipped(model.conv(model.input(1, 3, 257, 257), 3, 32, strides=[2, 2])), 32
     plan = ((1, 16, 1, 1), (6, 24, 2, 2), (6, 32, 3, 2), (6, 64, 4, 2), (6, 96, 3, 1), (6, 160, 3, 1), (6, 320, 1, 1))
     for row, (widening, outer, count, stride) in enumerate(plan):
@@ -84,7 +84,7 @@ loop (float[1, 64] x0, float[64, 64] w, float[64, 64] v) => (float[1, 64] y)
 
 
 def loop() -> tuple[tx.Graph, dict[str, Any]]:
-    """A loop of 100 steps with an If in each, over a vector of 64."""
+    """A loop of 100 steps with an If in each, over a vector of 64 elements."""
     random = np.random.default_rng(0)
     shapes = {"x0": (1, 64), "w": (64, 64), "v": (64, 64)}
     feeds = {name: np.float32(random.normal(0, 0.1, shape)) for name, shape in shapes.items()}
@@ -92,7 +92,7 @@ def loop() -> tuple[tx.Graph, dict[str, Any]]:
 
 
 def decoder(model: Model, length: int = 1) -> Any:
-    """Two layers of a decoder of 1024 channels, whose weights are quantized to four bits afterwards."""
+    """Two decoder layers of 1024 channels; the caller quantizes their weights to four bits."""
     x = model.input(1, length, 1024)
     for _ in range(2):
         h = model.layer_norm(x, 1024)
@@ -123,7 +123,7 @@ MODELS: dict[str, Callable[[Model], Any]] = {
 
 
 def drawn() -> Iterator[tuple[str, tx.Graph, dict[str, Any]]]:
-    """The models that are asked for, with feeds."""
+    """The selected models with their feeds."""
     for name, make in MODELS.items():
         model = Model("m")
         model.graph.output("y", make(model))

@@ -3,9 +3,9 @@ with its charts.
 
 Each rival comes from PyPI into a temporary environment of its own, which ``uv`` makes. Models are those of the onnx
 wheel and of ``examples``; estimators are those of scikit-learn, modules those of torchvision, timm and transformers
-with random weights. Files of all tools are judged in the same way: ``onnx.checker`` and onnxruntime on the same inputs,
-against the original. tenonnx's own part needs scikit-learn and PyTorch; ``--python TOOL=PATH`` names an interpreter
-that has what a tool needs. ``--tasks`` measures some tasks anew, and leaves the rest of the page as it is.
+with random weights. The files of all tools are judged in the same way: ``onnx.checker``, then onnxruntime on the same
+inputs, compared with the original. tenonnx itself needs scikit-learn and PyTorch here; ``--python TOOL=PATH`` names an
+interpreter with the packages of a tool. ``--tasks`` repeats some tasks and keeps the rest of the page.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ WORKER = Path(__file__).with_name("beside_worker.py")
 PAGE = ROOT / "docs" / "why" / "beside.md"
 PICTURES = ROOT / "docs" / "pictures"
 
-#: For each task its rivals, with what is installed for each.
+#: For each task its rivals, with the requirements of each.
 RIVALS: Mapping[str, Mapping[str, Sequence[str]]] = {
     "convert": {"onnx.version_converter": ("onnx",)},
     "simplify": {"onnxsim": ("onnxsim", "onnxruntime"), "onnxslim": ("onnxslim", "onnxruntime")},
@@ -56,7 +56,7 @@ RIVALS: Mapping[str, Mapping[str, Sequence[str]]] = {
     ),
 }
 
-#: For each task the modules of tenonnx-compat that take the place of its rivals.
+#: For each task the modules of tenonnx-compat that replace its rivals.
 SHIMS: Mapping[str, Sequence[str]] = {
     "convert": ("tenonnx_compat.version_converter",),
     "simplify": ("tenonnx_compat.onnxsim", "tenonnx_compat.onnxslim"),
@@ -65,10 +65,10 @@ SHIMS: Mapping[str, Sequence[str]] = {
     "modules": ("tenonnx_compat.torch_onnx",),
 }
 
-#: Tasks whose jobs the worker finds and judges itself.
+#: Tasks for which the worker itself makes the jobs and judges the results.
 FOUND_THERE = ("estimators", "modules")
 
-#: Relative errors that count as right: of float models, of quantized models (one step), and of quantizing a model.
+#: Tolerated relative errors: for float models, for quantized models (one step), and for quantizing a model.
 TOLERANCE, STEP, QUANTIZED = 1e-3, 2e-2, 0.5
 
 Job = dict[str, Any]
@@ -76,7 +76,7 @@ Job = dict[str, Any]
 
 @dataclass(frozen=True)
 class Model:
-    """A file with inputs and the outputs of onnxruntime for them, and whether it passes ``onnx.checker``."""
+    """A file with inputs, the outputs of onnxruntime for them, and whether it passes ``onnx.checker``."""
 
     name: str
     path: Path
@@ -88,7 +88,7 @@ class Model:
 
 @dataclass
 class Results:
-    """Outcome of a tool: seconds and figures of the jobs that are right, and reasons for the others."""
+    """Results of a tool: seconds and figures of the correct jobs, and reasons for the others."""
 
     versions: str
     seconds: dict[str, float] = field(default_factory=dict)
@@ -102,14 +102,14 @@ class Results:
         return {*self.seconds, *self.wrong, *self.refused}
 
     def among(self, names: set[str]) -> Results:
-        """The results of these jobs alone: where the time was up, tools did not come equally far."""
+        """Only the results of these jobs, since the time limit may end tools after different numbers of jobs."""
         parts = (self.seconds, self.figures, self.wrong, self.refused)
         kept = [{name: value for name, value in part.items() if name in names} for part in parts]
         return Results(self.versions, *kept, peak=self.peak)  # type: ignore[arg-type]
 
 
 def models() -> Iterator[Model]:
-    """The models that onnxruntime runs, on the inputs beside the file, else on random ones."""
+    """The models that onnxruntime can run, on sample inputs next to the file or else on random ones."""
     light = Path(onnx.__file__).parent / "backend" / "test" / "data" / "light"
     paths = [*sorted(light.glob("*.onnx")), *sorted((ROOT / "examples").rglob("*.onnx"))]
     for path in paths:
@@ -133,7 +133,7 @@ def models() -> Iterator[Model]:
 
 
 def passes(path: Path) -> bool:
-    """Whether a file passes ``onnx.checker``: not where it has ops of onnxruntime in the domain of ONNX."""
+    """Whether a file passes ``onnx.checker``; files with onnxruntime's own ops in the domain of ONNX do not."""
     try:
         onnx.checker.check_model(path)
     except onnx.checker.ValidationError:
@@ -146,7 +146,7 @@ def sample_files(path: Path) -> tuple[Path, Path]:
 
 
 def samples(graph: tx.Graph, path: Path) -> dict[str, np.ndarray] | None:
-    """The inputs of a graph from a file, where it has them all."""
+    """The inputs of a graph from the sample file; None if one is missing."""
     if not path.exists():
         return None
     with np.load(path) as saved:
@@ -155,7 +155,7 @@ def samples(graph: tx.Graph, path: Path) -> dict[str, np.ndarray] | None:
 
 
 def difference(path: str, model: Model) -> float:
-    """The largest relative error of an output of a file. Raises what the checker and onnxruntime raise."""
+    """The largest relative error of an output. Raises the exceptions of the checker and of onnxruntime."""
     if model.checked:
         onnx.checker.check_model(path)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
@@ -164,7 +164,7 @@ def difference(path: str, model: Model) -> float:
 
 
 def relative_error(given: Any, wanted: Any) -> float:
-    """The norm of the difference of two outputs, relative to the norm of the second; of maps, that of their values."""
+    """Norm of the difference of two outputs divided by the norm of the second. Of ZipMap outputs, the values count."""
     if isinstance(wanted, list):  # maps of ZipMap
         given, wanted = ([list(each.values()) for each in rows] for rows in (given, wanted))
     first, second = np.asarray(given), np.asarray(wanted)
@@ -177,7 +177,7 @@ def relative_error(given: Any, wanted: Any) -> float:
 
 
 def nodes(path: str) -> int:
-    """The number of nodes of a file, but for constants, which some tools write as initializers."""
+    """The number of nodes without Constant nodes, which some tools write as initializers."""
 
     def count(graph: Any) -> int:
         inner = (attribute for node in graph.node for attribute in node.attribute)
@@ -188,7 +188,7 @@ def nodes(path: str) -> int:
 
 
 def judge(task: str, job: Job, model: Model) -> tuple[str, tuple[float, ...]]:
-    """Reason for which a file is wrong, empty where it is right, and its figures."""
+    """Why a file is wrong, or an empty string, and its figures."""
     try:
         found = difference(job["output"], model)
         written = onnx.load(job["output"], load_external_data=False)
@@ -205,9 +205,9 @@ def judge(task: str, job: Job, model: Model) -> tuple[str, tuple[float, ...]]:
 
 
 def work(python: str, task: str, tool: str, given: Any, rounds: int, seconds: float) -> tuple[list[Job], float]:
-    """The outcomes of jobs in an environment, as many as there is time for, and its peak memory in MiB.
+    """Run jobs in an environment until the time is up; returns their results and the peak memory in MiB.
 
-    A job that ends the process is an error, and a new process goes on behind it.
+    A job that ends the process counts as an error, and a new process continues with the next one.
     """
     outcomes: list[Job] = []
     environment = {name: value for name, value in os.environ.items() if name not in ("PYTHONPATH", "VIRTUAL_ENV")}
@@ -248,7 +248,7 @@ def measured(
     seconds: float,
     folder: Path,
 ) -> Results:
-    """The results of a tool."""
+    """Measure a tool."""
     place = folder / task / tool
     place.mkdir(parents=True)
     results = Results(versions_of(python, tool, task))
@@ -293,7 +293,7 @@ def jobs_of(task: str, model: Model, place: Path, opsets: Sequence[int]) -> Iter
 
 
 def environment(packages: Sequence[str], folder: Path) -> str:
-    """The interpreter of a new environment with packages."""
+    """Make an environment with packages; returns the path of its interpreter."""
     subprocess.run(["uv", "venv", "--quiet", "--python", sys.executable, str(folder)], check=True)
     python = str(folder / "bin" / "python")
     subprocess.run(["uv", "pip", "install", "--quiet", "--python", python, *packages], check=True)
@@ -301,7 +301,7 @@ def environment(packages: Sequence[str], folder: Path) -> str:
 
 
 def versions_of(python: str, tool: str, task: str) -> str:
-    """The package of a tool with its version."""
+    """Name and version of a tool's package."""
     if tool not in RIVALS[task]:
         return f"tenonnx {version('tenonnx-core')}"
     package = RIVALS[task][tool][0]
@@ -330,7 +330,7 @@ TITLES = {
 
 
 def section(task: str, results: Mapping[str, Results]) -> list[str]:
-    """The table of a task, and what tenonnx does not do."""
+    """The table of a task, and the jobs that tenonnx failed."""
     title, about = TITLES[task]
     tried = set.intersection(*(each.tried for each in results.values()))
     results = {tool: each.among(tried) for tool, each in results.items()}
@@ -366,11 +366,11 @@ def section(task: str, results: Mapping[str, Results]) -> list[str]:
 
 
 def reasons(tool: str, found: Results) -> list[str]:
-    """Jobs that a tool got wrong or refused, by reason."""
+    """Jobs that a tool failed or refused, by reason."""
     grouped: dict[str, list[str]] = {}
     for kind, told in (("wrong", found.wrong), ("refused", found.refused)):
         for name, why in told.items():
-            text = re.sub(r"/\S+/", "", " ".join(why.split()))  # folders of this run say nothing
+            text = re.sub(r"/\S+/", "", " ".join(why.split()))  # without the temporary folders of this run
             grouped.setdefault(f"{kind}: {text[:100]}", []).append(name)
     if not grouped:
         return []
@@ -447,7 +447,7 @@ def main() -> None:
 
 
 def with_sections(page: str, new: str) -> str:
-    """A page whose sections are those of ``new`` where it has them; each says when it was measured."""
+    """The page with its sections replaced by those of ``new``; each states the date of its measurement."""
     parts = {part.partition("\n")[0]: part.rstrip() + "\n" for part in page.split("\n## ")[1:]}
     parts |= {part.partition("\n")[0]: part.rstrip() + "\n" for part in new.split("\n## ")[1:]}
     order = [title for title, _ in TITLES.values() if title in parts]

@@ -20,10 +20,10 @@ from typing import Any
 
 Job = dict[str, Any]
 
-#: Seconds that one estimator may take to be fitted and exported.
+#: Time limit in seconds for fitting and exporting one estimator.
 LONGEST = 4
 
-#: Seconds that all exports of one module may take.
+#: Time limit in seconds for all exports of one module.
 SLOWEST = 240
 
 
@@ -113,7 +113,7 @@ TOOLS: dict[str, dict[str, Callable[..., None]]] = {
     },
 }
 
-#: The module of tenonnx-compat that does the work of a tool, by its name.
+#: For each tool the functions of tenonnx-compat that replace it.
 SHIMS = {
     "tenonnx_compat.version_converter": "onnx.version_converter",
     "tenonnx_compat.onnxsim": "onnxsim",
@@ -123,7 +123,7 @@ SHIMS = {
     "tenonnx_compat.torch_onnx": "torch.onnx.export",
 }
 
-#: Architectures: the package, and what makes them.
+#: Image architectures: package and factory function.
 IMAGES = {
     "torchvision": (
         "alexnet densenet121 efficientnet_b0 googlenet mobilenet_v2 mobilenet_v3_small regnet_x_400mf resnet18 "
@@ -135,7 +135,7 @@ IMAGES = {
     ),
 }
 
-#: Architectures of transformers, in their configurations with small sizes.
+#: Architectures of transformers, built with small configurations.
 TEXTS = (
     "Albert Bert DistilBert Electra GPT2 GPTNeoX Llama MobileBert MPNet OPT Phi Qwen2 Roberta RoFormer SqueezeBert "
     "XLMRoberta"
@@ -143,7 +143,7 @@ TEXTS = (
 
 
 def timed(work: Callable[[], None], rounds: int) -> float:
-    """The median of the processor seconds of ``rounds`` calls, after one that does not count."""
+    """Median processor seconds of ``rounds`` calls, after one warm-up call."""
     times = []
     for k in range(rounds + 1):
         start = time.process_time()
@@ -153,7 +153,7 @@ def timed(work: Callable[[], None], rounds: int) -> float:
 
 
 def files(jobs: list[Job], work: Callable[[Job], None], rounds: int) -> Iterator[Job]:
-    """The outcome of each job with a file."""
+    """Run each job that has a file; yields the results."""
     for job in jobs:
         yield {"id": job["id"], "begun": True}
         try:
@@ -163,7 +163,7 @@ def files(jobs: list[Job], work: Callable[[Job], None], rounds: int) -> Iterator
 
 
 def estimators(folder: str, export: Callable[..., None], rounds: int) -> Iterator[Job]:
-    """The outcome of each estimator of scikit-learn that can be fitted with its defaults on the rows of iris."""
+    """Export each scikit-learn estimator that can be fitted to the iris data with defaults; yields the results."""
     import numpy as np
     from sklearn.datasets import load_iris
     from sklearn.utils import all_estimators
@@ -181,7 +181,7 @@ def estimators(folder: str, export: Callable[..., None], rounds: int) -> Iterato
                 method = next(m for m in ("predict", "transform") if hasattr(estimator, m))
                 wanted = getattr(estimator, method)(X)
                 wanted = np.asarray(wanted.toarray() if hasattr(wanted, "toarray") else wanted)
-        except BaseException:  # needs other data or arguments, or takes too long
+        except BaseException:  # the estimator needs other data or arguments, or takes too long
             continue
         path = f"{folder}/{name}.onnx"
         try:
@@ -194,7 +194,7 @@ def estimators(folder: str, export: Callable[..., None], rounds: int) -> Iterato
 
 
 def modules(folder: str, export: Callable[..., None], rounds: int) -> Iterator[Job]:
-    """The outcome of each architecture with random weights; those of a package that is missing are left out."""
+    """Export each architecture with random weights; yields the results. Skips missing packages."""
     import numpy as np
     import onnxruntime
     import torch
@@ -228,14 +228,14 @@ def modules(folder: str, export: Callable[..., None], rounds: int) -> Iterator[J
 
 
 def first_tensor(result: Any) -> Any:
-    """The first tensor of what a module gives: a tensor, a tuple, or fields by name."""
+    """The first tensor of a module's output: a tensor, a tuple or a dataclass."""
     while not hasattr(result, "detach"):
         result = next(iter(result.values())) if hasattr(result, "values") else result[0]
     return result
 
 
 def architectures() -> Iterator[tuple[str, Callable[[], tuple[Any, tuple[Any, ...]]]]]:
-    """The names of architectures, and functions that make a module in evaluation mode and its inputs."""
+    """Names of architectures, with functions that make a module in evaluation mode and its inputs."""
     import importlib
 
     import torch
@@ -266,7 +266,7 @@ def architectures() -> Iterator[tuple[str, Callable[[], tuple[Any, tuple[Any, ..
 
 
 def judged(path: str, rows: Any, wanted: Any) -> Job:
-    """Whether the first output of a file, in onnxruntime, is what the estimator gives."""
+    """Compare the first output of a file in onnxruntime with the estimator's output."""
     import numpy as np
     import onnxruntime
 
@@ -284,7 +284,7 @@ def judged(path: str, rows: Any, wanted: Any) -> Job:
 
 
 class within:  # noqa: N801
-    """Raises ``TimeoutError`` after so many seconds."""
+    """Context manager that raises ``TimeoutError`` after ``seconds``."""
 
     def __init__(self, seconds: int) -> None:
         self.seconds = seconds
@@ -308,7 +308,7 @@ def said(error: BaseException) -> str:
 def main() -> None:
     task, tool, rounds = sys.argv[1], sys.argv[2], int(sys.argv[3])
     answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)  # what tools print
+    os.dup2(2, 1)  # tools print to standard error, results to standard output
     warnings.simplefilter("ignore")
     given = json.load(sys.stdin)
     if tool in SHIMS:

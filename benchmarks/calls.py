@@ -1,7 +1,7 @@
 """Call overhead of the onnxruntime backend over ``InferenceSession.run``, for forty small models on one thread.
 
-``OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/calls.py``: in seconds of the processor, the least of nine
-turns.
+``OPENBLAS_NUM_THREADS=1 OMP_NUM_THREADS=1 python benchmarks/calls.py`` prints processor time, the minimum of nine
+rounds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from small_models import small_models
 
 from tenonnx.formats.onnx.writer import to_model
 
-#: The least and the greatest microseconds of the models of a row.
+#: Rows of the table: ranges of a model's runtime in microseconds.
 BANDS = ((0, 50), (50, 100), (100, 1_000), (1_000, 10**9))
 
 

@@ -1,9 +1,10 @@
-"""This checkout against another one, each with an environment of its own, in seconds of the processor.
+"""Processor time of this checkout compared with another one, each in its own environment.
 
     git worktree add ../before COMMIT && (cd ../before && uv sync)
     python benchmarks/checkouts.py ../before [NAME ...]
 
-Programs are whole processes, or with something ahead the rest alone; the two take turns, and the least of each counts.
+Programs are timed from the start of the process, or after their setup if they have one. The checkouts alternate, and
+the minimum of each counts.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from reading import chain
 ROOT = Path(__file__).parents[1]
 ROUNDS = 12
 
-#: By name, what is done ahead, and what is timed behind it: from the start of the process where nothing is.
+#: By name, the setup, and the code that is timed after it; without a setup the time includes the start of the process.
 PROGRAMS = {
     "import": ("", "import tenonnx as tx; tx.load"),
     "read a first file": ("", "import tenonnx as tx; tx.load(first)"),
@@ -47,7 +48,7 @@ def _seconds(checkout: Path, names: str, ahead: str, timed: str) -> float:
     start = "t = time.process_time()" if ahead else "t = 0.0"
     code = "\n".join(["import time", names, ahead, start, timed, "print(time.process_time() - t)"])
     environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
-    environment["OPENBLAS_NUM_THREADS"] = "1"  # another one spins when it begins, which is none of ours
+    environment["OPENBLAS_NUM_THREADS"] = "1"  # further BLAS threads spin at start-up and would add to the time
     python = checkout / ".venv" / "bin" / "python"
     done = subprocess.run([python, "-c", code], env=environment, stdout=subprocess.PIPE, text=True, check=True)
     return float(done.stdout.splitlines()[-1])

@@ -1,7 +1,7 @@
-"""Training with a checkpoint after every batch, by the time of training without: ``python benchmarks/checkpoints.py``.
+"""Overhead of a checkpoint after every batch of training: ``python benchmarks/checkpoints.py``.
 
-Both trainings take turns. A step is the median of all; the seconds of the processor, of all threads, are the ones to go
-by on a busy machine. Models are drawn, so that the parameters that a step computes with are many or few.
+Training with and without checkpoints alternate, and the median step counts. On a busy machine go by the processor
+seconds, which are those of all threads. The models have many or few parameters for the work of a step.
 ``python benchmarks/checkpoints.py [--rounds 5] [--folder PATH]``
 """
 
@@ -25,19 +25,19 @@ import tenonnx_training as tt
 CLASSES, STEPS = 10, 30
 
 Arrays = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
-#: Seconds, and seconds of the processor.
+#: Wall-clock seconds and processor seconds.
 Times = tuple[float, float]
 
 
 def drawn(graph: tx.Graph, name: str, *shape: int) -> Any:
-    """A variable with contents that keep the size of what it multiplies."""
+    """A random weight, scaled to preserve the variance of activations."""
     random = np.random.default_rng(len(graph.variables))
     fan = int(np.prod(shape[1:])) if len(shape) > 2 else shape[0]
     return graph.variable(name, (random.standard_normal(shape) / np.sqrt(fan)).astype(np.float32))
 
 
 def perceptron(width: int) -> tx.Graph:
-    """Three layers."""
+    """A perceptron of three layers."""
     graph = tx.Graph(opsets={"ai.onnx": 21})
     x = graph.input("x", "float32", ("batch", 784))
     for k, (size, to) in enumerate(((784, width), (width, width))):
@@ -47,7 +47,7 @@ def perceptron(width: int) -> tx.Graph:
 
 
 def convolutions() -> tx.Graph:
-    """Six convolutions of 32 channels on images of 32 by 32."""
+    """Six convolutions of 32 channels on images of 32 x 32 pixels."""
     graph = tx.Graph(opsets={"ai.onnx": 21})
     x = graph.input("x", "float32", ("batch", 3, 32, 32))
     for k in range(6):
@@ -56,7 +56,7 @@ def convolutions() -> tx.Graph:
     return graph
 
 
-#: The model, and the shape of a batch of its inputs.
+#: Each model, with the shape of an input batch.
 MODELS: dict[str, tuple[Callable[[], tx.Graph], tuple[int, ...]]] = {
     "MLP, 512 wide, batch 128": (lambda: perceptron(512), (128, 784)),
     "MLP, 512 wide, batch 1024": (lambda: perceptron(512), (1024, 784)),
@@ -65,7 +65,7 @@ MODELS: dict[str, tuple[Callable[[], tx.Graph], tuple[int, ...]]] = {
 
 
 class Clock(tt.Callback):
-    """Seconds and seconds of the processor between steps."""
+    """Records wall-clock and processor seconds between steps."""
 
     def __init__(self) -> None:
         self.times: list[Times] = []
@@ -74,12 +74,12 @@ class Clock(tt.Callback):
         self.times.append((time.perf_counter(), time.process_time()))
 
     def steps(self) -> list[Times]:
-        """The seconds of each step but the first."""
+        """Times of all steps but the first."""
         return [(b[0] - a[0], b[1] - a[1]) for a, b in zip(self.times[1:], self.times[2:], strict=False)]
 
 
 def trained(make: Callable[[], tx.Graph], data: Arrays, size: int, checkpoint: Path | None) -> list[Times]:
-    """The seconds of the steps of an epoch."""
+    """Train for one epoch; returns the times of its steps."""
     clock = Clock()
     config = tt.TrainingConfig(
         loss="softmax_cross_entropy",

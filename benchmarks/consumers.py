@@ -1,6 +1,6 @@
-"""Share of models that a consumer computes correctly, before and after a conversion to its measured target.
+"""Share of models that a runtime computes correctly, before and after conversion to its measured target.
 
-The models are the 40 of ``small_models`` and those of the onnx wheel that have inputs and outputs with them:
+The models are the 40 of ``small_models`` and those of the onnx wheel with sample inputs and outputs:
 
     python benchmarks/consumers.py tract --target tract --python ENV/bin/python
 """
@@ -55,7 +55,7 @@ def _tensor(file: Path) -> Any:
 
 
 def outcome(runner: FunctionRunner, path: Path, feeds: Mapping[str, Any], wanted: list[Any]) -> str:
-    """Outcome of a file in the consumer: right, wrong or the name of an error."""
+    """Run a file in the runtime; returns right, wrong or the name of an error."""
     try:
         names = [value.name for value in onnx.load(path).graph.output]
         found = runner(path, feeds, names)
@@ -69,7 +69,7 @@ def outcome(runner: FunctionRunner, path: Path, feeds: Mapping[str, Any], wanted
 
 
 def converted(path: Path, folder: Path, target: str) -> Path | None:
-    """The file for the target; None where some node has no form there."""
+    """Convert a file to the target; None if a node cannot be converted."""
     try:
         graph = tx.retarget(tx.load(path), target=target)
     except tx.TenonnxError:

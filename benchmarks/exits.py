@@ -1,12 +1,12 @@
-"""Files of PyTorch's exporters in other formats: the share that is written and right.
+"""Share of the files of PyTorch's exporters that are converted to another format correctly.
 
-    python benchmarks/exits.py make FOLDER [NAME ...]        # where torch, transformers and onnxscript are installed
+    python benchmarks/exits.py make FOLDER [NAME ...]        # needs torch, transformers and onnxscript
     python benchmarks/exits.py make FOLDER further           # the architectures of further_architectures.py
-    python benchmarks/exits.py convert FOLDER .stablehlo     # where the package of the format is installed
+    python benchmarks/exits.py convert FOLDER .stablehlo     # needs the package of the format
 
 ``make`` writes small architectures with random weights, by both exporters of PyTorch and with a dynamic batch.
-``convert`` writes each in a format, which the format's own runtime runs and compares at several batches, and prints one
-line for each file and the share. A file is ``right``, ``refused`` with the reason, ``wrong`` or ``failed``.
+``convert`` writes each file in a format, and compares the outputs of the format's own runtime at several batch sizes.
+It prints a line per file and the share: a file is ``right``, ``refused`` with the reason, ``wrong`` or ``failed``.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from pathlib import Path
 
 from further_architectures import PATCHES, SIZES, WAVES, further
 
-#: Seconds for one conversion, most of which a busy machine spends on imports.
+#: Time limit of one conversion in seconds; on a busy machine, imports take most of it.
 LIMIT = 300
 
-#: Configurations of transformers: the class of the model, of its configuration, and what makes it small.
+#: Architectures of transformers: model class, configuration class, and small sizes.
 TEXT = {
     "bert": ("BertModel", "BertConfig", {**SIZES, "vocab_size": 50}),
     "distilbert": (
@@ -93,7 +93,7 @@ SOUND = {
 
 
 def architectures() -> Iterator[tuple[str, Callable[[], object], tuple[object, ...]]]:
-    """Names, functions that make a module in evaluation mode, and the arguments of a call."""
+    """Names of architectures, functions that make a module in evaluation mode, and its arguments."""
     import torch
     import transformers
     from torch import nn
@@ -161,7 +161,7 @@ def architectures() -> Iterator[tuple[str, Callable[[], object], tuple[object, .
 
 
 def make(folder: Path, names: Sequence[str]) -> None:
-    """Export every architecture, or those of ``names``, by both exporters, where they can."""
+    """Export every architecture, or those in ``names``, with both exporters; skips those that an exporter rejects."""
     import torch
 
     folder.mkdir(exist_ok=True)
@@ -189,12 +189,12 @@ def make(folder: Path, names: Sequence[str]) -> None:
                     torch.onnx.export(
                         module().eval(), arguments, path, dynamo=dynamo, opset_version=18, external_data=False, **shapes
                     )
-            except Exception as error:  # the exporter has many
+            except Exception as error:  # the exporters raise many kinds
                 sys.stdout.write(f"{path.stem}: not exported: {type(error).__name__} {str(error)[:80]!r}\n")
 
 
 def convert(path: Path, suffix: str) -> tuple[str, str]:
-    """The outcome for one file, and the reason in a line."""
+    """Convert one file; returns the outcome and the reason in one line."""
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "tenonnx", "convert", str(path), "-o", f"{folder}/m{suffix}"]
         try:

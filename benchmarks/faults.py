@@ -1,11 +1,11 @@
-"""Faults from outside: files that change, races, kills and growth, many times over.
+"""Stress tests of external faults: changing files, races, kills and memory growth.
 
-    python benchmarks/faults.py races --count 12253     # files that are swapped, written and read at once; first loads
-    python benchmarks/faults.py kills --count 112       # SIGKILL while a model is exported over itself
-    python benchmarks/faults.py external                # ways of a model to read or write outside its folder
-    python benchmarks/faults.py growth --count 20000    # calls of many kinds, and what they leave behind
+    python benchmarks/faults.py races --count 12253     # files changed while they are read; concurrent first loads
+    python benchmarks/faults.py kills --count 112       # SIGKILL during an export that overwrites its source
+    python benchmarks/faults.py external                # models that try to read or write outside their folder
+    python benchmarks/faults.py growth --count 20000    # memory after calls of many kinds
 
-Each prints a summary as JSON and ends with 1 where something went wrong. For Linux, which can fork and lock.
+Each prints a summary as JSON, and exits with 1 after a failure. Linux only, since it needs fork and file locks.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ import tenonnx as tx
 
 
 class Wrong(Exception):
-    """Something that must not happen."""
+    """A failed check."""
 
 
 def must(holds: bool, what: str) -> None:
@@ -48,7 +48,7 @@ def must(holds: bool, what: str) -> None:
 
 
 class Tally:
-    """Counts of each outcome, and the first wrong ones."""
+    """Counts of each outcome, and the first failures."""
 
     def __init__(self) -> None:
         self.outcomes: Counter[str] = Counter()
@@ -72,7 +72,7 @@ class Tally:
 
 
 def external(name: str, location: str, offset: str = "0", length: str = str(8 * ELEMENTS), **more: str) -> TensorProto:
-    """A tensor of int64 whose contents are said to lie in a file."""
+    """An int64 tensor whose external data is in a file."""
     tensor = TensorProto(name=name, data_type=TensorProto.INT64, dims=[ELEMENTS], data_location=TensorProto.EXTERNAL)
     for key, value in {"location": location, "offset": offset, "length": length, **more}.items():
         tensor.external_data.add(key=key, value=value)
@@ -86,7 +86,7 @@ def holding(tensor: TensorProto) -> onnx.ModelProto:
 
 
 def read(path: Path, *, mapped: bool) -> None:
-    """Load and read all contents, which must not be those outside."""
+    """Load a model and read all contents. Raises ``Wrong`` if they come from outside its folder."""
     graph = tx.load(path, mapped=mapped)
     for value in graph.variables:
         must(SECRET[:8] not in value.data.array().tobytes(), "contents from outside the folder")
@@ -110,7 +110,7 @@ def races(count: int, tally: Tally, folder: Path) -> int:
 
 @contextmanager
 def meanwhile(act: Callable[[], object]) -> Iterator[None]:
-    """Do it again and again in another thread."""
+    """Repeat ``act`` in another thread."""
     over = threading.Event()
 
     def repeat() -> None:
@@ -127,7 +127,7 @@ def meanwhile(act: Callable[[], object]) -> Iterator[None]:
 
 
 def swapped(count: int, tally: Tally, place: Path) -> None:
-    """Load while a file, or the folder around it, becomes a link to what lies outside, and a file again."""
+    """Load a model while another thread swaps a file, or its folder, for a link to the outside and back."""
     inside = place / "inside"
     (inside / "sub").mkdir(parents=True)
     (place / "data.bin").write_bytes(SECRET)
@@ -168,7 +168,7 @@ def resized(path: Path) -> None:
 
 
 def numbered(number: int) -> tx.Graph:
-    """A graph whose name and contents are of that number."""
+    """A graph whose name and contents depend on ``number``."""
     graph = tx.Graph(opsets={"ai.onnx": 21})
     graph.name = f"number {number}"
     for k in range(3):
@@ -178,7 +178,7 @@ def numbered(number: int) -> tx.Graph:
 
 
 def whole(path: Path, **keywords: Any) -> int:
-    """The number of the model there, which must be of one export."""
+    """The number of the model at ``path``. Raises ``Wrong`` if it mixes files of several exports."""
     graph = tx.load(path, **keywords)
     number = int(graph.name.split()[1])
     for value in graph.variables:
@@ -187,7 +187,7 @@ def whole(path: Path, **keywords: Any) -> int:
 
 
 def written(count: int, tally: Tally, folder: Path) -> None:
-    """Read a model that two threads export, with external data and as one file."""
+    """Read a model while two threads export it, with external data and as a single file."""
     folder.mkdir()
     for k, (name, threshold) in enumerate((("m.onnx", 0), ("one.onnx", None), ("native.safetensors", None))):
         path, numbers, beside = folder / name, itertools.count(), Tally()
@@ -226,7 +226,7 @@ assert found[0][0] == "float32[n, 64]" and all(found[0][1]), found
 
 
 def first_loads() -> None:
-    """Eight threads load first, in a process of their own, and all know the ops."""
+    """In a new process, let eight threads load a model at once, and check that all of them know the ops."""
     done = subprocess.run(
         [sys.executable, "-c", FIRST_LOADS], input=model().SerializeToString(), capture_output=True, timeout=120
     )
@@ -237,7 +237,7 @@ def first_loads() -> None:
 
 
 def kills(count: int, tally: Tally, folder: Path) -> int:
-    """A child exports over and over until it is killed; the model must be whole, and the next export tidies up."""
+    """Kill a child that exports repeatedly; the model must stay complete, and the next export removes leftovers."""
     dice, numbers = random.Random(0), itertools.count(1)
     for name, threshold in (("m.onnx", 0), ("one.onnx", None), ("native.safetensors", None)):
         path = folder / name
@@ -364,7 +364,7 @@ def _function(tensor: TensorProto) -> onnx.ModelProto:
     return made
 
 
-#: Where in a model a tensor may stand.
+#: Models that contain a tensor in each possible place.
 PLACES: dict[str, Callable[[TensorProto], onnx.ModelProto]] = {
     "an initializer": holding,
     "values of a sparse tensor": lambda tensor: _sparse(tensor, values=True),
@@ -375,7 +375,7 @@ PLACES: dict[str, Callable[[TensorProto], onnx.ModelProto]] = {
 }
 
 
-#: What may lie where a model, or its data, is going to be written: all must leave alone what is not the model's.
+#: Files and links at the destination of an export, which must not change files of others.
 TRAPS: dict[str, Callable[[Path, Path], object]] = {
     "the model is a link": lambda path, secret: path.symlink_to(secret),
     "the model has a second name": lambda path, secret: os.link(secret, path),
@@ -421,7 +421,7 @@ def _write_over(folder: Path, name: str, lay: Callable[[Path, Path], object]) ->
 
 
 def growth(count: int, tally: Tally, folder: Path, allowed: int) -> int:
-    """Calls of many kinds, one after the other, and memory after each tenth of them."""
+    """Make many kinds of calls, and measure memory after each tenth of them."""
     path = folder / "m.onnx"
     tx.export(tx.load(model()), path, external_data_threshold=1024)
     program, x = tx.load(path).compile("numpy"), np.ones((8, 64), np.float32)
@@ -450,7 +450,7 @@ def growth(count: int, tally: Tally, folder: Path, allowed: int) -> int:
         what = list(kinds)[k % len(kinds)]
         tally.attempt(what, kinds[what])
     states.append(state(folder))
-    # the first tenth fills caches, and so tells nothing
+    # the first tenth fills the caches
     grown = states[-1]["resident_mib"] - states[1]["resident_mib"]
     if grown > allowed or any(states[-1][key] != states[1][key] for key in ("descriptors", "threads", "files")):
         tally.wrong.append(f"grown by {grown} MiB: {states[1]} to {states[-1]}")

@@ -1,9 +1,9 @@
-"""Whole epochs of fine-tuning: ours on each backend against PyTorch with a DataLoader, from the same weights.
+"""Epochs of fine-tuning: tenonnx on each backend compared with PyTorch and a DataLoader, from the same weights.
 
-Needs PyTorch beside the workspace; weights are drawn. The last block and the head of a ResNet-18 learn on images of 64
-by 64, the rest being frozen and going by its running statistics; all of a BERT of four layers learns on sequences of 64
-tokens. The ratio is the median of those of the rounds; that of seconds of the processor, with one thread, is the one to
-go by on a busy machine.
+Needs PyTorch in the environment; weights are random. Of a ResNet-18 on images of 64 x 64 pixels, the last block and
+the head are trained; the rest is frozen and uses its running statistics. A BERT of four layers is trained completely,
+on sequences of 64 tokens. The ratio is the median over the rounds. On a busy machine go by the ratio of processor
+seconds with one thread.
 ``python benchmarks/fine_tuning.py [--threads 2] [--rounds 3] [--samples 160] [--way NAME ...] [model ...]``
 """
 
@@ -30,13 +30,13 @@ import tenonnx as tx
 import tenonnx_training as tt
 
 CLASSES, BATCH = 10, 16
-#: Seconds, and seconds of the processor.
+#: Wall-clock seconds and processor seconds.
 Times = tuple[float, float]
 RESNET, BERT = "ResNet-18, last block", "BERT, 4 layers"
 
 
 class Bert(nn.Module):
-    """An encoder of four layers, 256 features and 4 heads behind embeddings of tokens and places."""
+    """Token and position embeddings, and an encoder of four layers with 256 features and 4 heads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -52,7 +52,7 @@ class Bert(nn.Module):
 
 
 class Block(nn.Module):
-    """Two convolutions beside what they add to."""
+    """Two convolutions with a residual connection."""
 
     def __init__(self, channels: int, width: int, stride: int) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class Block(nn.Module):
 
 
 class ResNet18(nn.Module):
-    """As He et al. 2015 have it, its parts named as in torchvision."""
+    """ResNet-18 (He et al. 2015), with the parameter names of torchvision."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,11 +89,11 @@ class ResNet18(nn.Module):
 
 
 def resnet(samples: int) -> tuple[nn.Module, torch.Tensor, list[str]]:
-    """The model, its inputs, and what is trained of it."""
+    """The model, its inputs, and the names of its trainable parameters."""
     model = ResNet18()
     x = torch.randn(samples, 3, 64, 64)
     model.train()
-    with torch.no_grad():  # running statistics as of a model that was trained
+    with torch.no_grad():  # running statistics like those of a trained model
         for batch in x.split(32):
             model(batch)
     return model, x, ["layer4.1.", "fc."]
@@ -104,7 +104,7 @@ def bert(samples: int) -> tuple[nn.Module, torch.Tensor, list[str]]:
 
 
 def exported(model: nn.Module, sample: torch.Tensor) -> tx.Graph:
-    """The model as a file gives it, its batch of any size, nothing folded into its weights."""
+    """The model exported with a dynamic batch dim and without constant folding, and loaded again."""
     message = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -124,7 +124,7 @@ def exported(model: nn.Module, sample: torch.Tensor) -> tx.Graph:
 
 
 def eager(model: nn.Module, x: torch.Tensor, labels: torch.Tensor, trained: list[str]) -> Callable[[], float]:
-    """Epochs of PyTorch as its users write them, frozen layers in evaluation mode; each gives its mean loss."""
+    """A function that trains for an epoch in plain PyTorch, frozen layers in eval mode; it returns the mean loss."""
     model = copy.deepcopy(model).eval()
     for name, parameter in model.named_parameters():
         parameter.requires_grad = name.startswith(tuple(trained))
@@ -148,7 +148,7 @@ def eager(model: nn.Module, x: torch.Tensor, labels: torch.Tensor, trained: list
 
 
 def ours(graph: tx.Graph, x: torch.Tensor, labels: torch.Tensor, trained: list[str], way: str) -> Callable[[], float]:
-    """Epochs of the loop that ``fit`` goes through, compiled once."""
+    """A function that trains for an epoch with the loop of ``fit``, compiled once."""
     from tenonnx_training.data import Batches
 
     options = way_of(way) | {"trainable": [f"{start}*" for start in trained if start] or None, "untie": True}

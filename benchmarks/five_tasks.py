@@ -1,8 +1,7 @@
-"""Five tasks of the how-to pages with five tools: ``python benchmarks/five_tasks.py``.
+"""Comparison of five tools on five tasks of the how-to pages: ``python benchmarks/five_tasks.py``.
 
-Prints the tables of ``docs/why/five-tasks.md``. The other tools are installed into a temporary environment by ``uv``,
-and are needed nowhere else. Times are processor time of whole processes, the median of rounds in which the tools take
-turns, as multiples of the time of tenonnx.
+Prints the tables of ``docs/why/five-tasks.md``. ``uv`` installs the other tools into a temporary environment. Times are
+processor times of whole processes, the median of rounds in which the tools alternate, as multiples of tenonnx's time.
 """
 
 from __future__ import annotations
@@ -28,13 +27,13 @@ from measure import table
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
-#: The tools, and what polygraphy needs for these tasks; but not TensorRT, which needs a GPU.
+#: The tools, and the requirements of polygraphy for these tasks, without TensorRT, which needs a GPU.
 RIVALS = ("onnxslim", "onnxsim", "polygraphy", "onnx-graphsurgeon", "colored", "onnxruntime", "onnx", "numpy")
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task with the commands of each tool, what to say of their outcome, and why other tools cannot do it."""
+    """A task: commands of each tool, a function that describes the result, and reasons why other tools cannot do it."""
 
     title: str
     commands: Mapping[str, tuple[str, ...]]
@@ -44,7 +43,7 @@ class Task:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Last exit code of the commands of a tool, all that they printed, and the file that they wrote."""
+    """Result of a tool's commands: last exit code, printed text, and written file."""
 
     code: int
     text: str
@@ -55,7 +54,7 @@ class Outcome:
         return sum(bool(line.strip()) for line in self.text.splitlines())
 
     def refusal(self) -> str:
-        """The line that says why, without the place in the tool's sources."""
+        """The line with the reason, without the location in the tool's sources."""
         lines = [line.strip() for line in self.text.splitlines() if line.strip()]
         line = next((line for line in lines if re.match(r"\[!\]|\w*(Error|error)\b", line)), lines[-1])
         return "no: " + re.sub(r"/\S+:\d+: |^\[!\] ", "", line)
@@ -67,7 +66,7 @@ def outputs(path: Path, feeds: Mapping[str, np.ndarray]) -> list[np.ndarray]:
 
 
 def error(path: Path, original: Path, feeds: Mapping[str, np.ndarray]) -> float:
-    """The largest relative error of an output of a file."""
+    """The largest relative error of an output."""
     pairs = zip(outputs(path, feeds), outputs(original, feeds), strict=True)
     return max(float(np.linalg.norm(given - wanted) / np.linalg.norm(wanted)) for given, wanted in pairs)
 
@@ -197,7 +196,7 @@ TASKS = (
 
 
 def run(commands: tuple[str, ...], environment: Mapping[str, str]) -> tuple[float, Outcome]:
-    """Processor seconds and outcome of commands in a new folder with the examples, which the outcome outlives."""
+    """Run commands in a new folder with the examples; returns processor seconds and outcome. The folder is kept."""
     folder = Path(tempfile.mkdtemp(dir=environment["TMPDIR"]))
     (folder / "examples").symlink_to(EXAMPLES)
     text, code, before = "", 0, resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -217,7 +216,7 @@ def run(commands: tuple[str, ...], environment: Mapping[str, str]) -> tuple[floa
 
 
 def measure(task: Task, environments: Mapping[str, Mapping[str, str]], rounds: int) -> None:
-    """Print the table of a task."""
+    """Measure a task and print its table."""
     times: dict[str, list[float]] = {tool: [] for tool in task.commands}
     found: dict[str, Outcome] = {}
     for k in range(rounds + 1):

@@ -1,4 +1,4 @@
-"""Small architectures for ``exits.py``: a second set, and the sizes that both sets share."""
+"""Second set of small architectures for ``exits.py``, and sizes common to both sets."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 64}
 
-#: A feature encoder of sound.
+#: Sizes of a feature encoder for audio.
 WAVES = {
     "conv_dim": [16, 16],
     "conv_kernel": [10, 3],
@@ -124,7 +124,7 @@ SOUND = {
 
 
 def further() -> Iterator[tuple[str, Callable[[], object], tuple[object, ...]]]:
-    """Names, functions that make a module in evaluation mode, and the arguments of a call."""
+    """Names of architectures, functions that make a module in evaluation mode, and its arguments."""
     import torch
     import transformers
     from torch import nn
@@ -151,7 +151,7 @@ def further() -> Iterator[tuple[str, Callable[[], object], tuple[object, ...]]]:
             yield name, lambda given=given: First(*given), (argument,)
 
     class Attending(nn.Module):
-        """A recurrent encoder, and attention of its last state to all others."""
+        """A recurrent encoder, and attention of its last state over all states."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -189,7 +189,7 @@ def further() -> Iterator[tuple[str, Callable[[], object], tuple[object, ...]]]:
             return self.head(self.rnn(y)[0]).log_softmax(-1)
 
     class Generator(nn.Module):
-        """Transposed convolutions with residual stacks, as vocoders have."""
+        """Transposed convolutions with residual stacks, as in vocoders."""
 
         def __init__(self) -> None:
             super().__init__()
@@ -214,7 +214,7 @@ def further() -> Iterator[tuple[str, Callable[[], object], tuple[object, ...]]]:
             return self.pool(self.up(functional.elu(self.norm(self.down(x)))))
 
     class Pyramid(nn.Module):
-        """Features of three sizes, upsampled and summed, and a head that all share."""
+        """A feature pyramid of three sizes with a shared head."""
 
         def __init__(self) -> None:
             super().__init__()

@@ -1,8 +1,8 @@
-"""Models fused for onnxruntime: as they are, lowered to ``ai.onnx``, and on numpy, all on one thread.
+"""Models with fused ops of onnxruntime: unchanged, lowered to ``ai.onnx``, and on numpy, all on one thread.
 
-``python benchmarks/fused_models.py [word ...]`` runs those whose names hold one of the words. The models are as
-onnxruntime's transformer optimizer and the model builder of onnxruntime-genai write them, with dims that are not known
-before a call, and weights drawn at random.
+``python benchmarks/fused_models.py [word ...]`` runs the models whose names contain one of the words. They resemble the
+output of onnxruntime's transformer optimizer and of onnxruntime-genai's model builder, with dynamic dims and random
+weights.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tenonnx_contrib_ms import attention, gelu, grouped_query, normalization
 
 LAYERS, HIDDEN, HEADS, GROUPS, SIZE, INNER, WORDS, LENGTH = 4, 512, 8, 2, 64, 1376, 4000, 128
 LOWERED = (17, 23)
-#: Calls of each contestant.
+#: Number of calls of each contestant.
 COUNT = 9
 
 Feeds = dict[str, Any]
 
 
 class Model:
-    """A graph in the making, whose weights are drawn."""
+    """A builder of graphs with random weights."""
 
     def __init__(self, opset_version: int) -> None:
         self.graph = tx.Graph(opsets={"ai.onnx": opset_version, "com.microsoft": 1})
@@ -76,7 +76,7 @@ def bert() -> tuple[tx.Graph, Feeds]:
 
 
 def gpt2(length: int, past: int) -> tuple[tx.Graph, Feeds]:
-    """A decoder with a past, of whose keys a mask shows all."""
+    """A decoder with past keys and values, and a mask that hides none of them."""
     model = Model(17)
     words, places = (model.graph.input(name, "int32", ("batch", "length")) for name in ("input_ids", "position_ids"))
     mask = model.graph.input("attention_mask", "int32", ("batch", "total"))
@@ -101,7 +101,7 @@ def gpt2(length: int, past: int) -> tuple[tx.Graph, Feeds]:
 
 
 def llama(length: int, past: int) -> tuple[tx.Graph, Feeds]:
-    """A decoder with rotary embedding and groups of heads, whose counts come from the mask."""
+    """A decoder with rotary embeddings and grouped-query attention; sequence lengths are computed from the mask."""
     model = Model(21)
     words = model.graph.input("input_ids", "int64", ("batch", "length"))
     mask = model.graph.input("attention_mask", "int64", ("batch", "total"))
@@ -148,7 +148,7 @@ def session(graph: tx.Graph) -> onnxruntime.InferenceSession:
 
 
 def measured(graph: tx.Graph, feeds: Feeds) -> list[float]:
-    """Milliseconds of the processor of the fused file, and how many times longer the others take; all of them agree."""
+    """Processor milliseconds of the fused file, and the time ratios of the others. Raises if outputs differ."""
     ours = graph.compile("numpy")
     fused = session(graph)
     lowered = {str(k): session(tx.retarget(graph, k, domains=["ai.onnx"])) for k in LOWERED}
@@ -157,7 +157,7 @@ def measured(graph: tx.Graph, feeds: Feeds) -> list[float]:
         contestants[name] = lambda moved=moved: moved.run(None, feeds)
     contestants["numpy"] = lambda: list(ours(feeds).values())
     expected = contestants["fused"]()
-    for call in list(contestants.values()) * 3:  # kernels are prepared at the second call of numpy
+    for call in list(contestants.values()) * 3:  # the numpy backend prepares kernels at the second call
         for found, wanted in zip(call(), expected, strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3)
     times = rounds(contestants, count=COUNT, clock=time.process_time)

@@ -1,7 +1,7 @@
-"""Fusion and simplification of the exports in ``examples/exports``, against others: counts, times, and equal numbers.
+"""Fusion and simplification of ``examples/exports`` compared with other tools: node counts, times, and outputs.
 
-``python benchmarks/fusion.py [--rivals PYTHON]``, where PYTHON has what ``fusion_rivals.py`` wants; ``--deep`` times a
-graph of 10,625 nodes alone.
+``python benchmarks/fusion.py [--rivals PYTHON]``, where PYTHON has the requirements of ``fusion_rivals.py``; ``--deep``
+only times a graph of 10,625 nodes.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ import tenonnx_standard as ops
 
 FOLDER = Path(__file__).parents[1] / "examples" / "exports"
 
-#: Ops of one family: what fusion makes of it, whoever fuses.
+#: Families of fused ops, under the names of all tools.
 FAMILIES = {
     "attention": {"Attention", "MultiHeadAttention", "GroupQueryAttention"},
     "norm": {
@@ -45,7 +45,7 @@ FAMILIES = {
     "rotary": {"RotaryEmbedding"},
 }
 
-#: How many of each family an architecture has, by its source; ``skip`` are norms of a sum.
+#: Number of each family in an architecture, from its source code; ``skip`` are norms of a sum.
 STAND = {
     "bert": (2, 5, 5, 2, 0),
     "gpt2": (2, 5, 5, 2, 0),
@@ -71,7 +71,7 @@ def fixed(graph: tx.Graph) -> tx.Graph:
 
 
 def fused(path: Path, output: Path) -> tuple[Path, Path]:
-    """At the file's own opset with com.microsoft, and at opset 24 without it."""
+    """Fuse a file at its own opset with com.microsoft, and at opset 24 without it; returns both paths."""
     simple = tx.simplify(tx.load(path))
     targets = {"microsoft": (simple.opsets["ai.onnx"], ["ai.onnx", "com.microsoft"]), "standard": (24, ["ai.onnx"])}
     made = []
@@ -112,7 +112,7 @@ def difference(reference: Path, path: Path, given: dict[str, Any]) -> float:
 
 
 def deep(blocks: int) -> tx.Graph:
-    """Blocks of a norm, a product and a Gelu, written out in 17 nodes."""
+    """Blocks of a norm, a product and a Gelu, in 17 primitive nodes each."""
     random = np.random.default_rng(0)
     graph = tx.Graph(opsets={"ai.onnx": 20})
 
@@ -144,7 +144,7 @@ def count(row: dict[str, Any], name: str) -> onnx.ModelProto | None:
 
 
 def nodes(model: onnx.ModelProto | None) -> str:
-    """Constants are none: some tools keep them as nodes."""
+    """The number of nodes without Constant nodes, which some tools keep."""
     return "-" if model is None else str(sum(node.op_type != "Constant" for node in model.graph.node))
 
 
@@ -175,7 +175,7 @@ def main() -> None:
 
 
 def fusion(paths: list[Path], rows: dict[str, Any], output: Path) -> None:
-    """Each family as found by us at opset 24, by us with com.microsoft, by the optimizer, by onnxscript."""
+    """Print the counts per family: ours at opset 24, ours with com.microsoft, the optimizer's, and onnxscript's."""
     line("file", *(f"{family}: stand; 24, ms; ort, script" for family in FAMILIES), "nodes", "ms", "difference")
     line(*["---"] * (len(FAMILIES) + 4))
     for path in paths:

@@ -1,6 +1,6 @@
-"""Fusion of the exports by other tools: ``PYTHON fusion_rivals.py FOLDER OUTPUT`` writes and lists their files.
+"""Fusion of the exports with other tools: ``PYTHON fusion_rivals.py FOLDER OUTPUT`` writes and lists their files.
 
-Wants onnxruntime (its transformer optimizer), onnxscript, onnxslim and onnxsim; none of them is needed elsewhere.
+Requires onnxruntime (its transformer optimizer), onnxscript, onnxslim and onnxsim.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Growth of the time of simplification and fusion with the nodes of a decoder, in seconds of the processor.
+"""Processor time of simplification and fusion by the number of nodes of a decoder.
 
-``growth.py [LAYERS ...]``: a layer has 52 nodes, so that 1,100 layers are 57,000.
+``growth.py [LAYERS ...]``: a layer has 52 nodes, so 1,100 layers have 57,000.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ SMALL = Sizes(hidden=8, heads=2, feed_forward=8, words=8)
 
 
 def decoder(layers: int) -> tx.Graph:
-    """A decoder of small matrices."""
+    """A decoder with small matrices."""
     with tempfile.TemporaryDirectory() as folder:
         graph = tx.load(write_model(Path(folder), layers, SMALL))
         graph.opsets = {**graph.opsets, "com.microsoft": 1}

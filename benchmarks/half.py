@@ -1,7 +1,7 @@
-"""Half precision of models at realistic sizes: the difference, the size of the file, and whether onnxruntime takes it.
+"""Half precision at realistic sizes: error, file size, and whether onnxruntime accepts the file.
 
-``python examples/exports/make.py FOLDER --hidden 512 --layers 4`` makes them, ``python benchmarks/half.py FOLDER``
-lowers them.
+``python examples/exports/make.py FOLDER --hidden 512 --layers 4`` makes the models, ``python benchmarks/half.py
+FOLDER`` converts them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def main() -> None:
 
 
 def row(path: Path, target: Path) -> str:
-    """Of one model, the inputs and outputs of which stay; differences are by the largest number of an output."""
+    """The row of a model, whose inputs and outputs stay float32. Errors are relative to an output's largest element."""
     graph, given = tx.load(path), feeds(onnx.load(path))
     lowered = lower_within(graph, "float16", BUDGET, feeds=given)
     tx.export(lowered.graph, target)

@@ -1,17 +1,17 @@
-"""Locations of external data that lead outside a model's folder, to no regular file, or nowhere."""
+"""Hostile locations of external data: outside a model's folder, special files, or missing files."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
 
-#: The contents of a file outside the folder, which no model may read or overwrite.
+#: Contents of a file outside the folder, which no model may read or overwrite.
 SECRET = b"SECRET!!" * 12
 ELEMENTS = 12
 
 
 def locations(place: Path, inside: Path) -> list[str]:
-    """Names that lead outside, to what is no file, or nowhere."""
+    """Names of files outside the folder, of special files, and of missing files."""
     (place / "secret").write_bytes(SECRET)
     (place / "folder").mkdir()
     (place / "folder" / "secret").write_bytes(SECRET)

@@ -1,6 +1,6 @@
-"""Gradients of convolutions with respect to images: the form that is chosen, by each of the two that there are.
+"""Gradients of convolutions with respect to their images: time of the chosen lowering relative to both lowerings.
 
-``python benchmarks/image_gradients.py [--threads 1]``. Both are measured in turns, on onnxruntime.
+``python benchmarks/image_gradients.py [--threads 1]`` alternates between the lowerings, on onnxruntime.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx_standard import convolution_tuning
 
-#: By name, the channels before and behind, the side of the image, the stride, and the size of a batch.
+#: By name: input channels, output channels, side of the image, stride, and batch size.
 LAYERS = {
     "residual net, last blocks": (64, 64, 8, 1, 32),
     "residual net, half as wide": (32, 32, 8, 1, 32),
@@ -26,10 +26,10 @@ LAYERS = {
     "ResNet-18, last stage, images of 64 pixels": (512, 512, 2, 1, 8),
 }
 
-#: How often each is called, in turns; the least time counts.
+#: Number of calls of each; the minimum counts.
 TURNS = 60
 
-#: The bound on weights that lets a form be taken always and never.
+#: Bounds on the size of weights that force each lowering.
 FORMS = {
     "one product": {"MANY_WEIGHTS": 0, "MANY_WEIGHTS_FOR_EACH": 0},
     "ConvTranspose": {"MANY_WEIGHTS": 1 << 62, "MANY_WEIGHTS_FOR_EACH": 1 << 62},

@@ -1,6 +1,6 @@
-"""Running whole models of all sizes: the numpy backend against onnx.reference and onnxruntime, and our onnxruntime.
+"""Inference of whole models: our numpy and onnxruntime backends compared with onnx.reference and onnxruntime.
 
-``python benchmarks/inference.py lstm vit`` runs those whose names hold one of the words.
+``python benchmarks/inference.py lstm vit`` runs the models whose names contain one of the words.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from tenonnx_convert.verifying.generate import generate_feeds
 EXAMPLES = Path(__file__).parent.parent / "examples"
 LIGHT = Path(onnx.backend.test.__file__).parent / "data" / "light"
 
-#: How often each contestant has its turn, and the seconds before one: threads that spin would stop those of others.
+#: Number of turns of each contestant, and the pause in seconds before a turn, in which spinning threads stop.
 TURNS, PAUSE = 5, 0.05
 
 Feeds = dict[str, Any]
 
 
 def examples() -> dict[str, tuple[onnx.ModelProto, Feeds]]:
-    """The examples with their samples."""
+    """The example models with their sample inputs."""
     found = {}
     for name, sample in (
         ("digits/digits", "samples"),
@@ -51,7 +51,7 @@ def examples() -> dict[str, tuple[onnx.ModelProto, Feeds]]:
 
 
 def light() -> dict[str, tuple[onnx.ModelProto, Feeds]]:
-    """The image models of the onnx package, with generated input."""
+    """The image models of the onnx package, with random inputs."""
     return {
         path.stem: (onnx.load(path), generate_feeds(tx.load(path), seed=0)) for path in sorted(LIGHT.glob("*.onnx"))
     }
@@ -62,7 +62,7 @@ def small() -> dict[str, tuple[onnx.ModelProto, Feeds]]:
 
 
 def measured(model: onnx.ModelProto, feeds: Feeds) -> dict[str, float]:
-    """The least seconds of each contestant, which must agree; others on the machine can only add to them."""
+    """Minimum seconds of each contestant. Raises if outputs differ."""
     graph = tx.load(model)
     ours, fast = graph.compile("numpy"), graph.compile("onnxruntime")
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
@@ -71,7 +71,7 @@ def measured(model: onnx.ModelProto, feeds: Feeds) -> dict[str, float]:
         "our onnxruntime": lambda: fast(feeds),
         "onnxruntime": lambda: session.run(None, feeds),
     }
-    for _ in range(3):  # kernels are prepared at the second call, and used from the third one on
+    for _ in range(3):  # the second call prepares kernels, which later calls use
         for found, wanted in zip(ours(feeds).values(), session.run(None, feeds), strict=True):
             _check(_rows(found), _rows(wanted))
     once = sum(rounds(contestants, count=1).values())
@@ -83,7 +83,7 @@ def measured(model: onnx.ModelProto, feeds: Feeds) -> dict[str, float]:
 
 
 def _by_turns(contestants: dict[str, Callable[[], Any]], count: int) -> dict[str, float]:
-    """The least of five turns of so many calls each; before a turn the threads of the last one stop to spin."""
+    """Minimum seconds per contestant over five turns of ``count`` calls, with a pause before each turn."""
     found = dict.fromkeys(contestants, math.inf)
     for _ in range(TURNS):
         for name, call in contestants.items():
@@ -93,12 +93,12 @@ def _by_turns(contestants: dict[str, Callable[[], Any]], count: int) -> dict[str
 
 
 def _rows(found: Any) -> Any:
-    """An output as an array; the maps of a ZipMap are rows of it."""
+    """An output as an array; each map of a ZipMap becomes a row."""
     return np.asarray([list(each.values()) for each in found] if isinstance(found, list) else found)
 
 
 def _check(found: Any, wanted: Any) -> None:
-    """Raise unless numbers are close, and labels the same."""
+    """Raise unless numbers are close and labels are equal."""
     if found.dtype.kind == "f":
         np.testing.assert_allclose(found, wanted, rtol=5e-3, atol=5e-3)
     else:
@@ -137,7 +137,7 @@ def main(*wanted: str) -> None:
 
 
 def _reference(model: onnx.ModelProto, feeds: Feeds) -> Callable[[], object] | None:
-    """A call of onnx.reference, or None for a model whose ops it lacks."""
+    """A call of onnx.reference, or None if it lacks an op of the model."""
     try:
         evaluator = ReferenceEvaluator(model)
         evaluator.run(None, feeds)

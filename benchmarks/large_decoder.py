@@ -1,7 +1,7 @@
-"""Time and peak memory of commands on a decoder of billions of parameters, compared with copying its weights.
+"""Time and peak memory of commands on a decoder with billions of parameters, compared with copying its weights.
 
-``large_decoder.py FOLDER LAYERS``: 32 layers are 6.7 billion parameters, 27 GB of float32, and each command may write
-as much. The weights are external, in a sparse file of which ``cp`` writes every byte.
+``large_decoder.py FOLDER LAYERS``: 32 layers have 6.7 billion parameters, 27 GB in float32, and each command may write
+as much. The weights are external data in a sparse file; ``cp`` writes every byte of it.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from onnx import TensorProto, helper
 
 @dataclass(frozen=True)
 class Sizes:
-    """Those of a decoder of 6.7 billion parameters, if it has 32 layers."""
+    """Sizes of a decoder that has 6.7 billion parameters at 32 layers."""
 
     hidden: int = 4096
     heads: int = 32
@@ -36,7 +36,7 @@ class Sizes:
 
 DECODER = Sizes()
 
-#: What each command is, as its arguments behind ``tenonnx``. Running such a model to verify it would be its own figure.
+#: Arguments of each command. They do not verify the result, since running the model would dominate the time.
 COMMANDS = {
     "retarget, 21 to 17": "convert {model} -o {out} --opset 17 --no-verify",
     "fuse": "convert {model} -o {out} --fuse --domains ai.onnx,com.microsoft --no-verify",
@@ -50,7 +50,7 @@ RUN = "import sys; from tenonnx_cli import main; sys.argv = {}; assert not main(
 
 
 class Decoder:
-    """The graph of a decoder without a cache: RMS norms, rotary positions, causal attention, a gated feed-forward."""
+    """Builder of a decoder without a cache: RMS norm, rotary embedding, causal attention, gated feed-forward layer."""
 
     def __init__(self, data: Path, sizes: Sizes) -> None:
         self.sizes = sizes
@@ -122,7 +122,7 @@ class Decoder:
 
 
 def write_model(folder: Path, layers: int, sizes: Sizes = DECODER) -> Path:
-    """A decoder of so many layers at opset 21, with zeros for weights."""
+    """Write a decoder of ``layers`` layers at opset 21 with zero weights; returns its path."""
     data = folder / "weights.bin"
     made = Decoder(data, sizes)
     x = made.node("Gather", made.weight("words.weight", sizes.words, sizes.hidden), "tokens")

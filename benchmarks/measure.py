@@ -1,4 +1,4 @@
-"""Timing: the contestants in turn, the median of the rounds, ratios within one run."""
+"""Timing of alternating contestants, with the median over the rounds."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def rounds(
     summary: Callable[[Sequence[float]], float] = statistics.median,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
-    """The ``summary`` of the seconds of each contestant, called in turn ``count`` times after ``warmup`` calls."""
+    """Call the contestants in turn; returns the ``summary`` of the seconds of ``count`` calls, without warm-up."""
     times: dict[str, list[float]] = {name: [] for name in contestants}
     for k in range(count + warmup):
         for name, call in contestants.items():
@@ -31,9 +31,9 @@ def rounds(
 
 
 def processes(commands: Mapping[str, Sequence[str]], count: int = 9) -> dict[str, tuple[float, float]]:
-    """Median seconds and peak memory in MiB of whole processes, started in turn; the first round does not count.
+    """Run processes in turn; returns median seconds and peak memory in MiB of each.
 
-    It caches the bytecode, where this is not done already. The peak is known of commands made by ``python`` alone.
+    A first round that is not counted writes bytecode. The peak is only known for commands made by ``python``.
     """
     times: dict[str, list[float]] = {name: [] for name in commands}
     peaks: dict[str, list[float]] = {name: [] for name in commands}
@@ -56,12 +56,12 @@ def _process(command: Sequence[str], environment: Mapping[str, str]) -> tuple[fl
     return seconds, int(peaks[-1]) / 1024 if peaks else math.nan
 
 
-#: How a process says its peak. The kernel's account of a child would count the memory of the parent too.
+#: Field of ``/proc/self/status`` with the peak. ``getrusage`` of a child would include the memory of its parent.
 PEAK = "VmHWM:"
 
 
 def python(code: str) -> list[str]:
-    """The command that runs ``code`` in a fresh interpreter and says its peak memory."""
+    """A command that runs ``code`` in a new interpreter and prints its peak memory."""
     peak = f"print(*[line for line in open('/proc/self/status') if line.startswith({PEAK!r})])"
     return [sys.executable, "-c", f"{code}\n{peak}"]
 
@@ -72,7 +72,7 @@ def geometric(values: Sequence[float]) -> float:
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print a Markdown table, in which NaN is a dash."""
+    """Print a Markdown table, with a dash for NaN."""
     print(f"\n### {title}\n")
     print("| " + " | ".join(columns) + " |")
     print("| " + " | ".join("---" for _ in columns) + " |")

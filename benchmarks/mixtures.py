@@ -1,8 +1,8 @@
-"""A mixture of experts lowered to plain operators against its kernel in onnxruntime, on one thread.
+"""A mixture of experts lowered to plain operators compared with its kernel in onnxruntime, on one thread.
 
-``python benchmarks/mixtures.py [--experts 8 32]``: two experts of 256 x 512 for each token; how many tokens there are
-is known when they are fed. Lowered as it is, by copies of the layers that few tokens want, and by all experts for all
-tokens; the least of the rounds, in seconds of the processor.
+``python benchmarks/mixtures.py [--experts 8 32]``: two experts of 256 x 512 per token, and a dynamic number of tokens.
+Measures our lowering, which copies the layers of the selected experts if there are few tokens, and one that always runs
+all experts on all tokens. Times are the minimum of the rounds in processor seconds.
 """
 
 from __future__ import annotations

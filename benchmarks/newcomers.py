@@ -1,8 +1,8 @@
 """Time of the commands on each page of docs/start: ``python benchmarks/newcomers.py``.
 
-The commands are those of the pages, run in a fresh clone, and programs of the pages are written to the files that they
-name. ``--cold`` begins with empty caches of uv and pip, as on a new machine. ``--torch`` is the requirement of PyTorch
-that the environment of its page has before the clock starts.
+Runs the commands of the pages in a fresh clone, after writing the programs of the pages to the files that they name.
+``--cold`` begins with empty caches of uv and pip, as on a new machine. ``--torch`` is a PyTorch requirement, which is
+installed for the page about modules before the clock starts.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ START = ROOT / "docs/start"
 PYTHON = re.compile(r"^```python\n(.*?)^```", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ (.*)$", re.MULTILINE)
 
-#: By page: whether the installation of the index comes first, and the file that its programs are, as many as counted.
+#: By page: whether to run the installation of the index first, the file of its programs, and their number.
 PAGES = {"a-file": (True, "", 0), "a-module": (False, "net.py", 1), "an-op": (True, "squareplus.py", 2)}
 
 
 def commands(page: str) -> list[str]:
-    """Commands of a page, after the first command of the index where the page says to install first."""
+    """Commands of a page, after the installation command of the index if the page requires it."""
     own = COMMAND.findall((START / f"{page}.md").read_text("utf-8"))
     return COMMAND.findall((START / "index.md").read_text("utf-8"))[:1] * PAGES[page][0] + own
 
@@ -45,9 +45,8 @@ def measure(page: str, folder: Path, environment: dict[str, str], torch: str) ->
     lines, total = [first], 0.0
     for command in commands(page):
         start = time.monotonic()
-        script = "\n".join(
-            [*(line for line in lines if "activate" in line), command]
-        )  # one shell keeps what it activated
+        # one shell, since these lines activate an environment
+        script = "\n".join([*(line for line in lines if "activate" in line), command])
         lines.append(command.rpartition(" && ")[2] if "activate" in command else "")
         done = subprocess.run(["bash", "-ec", script], cwd=clone, env=environment, capture_output=True, text=True)
         spent = time.monotonic() - start

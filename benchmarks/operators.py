@@ -1,4 +1,4 @@
-"""Single ops at real sizes: the numpy backend against onnxruntime, both on one thread, and against onnx.reference."""
+"""Single ops at realistic sizes: the numpy backend compared with onnxruntime on one thread and with onnx.reference."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from onnx.reference import ReferenceEvaluator
 
 import tenonnx as tx
 
-#: numpy's BLAS reads how many threads it may use once, when it is loaded.
+#: numpy's BLAS reads its number of threads when it is loaded.
 ONE_THREAD = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-#: Seconds after which a call of onnx.reference is given up, and after which there are enough of them.
+#: Time limit in seconds of a call of onnx.reference, and total seconds of its calls that are enough.
 PATIENCE, ENOUGH = 10, 0.2
 
 random = np.random.default_rng(0)
@@ -32,7 +32,7 @@ random = np.random.default_rng(0)
 
 @dataclass
 class Case:
-    """A node: its inputs, of which a model holds those in ``weights``; an input may be absent."""
+    """A node with its inputs, None for absent ones. Inputs whose index is in ``weights`` are initializers."""
 
     op: str
     inputs: list[Any]
@@ -90,7 +90,7 @@ def image() -> Any:
 
 
 def main_cases() -> dict[str, Case]:
-    """The ops that the aims are about."""
+    """Ops with a performance goal."""
     same = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1]}
     halved = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2]}
     doubled = np.array([1, 1, 2, 2], np.float32)
@@ -116,7 +116,7 @@ def main_cases() -> dict[str, Case]:
 
 
 def more_cases() -> dict[str, Case]:
-    """Others that models of today hold."""
+    """Further ops of present-day models."""
     corners = random.uniform(0, 0.8, (1, 500, 2)).astype("f4")
     boxes = np.concatenate([corners, corners + random.uniform(0.05, 0.2, (1, 500, 2)).astype("f4")], 2)
     scores = random.uniform(0, 1, (1, 8, 500)).astype("f4")
@@ -157,7 +157,7 @@ def more_cases() -> dict[str, Case]:
 
 @contextlib.contextmanager
 def patience(seconds: float) -> Iterator[None]:
-    """Raise ``TimeoutError`` in what takes more time of the processor."""
+    """Raise ``TimeoutError`` in a block that takes more processor time."""
 
     def give_up(*_: Any) -> None:
         raise TimeoutError(f"took over {seconds} s")
@@ -172,7 +172,7 @@ def patience(seconds: float) -> Iterator[None]:
 
 
 def of_reference(call: Callable[[], object]) -> float:
-    """The least seconds of a call of onnx.reference, or of several short ones; NaN when it fails or takes too long."""
+    """Minimum seconds of one or more calls of onnx.reference; NaN if it fails or takes too long."""
     times: list[float] = []
     try:
         with patience(PATIENCE):
@@ -187,7 +187,7 @@ def of_reference(call: Callable[[], object]) -> float:
 
 
 def measured(case: Case) -> tuple[float, float, float]:
-    """The least seconds of the numpy backend and of onnxruntime, which must agree, and those of onnx.reference."""
+    """Minimum seconds of the numpy backend, onnxruntime and onnx.reference. Raises if the first two disagree."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     model, feeds = case.model, case.feeds

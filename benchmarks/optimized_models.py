@@ -1,14 +1,14 @@
-"""Files of onnxruntime's optimizers: loaded, run on numpy, and retargeted to plain ``ai.onnx``.
+"""Output files of onnxruntime's optimizers: run on numpy, and retargeted to plain ``ai.onnx``.
 
     python benchmarks/optimized_models.py [--opsets 13 17 23] [word ...]
 
-Takes the models of this repository and of the onnx package, those whose paths hold one of the words if there are any.
-onnxruntime writes each at the levels basic, extended and all, and its transformer optimizer each of ``TRANSFORMERS``.
-Of what is written, each file that has operators of a vendor and differs from those of the levels below is judged: by
-numpy, and by onnxruntime on what it is lowered to, against the file itself in onnxruntime, or the untouched model where
-that has no kernels for it. Prints how many are right, refused and wrong, with every reason; exits 1 if one is wrong.
-Numbers may differ by 0.1 % of the largest one, and by 3 % where onnxruntime rounds activations to 8 bits, which it does
-in the products of blocks that its optimizer writes (accuracy_level 4), and no other way of computing does.
+Takes the models of this repository and of the onnx package, or those whose paths contain one of the words.
+onnxruntime optimizes each at the levels basic, extended and all, and its transformer optimizer those of
+``TRANSFORMERS``. Every output file with vendor ops that differs from those of lower levels is judged twice: run on
+numpy, and lowered and then run in onnxruntime. The reference is the file itself in onnxruntime, or the original model
+if onnxruntime lacks a kernel. Prints counts of right, refused and wrong, with every reason; exits with 1 if a result is
+wrong. The tolerance is 0.1 % of the largest number, or 3 % if only onnxruntime rounds activations to 8 bits, as in
+the blockwise products of its optimizer (accuracy_level 4).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tenonnx_convert.verifying.sizes import feasible_feeds
 ROOT = Path(__file__).parents[1]
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
 LEVELS = {"basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED", "all": "ORT_ENABLE_ALL"}
-#: For parts of paths the kinds of model that the transformer optimizer is told they are.
+#: For parts of paths, the model type for the transformer optimizer.
 TRANSFORMERS = {
     "bert": "bert",
     "gpt2": "gpt2",
@@ -46,7 +46,7 @@ TRANSFORMERS = {
     "whisper": "bart",
     "llama": "gpt2",
 }
-#: A file is not judged by a model that takes more than so many bytes.
+#: Largest model in bytes.
 LARGEST = 20_000_000
 
 Feeds = dict[str, Any]
@@ -70,7 +70,7 @@ def session(model: Any, level: str = "ORT_DISABLE_ALL", written: Path | None = N
 
 
 def feeds_of(path: Path) -> Feeds:
-    """The samples beside a model, or numbers that are made up."""
+    """The sample inputs next to a model, or random ones."""
     graph = onnx.load(path).graph
     held = {tensor.name for tensor in graph.initializer}
     names = [value.name for value in graph.input if value.name not in held]
@@ -90,7 +90,7 @@ def feeds_of(path: Path) -> Feeds:
 
 
 def written(path: Path, folder: Path) -> Iterator[tuple[str, Path]]:
-    """Files that the optimizers write of a model, as far as they take it."""
+    """Optimize a model with every optimizer that accepts it; yields the level and the file."""
     for level, name in LEVELS.items():
         target = folder / f"{level}.onnx"
         session(str(path), name, target)
@@ -105,7 +105,7 @@ def written(path: Path, folder: Path) -> Iterator[tuple[str, Path]]:
 
 
 def wanted(model: onnx.ModelProto, path: Path, feeds: Feeds) -> Feeds:
-    """Feeds of a file, which may be defaults of the untouched model that onnxruntime left out."""
+    """Feeds for the inputs of an optimized file, in which onnxruntime may have dropped default inputs."""
     held = {tensor.name for tensor in model.graph.initializer}
     missing = [v.name for v in model.graph.input if v.name not in held and v.name not in feeds]
     defaults = {t.name: t for t in onnx.load(path).graph.initializer} if missing else {}
@@ -125,7 +125,7 @@ def is_close(found: list[Any], expected: list[Any], share: float) -> bool:
 
 
 def judged(path: Path, feeds: Feeds, expected: list[Any], opsets: list[int]) -> Iterator[tuple[str, str]]:
-    """For numpy and each opset what came of a file: right, wrong, or refused with a reason."""
+    """Judge a file on numpy and at each opset; yields the judge and right, wrong, or refused with a reason."""
     graph = tx.load(path)
     share = 0.03 if any(node.attributes.get("accuracy_level") == 4 for node in graph.walk()) else 0.001
     found = list(graph.run(feeds, backend="numpy").values())
@@ -141,7 +141,7 @@ def judged(path: Path, feeds: Feeds, expected: list[Any], opsets: list[int]) -> 
 
 
 def outcomes(path: Path, opsets: list[int]) -> Iterator[tuple[str, str, str]]:
-    """Level, judge and outcome of each file that onnxruntime makes of a model; nothing of one that it does not run."""
+    """Level, judge and outcome of each optimized file of a model; nothing if onnxruntime cannot run the model."""
     try:
         feeds = feeds_of(path)
         untouched = session(str(path)).run(None, feeds)
@@ -162,7 +162,7 @@ def outcomes(path: Path, opsets: list[int]) -> Iterator[tuple[str, str, str]]:
                 expected = untouched
                 try:
                     expected = session(str(made)).run(None, given)
-                except Exception as error:  # it has no kernel for all that it writes, or wrote what is no model
+                except Exception as error:  # it lacks a kernel for the file, or wrote an invalid model
                     if "Duplicate definition" in str(error):
                         print(f"{path} {level}: no model: {str(error)[:200]}", file=sys.stderr)
                         continue

@@ -1,8 +1,8 @@
 """README examples and tests of other tools, run against tenonnx-compat: passed, failed and refused.
 
 ``python benchmarks/own_tests.py --output docs/why/own-tests.md`` downloads the distributions of each tool from PyPI,
-installs what its examples and tests import into an environment of its own, runs them with the imports of the tool
-answered by tenonnx-compat, and writes the table. ``--python tool=PATH`` names an environment that exists already.
+makes an environment with the requirements of its examples and tests, runs them with the tool's imports redirected to
+tenonnx-compat, and writes the table. ``--python tool=PATH`` names an existing environment.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 WORKER = Path(__file__).with_name("own_tests_worker.py")
 
-#: Packages of this repository that every tool needs.
+#: Packages of this repository for the environment of every tool.
 OURS = [
     "core",
     "plugins/standard",
@@ -47,13 +47,12 @@ OURS = [
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool: patterns of its test files, names of those left out, and code before its README examples.
+    """A tool: patterns of its test files, excluded test files, and code before its README examples.
 
-    ``packages`` are what its tests import, ``ours`` the front end that its functions need. ``wheel`` tells that PyPI
-    has no source distribution of it. Examples with one of the words of ``elsewhere`` need a program, a model or a
-    device that PyPI does not have: they are skipped, with the reason. Those with a word of ``inside`` use internals.
-    ``after`` is code that checks the results: behind an example in Python, and behind a command, whose words are
-    ``words``.
+    ``packages`` are the requirements of its tests, ``ours`` the front end that its functions need. ``wheel`` tells that
+    PyPI only has a wheel. Examples with a word of ``elsewhere`` need a program, a model or a device that is not on
+    PyPI: they are skipped, with the reason. Examples with a word of ``inside`` use internals. ``after`` is code that
+    checks the results after a Python example, and after a command, whose arguments are in ``words``.
     """
 
     tests: str = ""
@@ -93,7 +92,7 @@ def same(first, second):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-4)
 """
 
-#: Code that compares the models which a simplifier reads and writes.
+#: Code that compares the input and output models of a simplifier.
 SIMPLIFIED = (
     SAME
     + """
@@ -110,7 +109,7 @@ if words and "--emit-tflite" in words or "tflite_model" in found:
 """
 )
 
-#: Code that puts a small model of transformers where an example reads one that it would download.
+#: Code that replaces a download of an example by a small model of transformers.
 TINY_T5 = """
 import os
 name = "hf-internal-testing/tiny-random-t5"
@@ -224,17 +223,16 @@ assert (session.run(None, feeds)[0] == 6).all()
     ),
 }
 
-#: Words of a failure that tell that something is refused.
+#: Texts of failures that count as refused.
 REFUSED = ("NotSupported", "tenonnx-compat does not have", "does not support")
 
-#: Words of a failure that tell that a test uses what is no public interface: internals, and functions that register
-#: converters inside the other tool.
+#: Texts of failures of tests that use internals of the tool, or functions that register converters in it.
 INTERNAL = ("internal of the tool: ", "work on Scope and Operator", "own classes", "work on the graph of tf2onnx")
 
 
 @dataclass
 class Outcomes:
-    """Counts of outcomes, and a line for each failure and refusal."""
+    """Counts of outcomes, and a line per failure and refusal."""
 
     counts: Counter[str] = field(default_factory=Counter)
     lines: list[str] = field(default_factory=list)
@@ -252,7 +250,7 @@ class Outcomes:
 
 
 def fetched(tool: str, folder: Path, wheel: bool) -> Path:
-    """The file of the newest distribution of a tool: a source distribution, or a wheel."""
+    """Download the newest source distribution or wheel of a tool; returns its path."""
     pattern = f"{tool}-*.whl" if wheel else f"{tool}-*.tar.gz"
     if not list(folder.glob(pattern)):
         command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "-d", str(folder), tool]
@@ -265,7 +263,7 @@ def fetched(tool: str, folder: Path, wheel: bool) -> Path:
 
 
 def readme(archive: Path) -> str:
-    """The README of a distribution, which is its long description."""
+    """The README of a distribution, from its long description."""
     if archive.suffix == ".whl":
         with zipfile.ZipFile(archive) as opened:
             name = next(each for each in opened.namelist() if each.endswith(".dist-info/METADATA"))
@@ -274,7 +272,7 @@ def readme(archive: Path) -> str:
 
 
 def environment(tool: Tool, folder: Path) -> str:
-    """The interpreter of a new environment with the packages of a tool and ours."""
+    """Make an environment with the packages of a tool and ours; returns the path of its interpreter."""
     subprocess.run(["uv", "venv", "--quiet", "--python", sys.executable, str(folder)], check=True)
     python = str(folder / "bin" / "python")
     places = [*OURS, *(["plugins/litert", "plugins/extensions"] if tool.ours == "tensorflow" else [])]
@@ -286,7 +284,7 @@ def environment(tool: Tool, folder: Path) -> str:
 
 
 def tests(python: str, files: Sequence[Path], seconds: int) -> Outcomes:
-    """Outcomes of test files, in one process; after a test that ends the process, the others run in the next one."""
+    """Run test files in one process. If a test ends the process, a new one runs the remaining tests."""
     found, left = Outcomes(), list(files)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
@@ -299,7 +297,7 @@ def tests(python: str, files: Sequence[Path], seconds: int) -> Outcomes:
                 line = json.loads(text)
                 lines[line["test"]] = line
             log.unlink(missing_ok=True)
-            if ended in range(6):  # codes of pytest
+            if ended in range(6):  # exit codes of pytest
                 break
             begun = [name for name, line in lines.items() if line["outcome"] == "started"]
             left = left[1 + max((k for k, path in enumerate(left) if any(path.name in n for n in begun)), default=0) :]
@@ -310,7 +308,7 @@ def tests(python: str, files: Sequence[Path], seconds: int) -> Outcomes:
 
 
 def kind(outcome: str, text: str) -> str:
-    """Passed, failed, skipped, refused, or internal: the test uses what is no interface of the tool."""
+    """Passed, failed, skipped, refused, or internal: the test uses internals of the tool."""
     if outcome in ("passed", "skipped"):
         return outcome
     lacking = re.search(r"No module named '([^']*)'", text)
@@ -324,7 +322,7 @@ def kind(outcome: str, text: str) -> str:
 
 
 def examples(text: str, tool: str) -> Iterator[tuple[str, str]]:
-    """The code blocks of a README that use a tool: each as ``python`` or ``command``, and its text."""
+    """The code blocks of a README that use a tool, each with its kind, ``python`` or ``command``."""
     for block in re.findall(r"```[ \t]*(?:\w+[ \t]*\n|\n)?(.+?)```", text, re.DOTALL):
         lines = [line.removeprefix("$ ").strip() for line in re.sub(r"\\\s*\n", " ", block).strip().splitlines()]
         commands = [line for line in lines if re.match(rf"(python3? -m )?{tool}(\.\w+)* +\S", line)]
@@ -335,7 +333,7 @@ def examples(text: str, tool: str) -> Iterator[tuple[str, str]]:
 
 
 def readme_outcomes(python: str, text: str, name: str, tool: Tool) -> Outcomes:
-    """Outcomes of the examples of a README, each between code that writes its files and code that checks results."""
+    """Run the examples of a README, each after code that writes its files and before code that checks results."""
     found = Outcomes()
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "before.py").write_text(tool.before)
@@ -348,7 +346,7 @@ def readme_outcomes(python: str, text: str, name: str, tool: Tool) -> Outcomes:
                 continue
             script = Path(folder) / f"example_{place}.py"
             if form == "python":
-                absolute = code.replace('"/some', '"some')  # the path of a model
+                absolute = code.replace('"/some', '"some')  # makes the path of a model relative
                 script.write_text(f"words = []\nexec(open('before.py').read())\n{absolute}\n{tool.after}")
                 commands = [[*run, script.name]]
             else:
@@ -390,7 +388,7 @@ def page(rows: Sequence[Sequence[str]], outcomes: Mapping[str, Outcomes]) -> str
             lines += ["", f"## {title}", "", "| tests | outcome | message |", "| --- | --- | --- |"]
         for line, count in counted.most_common():
             outcome, _, message = line.partition(": ")
-            told = re.sub(r"/\S+/(?=bin/python|\S+/tests/)", "", message)  # folders of this machine
+            told = re.sub(r"/\S+/(?=bin/python|\S+/tests/)", "", message)  # without folders of this machine
             lines.append(f"| {count} | {outcome} | `{told.replace('|', '/').replace('`', chr(39))}` |")
     return "\n".join(lines) + "\n"
 

@@ -1,8 +1,7 @@
 """Run test files of another tool against tenonnx-compat, in one process: ``own_tests_worker.py LOG SECONDS FILE...``.
 
-Writes one line of JSON for each test to LOG: its name, its outcome and its message. A test that takes more processor
-time than SECONDS fails. Imports of internals of the tool give names that raise where they are used, so that only
-tests that use them end.
+Writes a line of JSON per test to LOG: its name, outcome and message. A test that takes more processor time than SECONDS
+fails. Imported internals of the tool are placeholders that raise when they are used, so only tests that use them fail.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ import pytest
 
 from tenonnx_compat import imports
 
-#: Prefix of the message of a test that uses what is no interface of the tool.
+#: Prefix of the message of a test that uses internals of the tool.
 INTERNAL = "internal of the tool: "
 
 
@@ -42,7 +41,7 @@ class Internal:
 
 
 def with_placeholders(name: str, module: types.ModuleType) -> None:
-    """Let a module give a placeholder for each name that it lacks."""
+    """Make a module return a placeholder for each missing name."""
     theirs = getattr(module, "__getattr__", None)
 
     def missing(attribute: str) -> Any:
@@ -60,7 +59,7 @@ def with_placeholders(name: str, module: types.ModuleType) -> None:
 
 
 class Redirect(imports._Redirect):
-    """The redirection of imports, with placeholders for modules and names that tenonnx-compat does not have."""
+    """Import redirection with placeholders for modules and names that tenonnx-compat lacks."""
 
     def create_module(self, spec: ModuleSpec) -> types.ModuleType:
         try:
@@ -69,7 +68,7 @@ class Redirect(imports._Redirect):
             module = types.ModuleType(spec.name)
             module.__path__ = []
             module.__spec__ = spec
-            if spec.name == "skl2onnx.common._topology":  # a table that helpers of the tests read
+            if spec.name == "skl2onnx.common._topology":  # helpers of the tests read a table of it
                 versions = {row[2]: row[1] for row in onnx.helper.VERSION_TABLE}
                 module.OPSET_TO_IR_VERSION = {n: versions.get(n, 10) for n in range(1, 30)}  # type: ignore[attr-defined]
         for name in [name for name in sys.modules if name == spec.name or name.startswith(f"{spec.name}.")]:
@@ -83,7 +82,7 @@ class Redirect(imports._Redirect):
 
 
 class Log:
-    """Plugin of pytest that writes outcomes to a file and limits the processor time of a test."""
+    """pytest plugin that writes outcomes to a file and limits the processor time of a test."""
 
     def __init__(self, path: Path, seconds: int) -> None:
         self.path, self.seconds = path, seconds
@@ -103,20 +102,28 @@ class Log:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" or report.outcome != "passed":
-            self.write(test=name_of(Path(report.fspath), report.nodeid), outcome=report.outcome, **self.told(report))
+            self.write(
+                test=name_of(Path(report.fspath), report.nodeid),
+                outcome=report.outcome,
+                **self.failure(report),
+            )
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         if report.outcome != "passed":
-            self.write(test=name_of(Path(report.fspath), report.nodeid), outcome=report.outcome, **self.told(report))
+            self.write(
+                test=name_of(Path(report.fspath), report.nodeid),
+                outcome=report.outcome,
+                **self.failure(report),
+            )
 
-    def told(self, report: pytest.TestReport | pytest.CollectReport) -> dict[str, str]:
-        """The last line of a failure, and its whole text."""
+    def failure(self, report: pytest.TestReport | pytest.CollectReport) -> dict[str, str]:
+        """The last line of a failure, and its full text."""
         crash = getattr(report.longrepr, "reprcrash", None)
         return {"message": crash.message if crash else str(report.longrepr or ""), "text": report.longreprtext}
 
 
 def name_of(path: Path, node: str) -> str:
-    """The name of a test, with that of its file: pytest leaves the latter out of files elsewhere."""
+    """The name of a test with that of its file, which pytest omits for files outside its root folder."""
     return f"{path.name}::{node.rpartition('.py')[2].removeprefix('::')}"
 
 

@@ -1,8 +1,7 @@
-"""Quantized models: products of quantized values on numpy, weights in blocks in onnxruntime, and ``tenonnx quantize``.
+"""Quantized models: integer products on numpy, blockwise weights in onnxruntime, and ``tenonnx quantize``.
 
-``python benchmarks/quantized_models.py`` compares with onnxruntime's integer kernels on one thread, with a product of
-floats,
-and with onnxruntime's quantizer.
+``python benchmarks/quantized_models.py`` compares them with onnxruntime's integer kernels on one thread, with float
+products, and with onnxruntime's quantizer.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ def quantized(dtype: type, *shape: int) -> Any:
 
 
 def products() -> Iterator[tuple[str, tx.Graph, Any]]:
-    """Ops with the data that they are fed; their weights and parameters are variables."""
+    """Graphs of one op with their input; weights, scales and zero points are initializers."""
 
     def graph_of(x: Any, build: Callable[..., Any], **variables: Any) -> tuple[tx.Graph, Any]:
         graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})
@@ -89,7 +88,7 @@ def session(path: Path, float8: bool = False) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    if float8:  # for which it would do what is right of integers alone
+    if float8:  # onnxruntime would apply rewrites that are only correct for integers
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
 
@@ -108,7 +107,7 @@ def on_numpy(folder: Path) -> None:
 
 
 def timed(contestants: Mapping[str, Callable[[], object]], count: int = 15) -> dict[str, float]:
-    """The least seconds of the processor of each one, which other processes disturb less than the clock."""
+    """Minimum processor seconds of each contestant, which other processes disturb less than wall-clock time."""
     found = dict.fromkeys(contestants, math.inf)
     for _ in range(count):
         for name, call in contestants.items():
@@ -119,7 +118,7 @@ def timed(contestants: Mapping[str, Callable[[], object]], count: int = 15) -> d
 
 
 def in_onnxruntime(folder: Path) -> None:
-    """MatMulNBits as it is, lowered to ai.onnx 21, and a product of floats."""
+    """Print times of MatMulNBits, of its lowering to ai.onnx 21, and of a float product."""
     rows = []
     for count in (1, 64):
         graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})
@@ -138,7 +137,7 @@ def in_onnxruntime(folder: Path) -> None:
     table(f"Weights of four bits in onnxruntime, {SIDE} x {SIDE}", columns, rows)
 
 
-# ----- tenonnx quantize beside onnxruntime's quantizer ----------------------------------------------------------------
+# ----- tenonnx quantize and onnxruntime's quantizer -------------------------------------------------------------------
 
 MODES = {
     "static, by channel": {"mode": "static", "form": "qdq"},
@@ -172,7 +171,7 @@ class Feeds(quantization.CalibrationDataReader):  # type: ignore[misc]
 
 
 def theirs(source: Path, target: Path, settings: Mapping[str, Any], batches: list[dict[str, Any]]) -> None:
-    """The same by onnxruntime's quantizer."""
+    """Quantize with onnxruntime's quantizer and the equivalent settings."""
     weights = settings.get("weight_type", "int8")
     kinds: dict[str, Any] = {"weight_type": TYPES[weights], "per_channel": settings.get("per_channel", True)}
     if settings["mode"] == "static":
@@ -193,7 +192,7 @@ def theirs(source: Path, target: Path, settings: Mapping[str, Any], batches: lis
 
 
 def models() -> Iterator[tuple[str, Path, list[dict[str, Any]], dict[str, Any], Any]]:
-    """Models of floats, batches to calibrate with, feeds to judge by, and labels: those of the floats if None."""
+    """Name, float model, calibration batches, test feeds, and labels; None stands for the float model's own labels."""
     digits = np.load(EXAMPLES / "digits_cnn" / "digits.npz")
     batches = [{"images": digits["images"][k : k + 20]} for k in range(0, 100, 20)]
     yield (
@@ -229,7 +228,7 @@ def quantizers(folder: Path) -> None:
                 else:
                     try:
                         theirs(path, target, settings, batches)
-                    except AttributeError:  # its ranges of float8 are not there for every activation of BERT
+                    except AttributeError:  # it lacks float8 ranges of some activations of BERT
                         cells.append(["fails"] * 4)
                         continue
                 seconds = time.process_time() - start
@@ -244,7 +243,7 @@ def quantizers(folder: Path) -> None:
 
 
 def calibrations(folder: Path, count: int = 20) -> None:
-    """Counts of digits that are read right, and as the floats read them, by the images used for calibration."""
+    """Print correct digits, and digits equal to the float model's, by the number of calibration images."""
     path = EXAMPLES / "digits_cnn" / "digits-cnn.onnx"
     digits, graph = np.load(path.with_name("digits.npz")), tx.load(path)
     images, labels = digits["images"], digits["labels"]
@@ -278,7 +277,7 @@ def calibrations(folder: Path, count: int = 20) -> None:
 
 
 def decoder(folder: Path) -> None:
-    """A decoder of four bits beside that of floats: logits, and the perplexity of the tokens of its samples."""
+    """Compare a 4-bit decoder with its float original: logits, and perplexity on the sample tokens."""
     path, feeds = EXAMPLES / "quantized" / "llama.onnx", dict(np.load(EXAMPLES / "quantized" / "llama.npz"))
     logits: dict[str, Any] = {"floats": session(path).run(["logits"], feeds)[0]}
     graph = tx.load(path)

@@ -1,7 +1,7 @@
-"""Outputs of quantized ops on numpy compared with onnxruntime's kernels, over drawn calls with many ties.
+"""Outputs of quantized ops on numpy compared with onnxruntime's kernels, for random calls with many ties.
 
-``python benchmarks/quantized_ops.py [--calls 10000] [--first 0] [op ...]``; the calls are those of the test of
-quantized values (``quantized/tests/test_values_of_onnxruntime.py``), which tries the first 60 of each op.
+``python benchmarks/quantized_ops.py [--calls 10000] [--first 0] [op ...]``. The calls are those of
+``quantized/tests/test_values_of_onnxruntime.py``, which tests the first 60 of each op.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ TEST = Path(__file__).parents[1] / "quantized" / "tests" / "test_values_of_onnxr
 
 
 def drawn() -> Any:
-    """The module of the test, which draws calls."""
+    """The test module, which draws the calls."""
     spec = importlib.util.spec_from_file_location(TEST.stem, TEST)
     assert spec is not None
     assert spec.loader is not None
@@ -31,7 +31,7 @@ def drawn() -> Any:
 
 
 def compared(calls: Any, op: str, seed: int, options: Any) -> np.ndarray[Any, Any]:
-    """By how many steps each code of a call differs."""
+    """Differences of the quantized outputs of a call, in steps."""
     model, feeds = calls.built(op, *calls.OPS[op](calls.Draw(seed)))
     session = onnxruntime.InferenceSession(model.SerializeToString(), options)
     expected = session.run(["y"], feeds)[0]

@@ -1,7 +1,7 @@
-"""Peak memory of a training step, and its time, with and without recomputation (``recompute=``).
+"""Peak memory and time of a training step, with and without recomputation (``recompute=``).
 
-Each figure is of a process of its own: what its peak grows by in three steps of a transformer of eight layers, 128
-features, 4 heads, 128 positions and 32 samples. ``python benchmarks/recompute.py``
+``python benchmarks/recompute.py`` starts a process for each figure: the growth of its peak over three steps of a
+transformer with eight layers, 128 features and 4 heads, on 32 samples of 128 positions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ LAYERS, WIDTH, HEADS, LENGTH, BATCH = 8, 128, 4, 128, 32
 
 
 def transformer() -> Any:
-    """A graph of encoder layers whose nodes are called ``/layer.0/...`` and so on."""
+    """A graph of encoder layers with node names ``/layer.0/...`` and so on."""
     import tenonnx as tx
     import tenonnx_standard as ops
 
@@ -51,7 +51,7 @@ def transformer() -> Any:
 
 
 def steps(backend: str, *, again: bool) -> None:
-    """Print what the peak of this process grows by in three steps, in KiB, and the seconds of one."""
+    """Print the growth of this process's peak over three steps in KiB, and the seconds of a step."""
     import tenonnx_training as tt
 
     patterns = [f"/layer.{k}*" for k in range(LAYERS)] if again else []
@@ -66,7 +66,7 @@ def steps(backend: str, *, again: bool) -> None:
 
 
 def peak() -> int:
-    """The peak memory of this process in KiB."""
+    """Peak memory of this process in KiB."""
     with Path("/proc/self/status").open() as file:
         return next(int(line.split()[1]) for line in file if line.startswith(PEAK))
 

@@ -1,8 +1,8 @@
-"""Retargeting the node cases of the onnx package: emitted, legal and right, version by version.
+"""Retargeting of the onnx package's node cases to every opset: share of exported, valid and correct models.
 
-Every case goes to every target opset. What is emitted must satisfy onnx.checker, and is run with the data of the case
-by the first judge that can: onnxruntime, onnx.reference, and at last our own numpy backend. A judge that does not give
-the case's outputs for the untouched case either is passed over.
+Every case is exported to every target opset. The file must pass onnx.checker, and the first judge that can run it
+compares outputs with the data of the case: onnxruntime, onnx.reference, or our numpy backend. A judge that fails the
+original case is skipped.
 """
 
 from __future__ import annotations
@@ -31,15 +31,15 @@ from tenonnx.errors import NotRepresentable
 TARGETS = (7, 9, 11, 13, 15, 17, 18, 21, 23, 25, 27)
 HEADLINE = (11, 13, 17, 18, 21, 27)
 
-#: Cases that draw at random: their outputs are compared by type and shape.
+#: Random cases, whose outputs are only compared by type and shape.
 DRAWN = re.compile(r"bernoulli|training_dropout(?!_zero)")
 
-#: How far float32 may be off in units of the largest element, and half floats in units of each (two in the last place):
-#: as far as rounding in another order goes. The tolerances of the cases are 1e-3 of each element, and 1e-7.
+#: Tolerance for another order of rounding: float32 relative to the largest element, half floats to each element (two
+#: units in the last place). The cases themselves tolerate 1e-3 of each element plus 1e-7.
 ROUNDING = 2.0**-22
 HALVES = {"float16": 2.0**-9, "bfloat16": 2.0**-6}
 
-#: What kind of reason a refusal is, by words of its message; the first that fits.
+#: Kinds of refusals by words of the message; the first match counts.
 REASONS = (
     ("element type of an input or output of the graph", r"exists? at version \d+ of ai.onnx, but from"),
     ("element type within the graph", r"does not (take|give)|holds? all values"),
@@ -50,7 +50,7 @@ REASONS = (
 
 
 class Outcome(NamedTuple):
-    """Outcome of one case at one target: ``kind``, and the judge that decided."""
+    """Outcome of a case at a target, and the judge that decided."""
 
     case: str
     own: int
@@ -62,7 +62,7 @@ class Outcome(NamedTuple):
 
 
 def node_cases() -> Iterator[Any]:
-    """The cases whose ops are of ai.onnx: the others have no opset that could change."""
+    """Cases with ops of ai.onnx only, since the other domains do not change with the opset."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         found = load_model_tests(kind="node")
@@ -74,7 +74,7 @@ def own_opset(case: Any) -> int:
 
 
 def attempt(case: Any, target: int) -> Outcome:
-    """Export a case at a target, check it, and run it."""
+    """Export a case at a target opset, check it, and run it."""
     outcome = Outcome(case.name, own_opset(case), target, "")
     file = io.BytesIO()
     try:
@@ -123,12 +123,12 @@ def _by_numpy(model: onnx.ModelProto) -> Callable[[dict[str, Any]], list[Any]]:
 
 JUDGES = {"onnxruntime": _by_onnxruntime, "onnx.reference": _by_reference, "numpy": _by_numpy}
 
-#: Below, onnx.reference gives some ops the meaning that they have today.
+#: Lowest opset to judge by onnx.reference; below it, some ops get their newest meaning.
 FIRST_REFERENCE = 15
 
 
 def judged(case: Any, model: onnx.ModelProto, run: Callable[..., Any]) -> tuple[str, str]:
-    """Verdict of a judge on a model with the data of the case: right, wrong, or not runnable."""
+    """Run a model on the data of the case; returns right, wrong, or not runnable, and the details."""
     names = [info.name for info in model.graph.input]
     try:
         with warnings.catch_warnings(), np.errstate(all="ignore"):
@@ -158,7 +158,7 @@ def _compare(ours: Any, theirs: Any, case: Any) -> None:
         return
     ours, theirs = np.asarray(ours), np.asarray(theirs)
     if theirs.dtype.isbuiltin == 2 and ours.dtype.itemsize == theirs.dtype.itemsize and ours.dtype.kind == "u":
-        ours = ours.view(theirs.dtype)  # onnxruntime gives small floats as their bits
+        ours = ours.view(theirs.dtype)  # onnxruntime returns small floats as integers with their bits
     assert ours.shape == theirs.shape, f"shape {ours.shape} instead of {theirs.shape}"
     if theirs.dtype.kind in "OUST":
         np.testing.assert_array_equal(ours.astype(object), theirs.astype(object))
@@ -233,7 +233,7 @@ def _report(outcomes: list[Outcome], targets: Iterable[int]) -> None:
 
 
 def reason(detail: str) -> str:
-    """The kind of reason of a refusal."""
+    """The kind of a refusal."""
     return next((kind for kind, words in REASONS if re.search(words, detail)), "other")
 
 

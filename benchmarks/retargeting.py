@@ -1,6 +1,6 @@
-"""Retargeting graphs of many nodes, compared with loading them by onnx_ir; growth and memory.
+"""Retargeting of large graphs, compared with loading them with onnx_ir: time by size, and memory.
 
-The least of the rounds: what else the machine does adds most to what takes longest.
+The minimum of the rounds counts, since other processes disturb the longest measurements most.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Time of rules compared with the bodies of their ops. A rule that is not faster is redundant.
+"""Time of rules compared with the bodies of their ops; a rule that is not faster is redundant.
 
-Calls of numpy rules are those of ``operators.py``, of real sizes; with ``--drawn`` what the cases of the installed
-packages draw, with a long first axis where the op takes that, and those that gain little (``--all``: each).
-``--types`` times type rules that know no more than the body, which is asked once for each kind of call.
+Calls of numpy rules are those of ``operators.py``, at realistic sizes. ``--drawn`` takes calls of the conformance
+cases, enlarged along the first axis if the op allows it, and prints rules that gain little (``--all``: every rule).
+``--types`` times type rules that infer no more than the body; inference by the body is cached per kind of call.
 
     python benchmarks/rules.py [--drawn | --all | --types] [NAME ...]
 """
@@ -30,12 +30,12 @@ from tenonnx_testing.inference import rule_knows_more, values_of
 from tenonnx_testing.kit import calls
 from tenonnx_testing.run import evaluate
 
-#: Elements along the first axis of what is drawn.
+#: Length of the first axis of enlarged inputs.
 LONG = 1024
 
 
 def enlarged(case: Case, drawn: Call) -> Call:
-    """The call with a long first axis, and whatever has that length as long; as it was where the op refuses that."""
+    """The call with a long first axis and all axes of the same length enlarged; unchanged if the op rejects that."""
     first = next((v for v in drawn.inputs if isinstance(v, np.ndarray) and v.ndim and v.size), None)
     if first is None:
         return drawn
@@ -56,14 +56,14 @@ def enlarged(case: Case, drawn: Call) -> Call:
 
 
 def ratio(op: Op, drawn: Call) -> tuple[float, float]:
-    """Microseconds of the rule, and how many times longer the body takes."""
+    """Microseconds of the rule, and the body's time as a multiple of it."""
     contestants = {"rule": lambda: evaluate(op, drawn), "body": lambda: evaluate(op, drawn, body_of=op)}
     found = rounds(contestants, count=5, summary=min)
     return found["rule"] * 1e6, found["body"] / found["rule"]
 
 
 def ruled(rule: str, names: Collection[str]) -> dict[Op, list[Case]]:
-    """The cases of all ops that have a body and that rule."""
+    """Cases of all ops with a body and the rule."""
     load()
     found: dict[Op, list[Case]] = {}
     for case in collected():
@@ -104,7 +104,7 @@ def of_types(names: Collection[str]) -> None:
             values, _ = values_of(case, each)
             arguments = op, values, each.attributes, each.outputs
             start = time.perf_counter()
-            infer_by_body(*arguments)  # which remembers what it finds
+            infer_by_body(*arguments)  # fills the inference cache
             once = time.perf_counter() - start
             times.append((rounds({"rule": lambda given=arguments: infer_call(*given)})["rule"] * 1e6, once * 1e6))
         if not any(rule_knows_more(case, each) for case, each in drawn):

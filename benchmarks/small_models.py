@@ -1,4 +1,4 @@
-"""Forty small models of all kinds, made by hand with weights drawn at random, and their feeds."""
+"""Forty small handmade models of many kinds with random weights, and their feeds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ HALVED = {"kernel_shape": [3, 3], "pads": [1, 1, 1, 1], "strides": [2, 2]}
 
 
 class Model:
-    """A graph in the making, which draws its weights and feeds."""
+    """A builder of graphs with random weights and feeds."""
 
     def __init__(self, name: str) -> None:
         self.graph = tx.Graph(name, opsets={"ai.onnx": 21})
@@ -57,7 +57,7 @@ class Model:
         return ops.layer_normalization(x, self.fixed(np.ones(size, np.float32)), self.weight(size))[0]
 
     def heads(self, x: Any, size: int, heads: int, keys: Any = None) -> Any:
-        """Multi-head attention written out, as exporters do."""
+        """Multi-head attention in primitive ops, as exporters write it."""
         q, k, v = (self.linear(y, size, size) for y in (x, *([x if keys is None else keys] * 2)))
         q, k, v = (ops.transpose(ops.reshape(y, [0, -1, heads, size // heads]), perm=[0, 2, 1, 3]) for y in (q, k, v))
         scores = q @ ops.transpose(k, perm=[0, 1, 3, 2]) / float(np.sqrt(size / heads))
@@ -382,7 +382,7 @@ def vision_transformer(m: Model) -> Any:
 
 @model
 def gated_decoder(m: Model) -> Any:
-    """A step of a decoder with root-mean-square norms and gated units, written out."""
+    """A decoder step with RMS norms and gated units, in primitive ops."""
     x, past = m.input(1, 1, 64), m.input(1, 30, 64, dims=(1, "past", 64))
     for _ in range(2):
         scale = ops.reciprocal(ops.sqrt(ops.reduce_mean(x * x, [2]) + 1e-5))
@@ -436,7 +436,7 @@ def quantized_dense(m: Model) -> Any:
 
 
 def small_models() -> dict[str, tuple[tx.Graph, dict[str, Any]]]:
-    """Each model by name, with its feeds."""
+    """The models by name, each with its feeds."""
     found = {}
     for name, function in MODELS.items():
         made = Model(name)

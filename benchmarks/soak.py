@@ -1,9 +1,9 @@
-"""Soak test: threads call one program for minutes, while others load, export and fail; leaks are counted.
+"""Soak test: threads call one program for minutes while others load, export and fail; detects leaks.
 
     python benchmarks/soak.py --minutes 10
     python benchmarks/soak.py --minutes 10 --backend onnxruntime
 
-Memory, descriptors, threads and files at the end are those of the start, after a first round that fills every cache.
+Memory, file descriptors, threads and files at the end have to match those after a first round, which fills the caches.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SIZE = 64
 
 
 def model() -> onnx.ModelProto:
-    """A perceptron of some layers, with weights of 64 KiB each."""
+    """A perceptron whose weights have 64 KiB each."""
     weights = np.random.default_rng(0).standard_normal((4, SIZE, 4 * SIZE)).astype(np.float32)
     nodes, initializers = [], []
     value = "x"
@@ -56,7 +56,7 @@ def model() -> onnx.ModelProto:
 def state(folder: Path) -> dict[str, int]:
     gc.collect()
     if sys.platform == "linux":
-        ctypes.CDLL(None).malloc_trim(0)  # what the allocator keeps for the next thread is nobody's
+        ctypes.CDLL(None).malloc_trim(0)  # returns free memory that the allocator keeps
     resident = int(Path("/proc/self/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     return {
         "resident_mib": resident >> 20,
@@ -74,7 +74,7 @@ class Soak:
         tx.export(tx.load(model()), self.path, external_data_threshold=1024)
         self.program = tx.load(self.path).compile(backend)
         self.x = np.random.default_rng(1).standard_normal((8, SIZE)).astype(np.float32)
-        for _ in range(3):  # prepared kernels, which round otherwise, come with the third call
+        for _ in range(3):  # prepared kernels round differently, and are used from the third call on
             (self.expected,) = self.program({"x": self.x}).values()
         self.counts: Counter[str] = Counter()
         self.wrong: list[str] = []
@@ -91,7 +91,7 @@ class Soak:
     def export(self) -> None:
         path = self.folder / "exported.onnx"
         tx.export(tx.load(self.path), path, opset_version=17, external_data_threshold=1024)
-        tx.export(tx.load(path), path)  # over itself
+        tx.export(tx.load(path), path)  # overwrites its source
         path.unlink()
         for data in self.folder.glob(f"{path.name}*.data"):
             data.unlink()
@@ -142,7 +142,7 @@ def main() -> int:
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as name:
         soak = Soak(Path(name), arguments.backend)
-        soak.run(min(15.0, arguments.minutes * 6), arguments.threads)  # caches fill, and the allocator settles
+        soak.run(min(15.0, arguments.minutes * 6), arguments.threads)  # fills caches and the allocator's pools
         soak.counts.clear()
         before = state(soak.folder)
         soak.run(arguments.minutes * 60, arguments.threads)

@@ -1,4 +1,4 @@
-"""Start-up: importing, and commands on a small file, as whole processes with bytecode cached."""
+"""Start-up time of imports and of commands on a small file, as whole processes with cached bytecode."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from measure import processes, python, table
 
 ROUNDS = 9
 
-#: What anything that runs ONNX files imports, and work on a small file from cold. The aim is a ratio of at most 1.15.
+#: Imports of any program that runs ONNX files; work on a small file should take at most 1.15 times as long.
 LEAST = "import numpy, onnx, onnxruntime"
 COLD = {
     "load and run": "import numpy, tenonnx as tx\n"
@@ -25,7 +25,7 @@ CNN = str(Path(__file__).parents[1] / "examples" / "digits_cnn" / "digits-cnn.on
 
 
 def processor_seconds(code: str) -> float:
-    """The processor time of a whole process that runs ``code``."""
+    """Processor seconds of a process that runs ``code``."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": ""}
     subprocess.run([sys.executable, "-c", code], check=True, env=environment, stdout=subprocess.DEVNULL)
@@ -34,7 +34,7 @@ def processor_seconds(code: str) -> float:
 
 
 def from_cold() -> None:
-    """Compare work on a small file with the imports alone: the least processor time of rounds in turn."""
+    """Compare work on a small file with the bare imports: minimum processor time of alternating rounds."""
     programs = {LEAST: LEAST, **{name: code.format(file=CNN) for name, code in COLD.items()}}
     found = {name: min(times) for name, times in _in_turn(programs).items()}
     rows = [[name, seconds, seconds / found[LEAST]] for name, seconds in found.items()]
@@ -44,19 +44,19 @@ def from_cold() -> None:
 def _in_turn(programs: dict[str, str]) -> dict[str, list[float]]:
     times: dict[str, list[float]] = {name: [] for name in programs}
     for code in programs.values():
-        processor_seconds(code)  # which writes bytecode
+        processor_seconds(code)  # writes bytecode
     for _ in range(ROUNDS):
         for name, code in programs.items():
             times[name].append(processor_seconds(code))
     return times
 
 
-#: Lines of which a shell asks how they go on.
+#: Command lines to complete.
 LINES = ("tenonnx con", "tenonnx convert --opt", "tenonnx convert --target ", "tenonnx train --loss ")
 
 
 def without_a_model() -> None:
-    """Compare help and completion with an empty program: the least processor time of rounds in turn."""
+    """Compare help and completion with an empty program: minimum processor time of alternating rounds."""
     code = "import os, sys; os.environ.update({0!r}); import tenonnx_cli; sys.exit(tenonnx_cli.main({1!r}))"
     programs = {"python -c pass": "pass", "tenonnx --help": code.format({}, ["--help"])}
     for line in LINES:

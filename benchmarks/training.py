@@ -1,12 +1,11 @@
-"""Training steps: ours on every backend against PyTorch, Adam everywhere, as many threads for each.
+"""Training steps with Adam: tenonnx on every backend compared with PyTorch, on equal numbers of threads.
 
-Needs PyTorch and onnxscript beside the workspace; OpenVINO and JAX take part where they are installed. Models are
-written by ``torch.onnx.export``, so that what we train is a file as people have it. Before anything is timed, the
-losses of the first steps must agree. JAX takes all processors that the process may use: for one thread start it by
-``taskset -c 0``.
-``python benchmarks/training.py [--threads 2] [--quick] [--processor] [--way NAME ...] [model ...]``; ``--quick`` leaves
-out all but our backends, and ``--processor`` counts seconds of the processor, the ones to go by on a busy machine, with
-one thread.
+Needs PyTorch and onnxscript in the environment; OpenVINO and JAX are optional. ``torch.onnx.export`` writes the models.
+The losses of the first steps have to agree before anything is timed. JAX uses all processors of the process: for one
+thread start it with ``taskset -c 0``.
+``python benchmarks/training.py [--threads 2] [--quick] [--processor] [--way NAME ...] [model ...]``: ``--quick`` only
+times our backends; ``--processor`` counts processor seconds, which are more reliable on a busy machine, with one
+thread.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from tenonnx_training import Adam, TrainingStep
 
 CLASSES, COMPARED = 10, 5
 
-#: The ways to run our step that are here, by backend and options; the best of them counts.
+#: Available ways to run our step: backend and options. The fastest counts.
 WAYS: dict[str, tuple[str, dict[str, Any]]] = {
     "onnxruntime": ("onnxruntime", {}),
     "openvino": ("openvino", {}),
@@ -44,14 +43,14 @@ WAYS: dict[str, tuple[str, dict[str, Any]]] = {
 }
 BACKENDS = [way for way, (name, _) in WAYS.items() if importlib.util.find_spec(f"tenonnx_{name}")]
 
-#: Seconds between two turns, and steps in one.
+#: Pause between two turns in seconds, and steps per turn.
 PAUSE, STEPS = 0.3, 8
 
 Arrays = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
 
 
 class Residual(nn.Module):
-    """Ten convolutions: the first, four blocks of two, and one that halves the sides."""
+    """Ten convolutions: the first one, four residual blocks of two, and one with stride 2."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -114,7 +113,7 @@ def cnn() -> nn.Module:
     )
 
 
-#: The model, and the shape of a batch of its inputs.
+#: Each model, with the shape of an input batch.
 MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
     "mlp": (mlp, (128, 784)),
     "cnn": (cnn, (64, 1, 28, 28)),
@@ -125,7 +124,7 @@ MODELS: dict[str, tuple[Callable[[], nn.Module], tuple[int, ...]]] = {
 
 
 def exported(model: nn.Module, shape: tuple[int, ...]) -> tx.Graph:
-    """The model as a file gives it, its batch of any size."""
+    """The model exported with a dynamic batch dim and loaded again."""
     message = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -143,7 +142,7 @@ def exported(model: nn.Module, shape: tuple[int, ...]) -> tx.Graph:
 
 
 def way_of(way: str) -> dict[str, Any]:
-    """The options of a training step that takes this way, with as many threads as PyTorch has."""
+    """Options of a training step for this way, with PyTorch's number of threads."""
     threads = torch.get_num_threads()
     backend, options = WAYS.get(way, (way, {}))
     options = {"strict": True, **options} if backend != "numpy" else {}
@@ -177,7 +176,7 @@ def eager(model: nn.Module, batch: Arrays, *, fused: bool = False, compiled: boo
 
 
 def agree(contestants: dict[str, Callable[[], float]]) -> None:
-    """Let all take the same steps, and raise unless they have the same losses."""
+    """Take the same steps with all contestants. Raises if their losses differ."""
     losses = {name: [step() for _ in range(COMPARED)] for name, step in contestants.items()}
     for name, found in losses.items():
         np.testing.assert_allclose(found, losses["torch"], rtol=2e-3, err_msg=f"{name} is not torch")
@@ -189,7 +188,7 @@ def contestants(name: str, *, everything: bool) -> dict[str, Callable[[], float]
     batch = random.standard_normal(shape).astype(np.float32), random.integers(0, CLASSES, shape[0])
     torch.manual_seed(0)
     model = build()
-    for parameter in model.parameters():  # equal ones would be one initializer in the file
+    for parameter in model.parameters():  # the exporter would merge equal parameters into one initializer
         parameter.data += 0.01 * torch.randn_like(parameter)
     graph = exported(model, shape)
     parameters = sum(p.numel() for p in model.parameters())
@@ -215,7 +214,7 @@ def contestants(name: str, *, everything: bool) -> dict[str, Callable[[], float]
 
 
 def _compiled(model: nn.Module, batch: Arrays) -> Callable[[], float] | None:
-    """A compiled step, or None where PyTorch finds no C++ compiler."""
+    """A compiled step, or None if PyTorch finds no C++ compiler."""
     try:
         eager(model, batch, compiled=True)()
     except Exception as error:
@@ -225,9 +224,9 @@ def _compiled(model: nn.Module, batch: Arrays) -> Callable[[], float] | None:
 
 
 def turns(contestants: dict[str, Callable[[], float]], count: int, clock: Callable[[], float]) -> dict[str, float]:
-    """The median seconds of a step. A turn is several steps, as in training.
+    """Median seconds of a step; a turn has several steps.
 
-    The threads of a library wait for more work for a while, which would cost the next one its processors.
+    The pause between turns lets the threads of a library stop spinning, which would slow down the next contestant.
     """
     seconds: dict[str, list[float]] = {name: [] for name in contestants}
     for _ in range(count):
@@ -249,7 +248,7 @@ def main(
     count: int = 9,
     clock: Callable[[], float] = time.perf_counter,
 ) -> None:
-    logging.disable(logging.WARNING)  # the exporter's, about packages that it misses
+    logging.disable(logging.WARNING)  # warnings of the exporter about missing packages
     torch.set_num_threads(threads)
     rows, ratios = [], []
     for name in names or MODELS:

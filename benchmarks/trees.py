@@ -1,6 +1,6 @@
-"""Forests: the numpy backend and the form in plain operators against the kernel of onnxruntime.
+"""Tree ensembles: the numpy backend and the lowering to plain operators compared with onnxruntime's kernel.
 
-``python benchmarks/trees.py [--threads 1] [name ...]``; names are parts of those of the forests.
+``python benchmarks/trees.py [--threads 1] [name ...]`` runs the forests whose names contain one of the words.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ ROWS = (1, 100, 10_000, 100_000)
 
 CONTESTANTS = ("numpy", "plain operators", "scikit-learn", "onnx.reference")
 
-#: onnx.reference leads row after row, so it is asked for so many at most.
+#: Maximum number of rows for onnx.reference, which evaluates row by row.
 PATIENCE = 100
 
 random = np.random.default_rng(0)
@@ -48,7 +48,7 @@ def samples(count: int) -> Any:
 
 
 def forests() -> dict[str, Any]:
-    """Trained models: the forest that the aims are about, and other shapes."""
+    """Trained models: the forest of the performance goal, and other shapes."""
     x = samples(20_000)
     y = x[:, 0] * x[:, 1] + np.sin(3 * x[:, 2]) + random.standard_normal(len(x)) / 2
     classes = (y > 0).astype(int) + (y > 1)
@@ -82,7 +82,7 @@ def session(model: onnx.ModelProto, threads: int) -> Callable[[Any], Any]:
 
 
 def repeated(call: Callable[[], Any], times: int) -> Callable[[], None]:
-    """So many calls at once: single ones of microseconds would find the cache filled by the others."""
+    """A function that makes ``times`` calls, since other contestants would evict the caches of a short call."""
 
     def calls() -> None:
         for _ in range(times):
@@ -92,7 +92,7 @@ def repeated(call: Callable[[], Any], times: int) -> Callable[[], None]:
 
 
 def measured(trained: Any, threads: int) -> tuple[list[list[object]], onnx.ModelProto]:
-    """A row of the table for each number of rows; the scores must agree."""
+    """Measure a model; returns a table row per batch size. Raises if the scores differ."""
     model = converted(trained)
     graph = tx.load(model)
     program, kernel = graph.compile("numpy", threads=threads), session(model, threads)
@@ -121,7 +121,7 @@ def measured(trained: Any, threads: int) -> tuple[list[list[object]], onnx.Model
 
 
 def peak(model: onnx.ModelProto) -> float:
-    """The peak memory in MiB of a process that leads 100,000 rows by numpy."""
+    """Peak memory in MiB of a process that evaluates 100,000 rows on numpy."""
     with tempfile.NamedTemporaryFile(suffix=".onnx") as file:
         Path(file.name).write_bytes(model.SerializeToString())
         code = (

@@ -1,6 +1,6 @@
-"""Unpacking a file of 4-bit weights into QDQ and into floats: seconds and peak memory beyond start-up.
+"""Unpacking of 4-bit weights into QDQ and into floats: seconds, and peak memory above start-up.
 
-``python benchmarks/unpacking.py [GB] [folder]``; by default 1 GB of MatMulNBits, of 16 Mi weights each.
+``python benchmarks/unpacking.py [GB] [folder]``; by default 1 GB of MatMulNBits nodes with 16 Mi weights each.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ SIDE, BLOCK = 4096, 32
 
 
 def write_model(folder: Path, layers: int) -> Path:
-    """Products with weights of 4 bits in blocks, their quantized values and scales in external data."""
+    """Write a model of MatMulNBits nodes with quantized weights and scales in external data; returns its path."""
     random = np.random.default_rng(0)
     nodes, tensors, last, blocks = [], [], "x", SIDE // BLOCK
     quantized = random.integers(0, 256, (SIDE, blocks, BLOCK // 2)).astype(np.uint8)

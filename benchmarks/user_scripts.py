@@ -1,9 +1,9 @@
-"""Scripts as users write them, with the tool and with tenonnx-compat: the same results?
+"""Comparison of typical user scripts of other tools, run with the tool and with tenonnx-compat.
 
 ``python benchmarks/user_scripts.py --theirs TOOL=PYTHON --ours TOOL=PYTHON`` runs each script of
 ``benchmarks/user_scripts`` twice, in folders with the same models: with an interpreter that has the tool, and by
-``python -m tenonnx_compat run`` with one that has tenonnx. Equal are the exit codes, the lines that begin with RESULT,
-the names of the ONNX files that are written, their interfaces, and their outputs in onnxruntime, on random inputs.
+``python -m tenonnx_compat run`` with one that has tenonnx. It compares exit codes, printed lines that begin with
+RESULT, and the written ONNX files: their names, interfaces, and outputs in onnxruntime on random inputs.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from onnx import TensorProto, helper, numpy_helper, parser
 
 SCRIPTS = Path(__file__).with_name("user_scripts")
 
-#: Tolerance where activations are quantized: two ways to round are both right.
+#: Tolerance for quantized activations, since ties may be rounded either way.
 QUANTIZED = 0.08
 
-#: Code before the scripts of a tool: functions and files that they use.
+#: Code before the scripts of a tool, with functions and files for them.
 BEFORE = {
     "skl2onnx": """
 import numpy as np
@@ -37,7 +37,7 @@ def save(model, feeds, path="out.onnx"):
 """,
 }
 
-#: Code that writes the files of commands, by ours and by theirs alike.
+#: Code that writes the input files of commands, for both tools.
 FILES = {
     "tf2onnx": """
 import tensorflow as tf
@@ -58,7 +58,7 @@ open("model.tflite", "wb").write(converter.convert())
 
 
 def write_models(folder: Path) -> None:
-    """Write the models that the scripts read."""
+    """Write the input models of the scripts."""
     generator = np.random.default_rng(0)
 
     def add(path: str, text: str, **weights: np.ndarray[Any, Any]) -> onnx.ModelProto:
@@ -129,14 +129,14 @@ def write_models(folder: Path) -> None:
 
 
 def scripts(path: Path) -> Iterator[tuple[str, str]]:
-    """Titles and texts of the scripts of a tool; a command is its own title."""
+    """Titles and texts of a tool's scripts; a command is its own title."""
     for part in path.read_text().split("### ")[1:]:
         title, _, text = part.partition("\n")
         yield (text.strip(), "") if title == "$" else (title, text)
 
 
 def run(python: str, ours: bool, tool: str, title: str, text: str, folder: Path) -> tuple[int, list[str], str]:
-    """The exit code, the lines of results and the errors of a script or a command."""
+    """Run a script or a command; returns its exit code, result lines and errors."""
     write_models(folder)
     if not text and tool in FILES:
         subprocess.run([python, "-c", FILES[tool]], cwd=folder, capture_output=True, check=True)
@@ -152,7 +152,7 @@ def run(python: str, ours: bool, tool: str, title: str, text: str, folder: Path)
 
 
 def differences(theirs: Path, ours: Path, quantized: bool) -> str:
-    """The first difference between the ONNX files of two folders, or nothing."""
+    """The first difference between the ONNX files of two folders, or an empty string."""
     given = {"conv", "mlp", "dynamic", "two", "old", "listed", "branch", "big"}
     files = [{p.name for p in folder.glob("*.onnx")} - {f"{n}.onnx" for n in given} for folder in (theirs, ours)]
     if files[0] != files[1]:
@@ -167,7 +167,7 @@ def differences(theirs: Path, ours: Path, quantized: bool) -> str:
         one, two = sessions
         for each in ("get_inputs", "get_outputs"):
             a, b = ([(v.name, v.type, len(v.shape)) for v in getattr(s, each)()] for s in (one, two))
-            if each == "get_outputs":  # the rank of an output may be unknown in one of them
+            if each == "get_outputs":  # one of them may not know the rank of an output
                 a, b = [v[:2] for v in a], [v[:2] for v in b]
             if sorted(a) != sorted(b):
                 return f"{name}: {a} and {b}"
@@ -192,7 +192,7 @@ def differences(theirs: Path, ours: Path, quantized: bool) -> str:
 
 
 def feeds_of(session: Any) -> dict[str, Any]:
-    """Random inputs of a session; open dims are 2, or 3 behind the first."""
+    """Random inputs of a session; dynamic dims are 2 as the first dim, else 3."""
     generator = np.random.default_rng(0)
     found = {}
     for value in session.get_inputs():

@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Entry script of the GitHub action: the models of a pull request checked, planned for a target and compared.
+"""Entry script of the GitHub action: checks a pull request's models, plans and compares them.
 
 ``tools/action.py --models "models/*.onnx" --target tensorrt-10 --base origin/main --report report.md`` writes a report
-in Markdown, and appends it to the file that the variable ``GITHUB_STEP_SUMMARY`` names. Exit code 1 where a model is
-not valid, does not fit the target, or computes other numbers than that of the base branch.
+in Markdown, and appends it to the file that the variable ``GITHUB_STEP_SUMMARY`` names. The exit code is 1 if a model
+is invalid, does not fit the target, or computes other numbers than the file on the base branch.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pathlib import Path
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Write the report; the exit code of the action."""
+    """Write the report and return the exit code of the action."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--models", default="**/*.onnx", help="pattern of the models, from the root of the repository")
     parser.add_argument("--target", default="", help="a target that `tenonnx targets` lists")
@@ -49,7 +49,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if failed else 0
 
 
-#: Words of the table for what passed and what did not.
+#: Cells of the table for a passed and a failed check.
 PASSED, FAILED = "yes", "**no**"
 
 
@@ -59,7 +59,7 @@ def _tenonnx(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def _checked(*arguments: str) -> list[str]:
-    """A cell: whether a command of tenonnx passed, with the first line that says why not."""
+    """Run a command of tenonnx; returns a cell with the verdict and, after a failure, the first line of its message."""
     found = _tenonnx(*arguments)
     if found.returncode == 0:
         return [PASSED]
@@ -68,7 +68,7 @@ def _checked(*arguments: str) -> list[str]:
 
 
 def _compared(path: Path, base: str) -> tuple[str, str]:
-    """A cell, and the tables of a comparison with the file of the base, which may not have it."""
+    """Compare a file with the one on the base branch, if it exists there; returns a cell and the tables."""
     before = subprocess.run(["git", "show", f"{base}:{path.as_posix()}"], capture_output=True, check=False)
     if before.returncode:
         return "new", ""

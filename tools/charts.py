@@ -1,4 +1,4 @@
-"""Charts as SVG, for light and dark pages: parts of pictures, curves and bars."""
+"""SVG charts for light and dark pages."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from html import escape
 
-#: Every picture has a background of its own, since a page may be dark where the system is light.
+#: Every picture paints its own background, since a page may be dark on a light system.
 STYLE = (
     "<style>.ground{fill:#ffffff;stroke:#d5dae2}.words{fill:#1c2330}.note{fill:#566072}.rule{stroke:#d5dae2}"
     ".first{fill:#3a6fc4;stroke:#3a6fc4}.second{fill:#bf7a2c;stroke:#bf7a2c}.curve{fill:none;stroke-width:2.5}"
@@ -38,7 +38,7 @@ def words(x: float, y: float, text: str, *, kind: str = "words", anchor: str = "
 
 
 def curves(title: str, across: str, series: Mapping[str, Sequence[float]]) -> str:
-    """A chart of up to two series of positive numbers, one for each step from 1 on."""
+    """A chart of up to two series of positive numbers, with a number per step from 1 on."""
     left, top, wide, high = 52.0, 48.0, 430.0, 220.0
     count = max(map(len, series.values()))
     most = float(math.ceil(max(map(max, series.values()))))
@@ -63,7 +63,7 @@ def curves(title: str, across: str, series: Mapping[str, Sequence[float]]) -> st
 
 
 def bars(title: str, rows: Sequence[tuple[str, float, str]], left: float = 190.0) -> str:
-    """A chart of horizontal bars: a label, a number, and what to write beside the bar; labels end at ``left``."""
+    """A chart of horizontal bars: label, number, and text to the right of the bar. Labels end at x = ``left``."""
     wide, step = 230.0, 30.0
     most = max(number for _, number, _ in rows) or 1
     parts = [words(16, 28, title, weight="bold")]

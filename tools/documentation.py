@@ -1,9 +1,9 @@
-"""Build the site of the documentation into ``build/site``: the pages in ``docs``, and those made of the code.
+"""Build the documentation site into ``build/site``: the pages in ``docs``, and pages generated from the code.
 
     python -m pip install -r docs/requirements.txt       # once
     python tools/documentation.py --serve                # build, then show it at http://127.0.0.1:8008
 
-Warnings, dead links and programs in notebooks that fail are errors. ``--no-notebooks`` shows notebooks as they lie.
+Warnings, dead links and failing notebook cells are errors. ``--no-notebooks`` shows notebooks without running them.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BUILD = ROOT / "build"
 
 
 def build(*, run_notebooks: bool) -> Path:
-    """The folder of the site. Raises ``SystemExit`` where something does not hold."""
+    """Build the site and return its folder. Raises ``SystemExit`` after a warning, a dead link or a failing cell."""
     source, site = BUILD / "pages", BUILD / "site"
     shutil.rmtree(source, ignore_errors=True)
     pages.write(source)

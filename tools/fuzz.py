@@ -1,15 +1,15 @@
-"""Feed the library with mutants of small models, and report runs that do not end in one of its errors.
+"""Fuzzer: feeds the library with mutants of small models, and reports crashes and exceptions of other packages.
 
     python tools/fuzz.py --seed 1 --count 20000 --jobs 2 --json summary.json --keep findings
     python tools/fuzz.py --seed 1 --only 1234            # one mutant again, with its traceback
-    python tools/fuzz.py --lists --count 5000            # only of models with text, sequences, optional values or maps
-    python tools/fuzz.py --numbers --count 30000         # instead, each number of each seed made huge in turn
-    python tools/fuzz.py --files tests/hostile           # files instead of mutants
-    python tools/fuzz.py --collect                       # make the seeds anew, from the cases of the conformance kit
+    python tools/fuzz.py --lists --count 5000            # only models with strings, sequences, optional values or maps
+    python tools/fuzz.py --numbers --count 30000         # instead, make each number of each seed huge in turn
+    python tools/fuzz.py --files tests/hostile           # existing files instead of mutants
+    python tools/fuzz.py --collect                       # rebuild the seeds from the cases of the conformance kit
 
-A mutant is a function of the seeds, the seed and its number. Each is tried in a child process with limits of its own:
-processor time and memory. What counts as a finding: an exception of another family, a crash, more processor time or
-memory than allowed, a program started, or contents of a file outside the model's folder.
+The seeds, ``--seed`` and a number determine a mutant. A child process tries it, with limits of processor time and
+memory. Findings are exceptions that are not ours, crashes, processor time or memory above the limits, started
+programs, and contents of files outside the model's folder.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ from fuzzing.mutations import enlarged, mutant, sites  # noqa: E402
 
 SEEDS = Path(__file__).parent / "fuzzing" / "seeds.zip"
 
-#: Seeds larger than this are left out: mutations would hit contents, not structure.
+#: Largest seed in bytes; mutations of larger ones would hit contents, not structure.
 LARGEST_SEED = 1500
 
-#: What no model may cause. Imports of our own packages are done before.
+#: Audit events that no model may cause. Our own packages are imported before.
 FORBIDDEN = {"subprocess.Popen", "os.system", "os.exec", "os.posix_spawn", "os.spawn", "pickle.find_class"}
 
 
@@ -69,7 +69,7 @@ def _is_checker(event: str, arguments: tuple[Any, ...]) -> bool:
 
 
 def try_one(data: bytes, suffix: str, number: int) -> dict[str, Any]:
-    """One mutant in a folder of its own, beside which lies what it must not read."""
+    """Try one mutant in its own folder, next to a file that it must not read."""
     with tempfile.TemporaryDirectory() as outside:
         (Path(outside) / "canary").write_bytes(trial.CANARY)
         folder = Path(outside) / "inside"
@@ -105,7 +105,7 @@ def _child(jobs: list[tuple[int, Any]], make: Any, arguments: argparse.Namespace
 
 
 class Worker:
-    """A child that works on every ``jobs``-th mutant; a new one takes over where one dies."""
+    """A child process for every ``jobs``-th mutant; if it dies, a new one continues."""
 
     def __init__(self, jobs: list[tuple[int, Any]], make: Any, arguments: argparse.Namespace) -> None:
         self.jobs, self.make, self.arguments = jobs, make, arguments
@@ -128,18 +128,18 @@ class Worker:
         self.pipe, self.buffer = read, b""
 
     def receive(self) -> Iterator[dict[str, Any]]:
-        """Message of the child; nothing more once it is done."""
+        """Yield the child's messages that have arrived. Starts a new child if this one died."""
         chunk = os.read(self.pipe, 1 << 16)
         self.buffer += chunk
         *lines, self.buffer = self.buffer.split(b"\n")
         for line in lines:
             self.since = time.monotonic()
-            told = json.loads(line)
-            if "begin" in told:
-                self.current = told["begin"]
+            message = json.loads(line)
+            if "begin" in message:
+                self.current = message["begin"]
             else:
-                self._done(told["number"])
-                yield told
+                self._done(message["number"])
+                yield message
         if not chunk:
             os.close(self.pipe)
             _, status = os.waitpid(self.process, 0)
@@ -182,18 +182,18 @@ def summarize(found: Iterator[dict[str, Any]], make: Any, arguments: argparse.Na
     seconds = slowest = 0.0
     count, start = 0, time.monotonic()
     slow = 0
-    for told in found:
+    for message in found:
         count += 1
-        seconds += told["seconds"]
-        if told["seconds"] > slowest:
-            slowest, slow = told["seconds"], told["number"]
-        if told["seconds"] > arguments.seconds:
-            told["outcomes"]["process"] = "!process: time"
-        for step, outcome in told["outcomes"].items():
+        seconds += message["seconds"]
+        if message["seconds"] > slowest:
+            slowest, slow = message["seconds"], message["number"]
+        if message["seconds"] > arguments.seconds:
+            message["outcomes"]["process"] = "!process: time"
+        for step, outcome in message["outcomes"].items():
             if outcome.startswith("!"):
                 if outcome not in findings or len(findings[outcome]) < 3:
-                    _keep(told["number"], make, arguments)
-                findings[outcome].append(told["number"])
+                    _keep(message["number"], make, arguments)
+                findings[outcome].append(message["number"])
                 outcome = "finding"
             steps[step][outcome] += 1
         if arguments.verbose and count % 1000 == 0:
@@ -219,7 +219,7 @@ def _keep(number: int, make: Any, arguments: argparse.Namespace) -> None:
 
 
 def warm_up(models: list[onnx.ModelProto]) -> None:
-    """Import in the parent whatever the children will need."""
+    """Import in the parent what the children need."""
     tx = trial.tx
     for domain in tx.default_registry().domains():
         tx.default_registry().load(domain)
@@ -231,7 +231,7 @@ def warm_up(models: list[onnx.ModelProto]) -> None:
 
 
 def collect() -> None:
-    """Make the seeds: small models of every op that a conformance case is written for, and some by hand."""
+    """Make the seeds: small models of every op with a conformance case, and the handmade ones."""
     from fuzzing.handmade import handmade
 
     from tenonnx_testing.cases import collected, load
@@ -244,7 +244,7 @@ def collect() -> None:
     load()
     for case in collected():
         for position, call in enumerate(calls(case, 3)):
-            with contextlib.suppress(Exception):  # what a case draws need not have a form in a file
+            with contextlib.suppress(Exception):  # some calls of cases cannot be written to a file
                 expected = evaluate(case.op, call)
                 found = single_node(case.op, call, case.op.version, expected, 21)
                 if found is not None and found.model.ByteSize() <= LARGEST_SEED:

@@ -1,12 +1,12 @@
-"""Feed the readers of other formats with mutants of small files, and report runs without a proper error.
+"""Fuzzer of the readers of other formats: feeds them with mutants of small files, and reports foreign errors.
 
-    python tools/fuzz_formats.py --seed 1 --count 200                      # of each format whose packages are installed
+    python tools/fuzz_formats.py --seed 1 --count 200                      # every format whose packages are installed
     python tools/fuzz_formats.py --kinds lightgbm npz --count 10000 --json summary.json --keep findings
     python tools/fuzz_formats.py --kinds keras --seed 1 --only 1234        # one mutant again, with its traceback
-    python tools/fuzz_formats.py --collect                                 # make the seeds anew
+    python tools/fuzz_formats.py --collect                                 # rebuild the seeds
 
-A mutant is a function of the seeds, the seed and its number. Child processes try them, with limits of processor time
-and memory. Findings are what ``fuzz.py`` counts as such, and files that are written outside of the mutant's folder.
+The seeds, ``--seed`` and a number determine a mutant. Child processes try them, with limits of processor time and
+memory. Findings are those of ``fuzz.py``, and files written outside of the mutant's folder.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import fuzz
 from fuzzing import formats
 
-#: The package that must be installed for a kind to be tried.
+#: The package that each kind requires; a kind without it is skipped.
 NEEDED = {
     **dict.fromkeys(("keras", "h5", "savedmodel", "tflite"), "tensorflow"),
     **dict.fromkeys(("lightgbm",), "lightgbm"),
@@ -39,18 +39,18 @@ NEEDED = {
     "shards": "tenonnx_training",
 }
 
-#: Our own workers are started by this program.
+#: Script of our own worker processes, which readers may start.
 _WORKER = "worker_process.py"
 
 
 def made(kinds: list[str], files: dict[str, formats.Files], seed: int, number: int) -> tuple[str, formats.Files]:
-    """The kind and the files of one mutant."""
+    """Make a mutant; returns its kind and its files."""
     kind = kinds[number % len(kinds)]
     return kind, formats.mutant(files[kind], random.Random(f"{seed}/{kind}/{number}"))
 
 
 def try_one(kind: str, files: formats.Files, number: int, *, trace: bool = False) -> dict[str, Any]:
-    """Try one mutant, and say what came of it."""
+    """Try one mutant; returns its outcome."""
     del fuzz._caused[:]
     start = time.process_time()
     outcomes = formats.attempt(kind, files, trace=trace)
@@ -60,7 +60,7 @@ def try_one(kind: str, files: formats.Files, number: int, *, trace: bool = False
 
 
 def _child(jobs: list[tuple[int, Any]], make: Any, arguments: argparse.Namespace, out: int) -> None:
-    """Try mutants in this process; packages are imported here, since some of them do not survive a fork."""
+    """Try mutants in this process. It imports the packages itself, since some of them do not survive a fork."""
     warnings.simplefilter("ignore")
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     for kind in arguments.kinds:
@@ -79,7 +79,7 @@ def _child(jobs: list[tuple[int, Any]], make: Any, arguments: argparse.Namespace
 
 
 def keep(number: int, make: Any, arguments: argparse.Namespace) -> None:
-    """Write the files of a finding to the folder that was given."""
+    """Write the files of a finding to the folder of ``--keep``."""
     if arguments.keep:
         kind, files = make(number)
         formats._write(Path(arguments.keep) / f"{kind}-{arguments.seed}-{number}", files)

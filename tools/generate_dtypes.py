@@ -1,9 +1,10 @@
-"""Write ``dtypes.json`` of each package: the element types that its ops take at each version, from ``onnx.defs``.
+"""Write ``dtypes.json`` of each package: the element types of its ops at each version, from ``onnx.defs``.
 
-A version has three lists: the sets of types of the inputs, those of the outputs, and for each input the number of its
-type parameter, inputs of one parameter being of one type; -1 is for inputs that share theirs with none.
+A version has three lists: the types of each input, the types of each output, and for each input the number of its type
+constraint, or -1 if no other input has it. Inputs with one constraint have the same type.
 
-Run ``python tools/generate_dtypes.py`` after a new ``onnx`` release; ``--check`` only says whether the files are true.
+Run ``python tools/generate_dtypes.py`` after a new ``onnx`` release; ``--check`` only tells whether the files are up to
+date.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ QUANTIZED = {
     "QLinearConv",
 }
 
-#: For each data file the domain it describes, and whether it holds the quantized ops or the others.
+#: For each data file its domain, and whether it has the quantized ops or the others.
 FILES = {
     "plugins/standard/src/tenonnx_standard/dtypes.json": ("", False),
     "quantized/src/tenonnx_quantized/dtypes.json": ("", True),
@@ -55,13 +56,13 @@ def code(text: str) -> int | None:
 
 
 def types_of(schema: onnx.defs.OpSchema, parameter: Any) -> tuple[int, ...] | None:
-    """The types that one input or output may have; None where it has none that we number."""
+    """The types of an input or output as numbers; None if none of them has a number."""
     codes = sorted({c for text in parameter.types if (c := code(text)) is not None})
     return tuple(codes) or None
 
 
 def shared(schema: onnx.defs.OpSchema) -> list[int]:
-    """The number of the type parameter of each input, -1 where it stands for this input alone."""
+    """The number of each input's type constraint, -1 if no other input has it."""
     names = [p.type_str for p in schema.inputs]
     variadic = onnx.defs.OpSchema.FormalParameterOption.Variadic
     numbers = []
@@ -73,7 +74,7 @@ def shared(schema: onnx.defs.OpSchema) -> list[int]:
 
 
 def table(domain: str, quantized: bool) -> str:
-    """The data of one file, as JSON text with one op a line."""
+    """The contents of a file as JSON, with one op per line."""
     sets: dict[tuple[int, ...] | None, int] = {}
     ops: dict[str, dict[str, Any]] = {}
     for schema in onnx.defs.get_all_schemas_with_history():

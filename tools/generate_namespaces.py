@@ -1,10 +1,10 @@
 """Write the files that map names and ops to their modules.
 
-``names.json`` of each package with flat namespaces has the module of each name, ``__init__.pyi`` of a family says the
-same to type checkers, and ``ops.json`` of each family has the modules of each op. The stubs of core and of other
-packages are by hand: ``names.json`` of core has its names, and packages declare the others as entry points. Run
-``python tools/generate_namespaces.py`` after an op is added, renamed or moved, or a rule is given in another module;
-``--check`` only says whether the files are true.
+``names.json`` of each package with lazy imports maps names to modules, ``__init__.pyi`` of a family has the same for
+type checkers, and ``ops.json`` of a family maps ops to modules. The stubs of core and of other packages are written by
+hand: ``names.json`` of core has its own names, and packages declare the others as entry points. Run ``python
+tools/generate_namespaces.py`` after an op is added, renamed or moved, or a rule is added in another module; ``--check``
+only tells whether the files are up to date.
 """
 
 from __future__ import annotations
@@ -26,26 +26,26 @@ from tenonnx.extend import Op
 
 ROOT = Path(__file__).parent.parent
 
-#: For each file the module whose functions stand beside the ops.
+#: For each stub, a module with further functions of its namespace.
 NAMESPACES = {"plugins/standard/src/tenonnx_standard/__init__.pyi": "composites"}
 
-#: Packages without ops whose names are imported when they are first used; their stubs are by hand.
+#: Packages without ops with lazy imports; their stubs are written by hand.
 LAZY = ("plugins/data/src/tenonnx_data", "plugins/training/src/tenonnx_training")
 
 FAMILIES = ("plugins/standard", "contrib_ms", "onnx_ml", "quantized")
 
 
-#: Where packages declare the names that they add to namespaces of core.
+#: The entry-point group for names in namespaces of core.
 EXTENSIONS = "tenonnx.extensions"
 
 CORE = Path("core/src/tenonnx")
 
 
 def names(package: str, composites: str) -> tuple[dict[str, str], dict[str, str]]:
-    """The module of each name, and the names by what ONNX calls the op where that is spelled otherwise.
+    """The module of each name, and the Python name of each op whose ONNX name is spelled differently.
 
-    Raises ``SystemExit`` where two modules define one name, or where a module bears one: once imported, it would stand
-    in the name's place.
+    Raises ``SystemExit`` if two modules define one name, or if a module has a function's name: once imported, it would
+    replace the function.
     """
     found: dict[str, str] = {}
     also: dict[str, str] = {}
@@ -72,7 +72,7 @@ def stub(modules: dict[str, str]) -> str:
 
 
 def core_names() -> tuple[dict[str, dict[str, str]], dict[str, str]]:
-    """The modules of the names of core by namespace, and what packages must declare: the object of each name."""
+    """Names and modules of core by namespace, and the objects that other packages must declare, by name."""
     own: dict[str, dict[str, str]] = {}
     others: dict[str, str] = {}
     for path in sorted(CORE.rglob("*.pyi")):
@@ -92,7 +92,7 @@ def stub_names(path: Path) -> dict[str, str]:
 
 
 def undeclared(others: dict[str, str]) -> list[str]:
-    """The names of other packages that a stub of core has, and that the package does not declare."""
+    """Names in a stub of core whose packages do not declare them as entry points."""
     said: set[tuple[str, str]] = set()
     for path in [*Path().glob("*/pyproject.toml"), *Path().glob("plugins/**/pyproject.toml")]:
         project = tomllib.loads(path.read_text("utf-8"))["project"]
@@ -105,7 +105,7 @@ def as_json(data: object) -> str:
 
 
 class _Recorder:
-    """Stands for a registry, to hear which modules of a package hold nothing but rules."""
+    """A stand-in for the registry that records the modules that have only rules."""
 
     rules: Iterable[str] = ()
 
@@ -114,7 +114,7 @@ class _Recorder:
 
 
 def index(package: str) -> str:
-    """By domain and op the modules of its meanings and rules, but for those that hold nothing but rules."""
+    """Modules of meanings and rules by domain and op, without the modules that have only rules."""
     recorder = _Recorder()
     import_module(f"{package}.plugin").register_ops(registry=recorder)
     skipped = {"plugin", "cases", *recorder.rules}
@@ -124,8 +124,8 @@ def index(package: str) -> str:
         for op in _ops(module):
             modules = found.setdefault(op.domain, {}).setdefault(op.name, set())
             modules |= {name.partition(".")[2] for name in _modules(op)} & set(stems)
-    told = {domain: {name: " ".join(sorted(held[name])) for name in sorted(held)} for domain, held in found.items()}
-    return as_json(dict(sorted(told.items())))
+    ops = {domain: {name: " ".join(sorted(each[name])) for name in sorted(each)} for domain, each in found.items()}
+    return as_json(dict(sorted(ops.items())))
 
 
 def _ops(module: ModuleType) -> Iterator[Op]:

@@ -61,26 +61,26 @@ def rows(domain: str) -> Iterator[str]:
 
 
 def reached(registry: Registry, domain: str, name: str) -> tuple[int, int]:
-    """At how many of how many versions calls of the cases of an op are compared; the kit sees to it that this is so."""
+    """Number of versions of an op at which its cases are compared with a reference, and number of its versions."""
     versions = [version for version, schema in history(domain, name).items() if not schema.ends]
     return sum(why_not(registry, domain, name, version) is None for version in versions), len(versions)
 
 
 @functools.cache
 def kernels() -> set[tuple[str, str]]:
-    """The ops that onnxruntime has a kernel for on CPUs."""
+    """Ops with a CPU kernel in onnxruntime."""
     from onnxruntime.capi.onnxruntime_pybind11_state import get_all_opkernel_def
 
     return {(k.domain, k.op_name) for k in get_all_opkernel_def() if k.provider == "CPUExecutionProvider"}
 
 
 def judged(domain: str, name: str) -> str:
-    """References of an op other than onnxruntime."""
+    """References for an op other than onnxruntime."""
     return "" if domain.startswith("ai.onnx") or (domain, name) in kernels() else ", by formula"
 
 
 def why_not(registry: Registry, domain: str, name: str, version: int) -> str | None:
-    """Reason why no case is compared at a version of an op, None if one is."""
+    """Reason why no case is compared at a version of an op; None if a case is."""
     op = registry.lookup(domain, name, version)
     if op is None:
         return "not provided"
@@ -91,7 +91,7 @@ def why_not(registry: Registry, domain: str, name: str, version: int) -> str | N
 
 
 def coverage(domain: str) -> str:
-    """Counts of compared versions of the ops of a domain, and reasons for the others."""
+    """Number of compared versions in a domain, and reasons for the others."""
     registry = default_registry()
     counts = [reached(registry, domain, name) for name in names(domain)]
     lines = [f"Calls are compared at {sum(n for n, _ in counts)} of {sum(n for _, n in counts)} versions of ops.\n"]
@@ -106,7 +106,7 @@ def coverage(domain: str) -> str:
 
 
 def gradient_gaps(domain: str) -> Iterator[str]:
-    """Inputs that ONNX calls differentiable, and for which no call of a case has a gradient."""
+    """Inputs that ONNX declares differentiable but that have no gradient in any case."""
     registry = default_registry()
     for name in names(domain):
         op = next((m for m in registry.meanings(domain, name) if m.before is None), None)
@@ -127,7 +127,7 @@ def _range(op: Op) -> str:
 
 
 def gaps() -> str:
-    """The known gaps of the conformance cases: each is a strict expected failure with its reason."""
+    """Known gaps of the conformance cases, each a strict expected failure with its reason."""
     lines = sorted({f"| {case.op.domain}::{case.op.name} | {gap.check} | {gap.reason} |" for case, gap in known_gaps()})
     return "## Known gaps\n\n| op | check | reason |\n| --- | --- | --- |\n" + "\n".join(lines) + "\n"
 
@@ -158,7 +158,7 @@ def table() -> str:
 
 
 def option_names() -> list[str]:
-    """The options of the commands that apply transforms, whose flags no transform may take."""
+    """Options of the commands that apply transforms; a transform cannot have these flags."""
     found = set()
     for command in (convert.command, plan.command):
         for parameter in click.Command.get_params(command, click.Context(command)):
@@ -167,9 +167,9 @@ def option_names() -> list[str]:
 
 
 def hints() -> str:
-    """Distribution of each op: a default for each domain, and the exceptions of ``owners.json``.
+    """The distribution of each op: a default per domain, and the exceptions in ``owners.json``.
 
-    Stops where the registry says otherwise.
+    Exits with an error if the registry disagrees.
     """
     registry = default_registry()
     found: dict[str, dict[str, str]] = {
@@ -199,7 +199,7 @@ def hints() -> str:
 
 
 def declared() -> dict[str, dict[str, str]]:
-    """The distribution that declares each entry point of this workspace, also of those that are not installed here."""
+    """The distribution of each entry point of this workspace, including packages that are not installed here."""
     found: dict[str, dict[str, str]] = {}
     for path in sorted([*ROOT.glob("*/pyproject.toml"), *ROOT.glob("plugins/**/pyproject.toml")]):
         project = tomllib.loads(path.read_text("utf-8"))["project"]

@@ -1,4 +1,4 @@
-"""Write ``docs/why/planted-defects.md`` from the planted mistakes of the kit's tests."""
+"""Write ``docs/why/planted-defects.md`` from the planted defects in the tests of the conformance kit."""
 
 from __future__ import annotations
 

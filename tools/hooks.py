@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Hooks of pre-commit for ONNX files: ``check``, ``opset``, ``domains`` and ``size``, see ``.pre-commit-hooks.yaml``.
+"""pre-commit hooks for ONNX files: ``check``, ``opset``, ``domains`` and ``size``, see ``.pre-commit-hooks.yaml``.
 
-It runs in an environment in which tenonnx is installed, and prints a line for each file that does not pass.
+They run in an environment with tenonnx, and print a line for each file that fails.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _UNITS = {"": 1, "KB": 1 << 10, "MB": 1 << 20, "GB": 1 << 30}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Exit code 1 where a file does not pass, 2 where one cannot be read."""
+    """Run a hook; returns exit code 1 if a file fails, 2 if a file cannot be read."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     commands = parser.add_subparsers(dest="hook", required=True)
     commands.add_parser("check", help="the model is valid")

@@ -1,7 +1,7 @@
-"""Environments of every Python and of the lowest and newest declared versions, with smoke tests in each.
+"""Smoke tests in environments of every Python, with the lowest and the newest declared versions.
 
 ``python tools/matrix.py --write`` builds all of them and writes the table; ``--cell 3.11-lowest-all`` builds one.
-What is declared is read from the wheels.
+The declared requirements are read from the wheels.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ ENDS = {"lowest": "lowest-direct", "newest": "highest"}
 SMOKE = ROOT / "tools/smoke"
 TABLE = ROOT / "benchmarks/matrix.md"
 
-#: What is installed in a cell. Those before ``all`` stand alone, with what they declare and no other package of ours.
+#: Packages to install in a cell. Those before ``all`` come with their declared requirements only.
 SUBJECTS = {
     "core": ["tenonnx-core"],
     "standard": ["tenonnx-standard[test]"],
@@ -45,7 +45,7 @@ SUBJECTS = {
     "tenonnx": ["tenonnx"],
     "all": ["tenonnx[all]", "tenonnx-serve", "tenonnx-testing"],
 }
-#: What runs the tests, which is no dependency of ours.
+#: The test runner, which is not a requirement of our packages.
 RUNNER = ["pytest>=8.3", "pytest-xdist>=3.6"]
 SHOWN = ("numpy", "onnx", "onnxruntime", "protobuf", "ml_dtypes")
 
@@ -75,12 +75,12 @@ class Cell:
 
 
 def ours(wheels: Path) -> dict[str, Path]:
-    """The wheels of our packages, by the name of the package."""
+    """The wheels of our packages by package name."""
     return {file.name.split("-")[0].replace("_", "-"): file for file in sorted(wheels.glob("*.whl"))}
 
 
 def declared(wheels: Path, subject: list[str]) -> list[str]:
-    """Requirements of the packages of a subject on packages of others, directly or by one of ours."""
+    """Third-party requirements of packages, direct ones and those of our packages that they require."""
     built = ours(wheels)
     found: dict[str, None] = {}
     seen: set[tuple[str, frozenset[str]]] = set()
@@ -103,15 +103,15 @@ def declared(wheels: Path, subject: list[str]) -> list[str]:
 
 
 def run(cell: Cell, wheels: Path, work: Path) -> None:
-    """Build the environment of a cell, and run the smoke tests that fit it."""
+    """Build the environment of a cell and run the smoke tests that apply to it."""
     environment = work / cell.name
     start = time.monotonic()
-    # no python is downloaded: a cell of one that is not on the machine says so
+    # uv downloads no Python: the cell of a missing one reports it
     chosen = ["--no-python-downloads", "--python", interpreter(cell.python)]
     _call("uv", "venv", "--quiet", *chosen, str(environment))
     python = environment / "bin/python"
     install = ["uv", "pip", "install", "--quiet", "--python", str(python), "--find-links", str(wheels)]
-    for name in ours(wheels):  # of the same version as those of yesterday
+    for name in ours(wheels):  # not the cached build of an earlier day, which has the same version
         install += ["--refresh-package", name]
     resolution = ["--resolution", ENDS[cell.end], "--only-binary", ":all:"]
     _call(*install, *resolution, *SUBJECTS[cell.subject], *declared(wheels, SUBJECTS[cell.subject]))
@@ -155,7 +155,7 @@ def run(cell: Cell, wheels: Path, work: Path) -> None:
 
 
 def interpreter(version: str) -> str:
-    """The program of a Python, or its version where there is none. A shim of pyenv is none: it may refuse to start."""
+    """Path of a Python, or its version if it is not installed. Ignores pyenv shims, which may refuse to start."""
     versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     for program in [shutil.which(f"python{version}"), *sorted(versions.glob(f"{version}.*/bin/python"), reverse=True)]:
         if program and subprocess.run([program, "--version"], check=False, capture_output=True).returncode == 0:
@@ -163,7 +163,7 @@ def interpreter(version: str) -> str:
     return version
 
 
-#: Of the many checks of an op: its types, and that a call gives what its meaning does.
+#: Conformance checks to run: types, and results of calls.
 _OF_OPS = "not test_ops or types or test_call"
 
 
@@ -172,7 +172,7 @@ def _environment() -> dict[str, str]:
 
 
 class Failed(Exception):
-    """A program of others failed; the text is its last line."""
+    """An external program failed; the text is the last line of its output."""
 
 
 def _call(*line: str) -> str:
@@ -183,7 +183,7 @@ def _call(*line: str) -> str:
 
 
 def cells(pattern: str) -> list[Cell]:
-    """Those whose name matches; families alone stand on the first Python, on which all are."""
+    """Cells whose name matches the pattern. Single families are only tried on the first Python."""
     found = [
         Cell(python, end, subject)
         for python in PYTHONS
@@ -195,7 +195,7 @@ def cells(pattern: str) -> list[Cell]:
 
 
 def _with(found: list[Cell]) -> list[str]:
-    """The lines of the table, with those of these cells."""
+    """The lines of the table, with the rows of ``found`` replaced or added."""
     head = ["Python", "versions", "installed", *SHOWN, "smoke tests"]
     lines = TABLE.read_text("utf-8").splitlines() if TABLE.is_file() else []
     rows = {tuple(line.split(" | ")[:3]): line for line in lines if line.startswith("| 3.")}
@@ -238,7 +238,7 @@ def main() -> int:
             sys.stdout.write(f"{cell.row()} {cell.seconds:.0f} s\n")
             sys.stdout.flush()
             shutil.rmtree(work / cell.name, ignore_errors=True)
-            if given.write:  # at once, as all of them take an hour
+            if given.write:  # after each cell, since all of them take an hour
                 TABLE.write_text(_HEAD + "\n".join(_with([cell])) + "\n", encoding="utf-8")
     absent = [cell for cell in chosen if cell.problem and "No interpreter" in cell.problem]
     return int(any(not cell.passed for cell in chosen if cell not in absent))

@@ -1,4 +1,4 @@
-"""Write ``docs/reference/messages.md``: the headline of every error of the packages here. ``--check`` only compares."""
+"""Write ``docs/reference/messages.md``: the headline of every error of our packages. ``--check`` only compares."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Write the pictures of the documentation into ``docs/pictures``, for light and dark pages: graphs, charts, terminals.
+"""Write the pictures of the documentation into ``docs/pictures``: graphs, charts and terminals.
 
     uv run python tools/pictures.py
 
-Each picture shows the example of a page, computed anew; a terminal shows the command above it in
+Each picture shows the example of a page, which runs again; a terminal shows the command above it in
 ``docs/start/command-line.md``. ``plugins/apps/serve/tests/browser/pictures.py`` takes the pictures of the page in the
 browser.
 """
@@ -36,7 +36,7 @@ ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 FOLDER = ROOT / "docs" / "pictures"
 
-#: Colors of terminals, beside the style of every picture.
+#: Colors of terminals, in addition to the style of every picture.
 TERMINAL_STYLE = (
     "<style>.red{fill:#b3261e}.green{fill:#1a7338}.yellow{fill:#8a5a00}.bold{font-weight:bold}.line{stroke:#566072}"
     "@media(prefers-color-scheme:dark){.red{fill:#ff8d85}.green{fill:#63d68d}.yellow{fill:#e6b84a}"
@@ -45,7 +45,7 @@ TERMINAL_STYLE = (
 
 
 def side_by_side(graphs: Mapping[str, tx.Graph]) -> str:
-    """Drawings of graphs beside each other, each below its title."""
+    """Drawings of graphs side by side, each below its title."""
     parts, x, height = [], 16.0, 0.0
     for title, graph in graphs.items():
         drawing = to_svg(graph)
@@ -60,7 +60,7 @@ def side_by_side(graphs: Mapping[str, tx.Graph]) -> str:
 
 
 def before_and_after() -> str:
-    """Two ops of ``ai.onnx.ml``, and the ops of ``ai.onnx`` that they expand into."""
+    """Two ops of ``ai.onnx.ml``, and their expansion into ops of ``ai.onnx``."""
     iris = tx.load(EXAMPLES / "iris" / "iris.onnx")
     part = tx.extract(iris, inputs=["measurements"], outputs=["label", "probability_tensor"])
     plain = tx.simplify(tx.retarget(part, opset_version=17, domains=["ai.onnx"]))
@@ -111,15 +111,15 @@ def sizes_and_errors() -> str:
     return bars("Size and error of llama.onnx", rows)
 
 
-#: A command on the page, and the picture below it.
+#: A command on the page and the picture below it.
 SHOWN = re.compile(
     r"^```console(?: fails)?\n\$ (tenonnx .*)\n```\n\n!\[[^]]*\]\(\.\./pictures/(\w+\.svg)\)$", re.MULTILINE
 )
 
-#: Characters in a line of a terminal, the width of one, and the distance of lines.
+#: Characters per line of a terminal, width of a character, and distance of lines.
 COLUMNS, ADVANCE, LINE = 100, 7.8, 18.0
 
-#: Names of the colors that commands print, by their numbers.
+#: Names of the ANSI colors that commands print.
 COLORS = {1: "red", 2: "green", 3: "yellow"}
 
 
@@ -127,7 +127,7 @@ def printed(command: str) -> str:
     """Output of a command on a terminal, escape sequences included, in a folder with the examples."""
     os.environ.pop("NO_COLOR", None)
     os.environ.update({"FORCE_COLOR": "1", "COLUMNS": str(COLUMNS), "TERM": "xterm-256color"})
-    output.PATIENCE = 3600.0  # no line about progress, however slow the machine is
+    output.PATIENCE = 3600.0  # no progress lines, even on a slow machine
     shown = io.StringIO()
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         Path("examples").symlink_to(EXAMPLES)
@@ -137,7 +137,7 @@ def printed(command: str) -> str:
 
 
 def parts_of_line(line: Text, y: float) -> Iterator[str]:
-    """Drawings of the words of a line, each at its column, whatever the font of the reader is."""
+    """SVG texts of the words of a line, each at its column in any font."""
     column = 0
     for text, style, _ in line.render(Console()):
         number = style.color.number if style and style.color else None
@@ -152,7 +152,7 @@ def parts_of_line(line: Text, y: float) -> Iterator[str]:
 
 
 def terminal(command: str) -> str:
-    """A picture of a terminal: a command, and what it prints."""
+    """A picture of a terminal with a command and its output."""
     lines = [
         Text.assemble((f"$ {command}", "bold")),
         *Text.from_ansi(printed(command).rstrip()).split("\n", allow_blank=True),

@@ -1,4 +1,4 @@
-"""The public names and their signatures, a line each: ``docs/reference/api.txt`` has those of the last release.
+"""The public API, one name with its signature per line; ``docs/reference/api.txt`` has that of the last release.
 
 ``tests/test_public_api.py`` compares. ``python tools/public_api.py`` writes the file, as a release does.
 """
@@ -18,7 +18,7 @@ from documenting.json_output import every_key
 ROOT = Path(__file__).parents[1]
 FILE = ROOT / "docs/reference/api.txt"
 
-#: What ``docs/reference/stability.md`` calls public.
+#: Public modules, see ``docs/reference/stability.md``.
 MODULES = (
     "tenonnx",
     "tenonnx.extend",
@@ -38,9 +38,9 @@ MODULES = (
 
 
 def lines() -> list[str]:
-    """Every public name, sorted, such as ``tenonnx.verify(graph, other=, *, feeds=)``: ``=`` stands for a default.
+    """Every public name, sorted, such as ``tenonnx.verify(graph, other=, *, feeds=)``; ``=`` marks a default.
 
-    The keys of what commands print with ``--json`` are names, too.
+    The keys of the commands' JSON output are names, too.
     """
     of_python = {line for name in MODULES for line in _of_module(name)}
     return sorted(of_python | {f"tenonnx {command} --json: {key}" for command, key in every_key()})
@@ -52,7 +52,7 @@ def write() -> None:
 
 @functools.cache
 def _sources() -> griffe.ModulesCollection:
-    """Our packages as their files have them: what a class holds is read, and not what the bases of others give it."""
+    """Our packages parsed from their sources, so that classes lack members inherited from third-party bases."""
     folders = [ROOT / "core/src", *ROOT.glob("*/src"), *ROOT.glob("plugins/**/src")]
     loader = griffe.GriffeLoader(search_paths=folders)
     for folder in folders:
@@ -71,7 +71,7 @@ def _of_module(name: str) -> Iterator[str]:
 
 
 def _target(found: griffe.Object | griffe.Alias) -> griffe.Object | griffe.Alias:
-    """Target of a name; the name itself where it is of a package of others."""
+    """The target of an alias; the alias itself if it points to a third-party package."""
     try:
         return found.final_target if found.is_alias else found
     except griffe.AliasResolutionError:
@@ -94,7 +94,7 @@ def _of(title: str, found: griffe.Object | griffe.Alias) -> Iterator[str]:
 
 
 def _fields(found: griffe.Class) -> str:
-    """Fields of a NamedTuple."""
+    """The fields of a NamedTuple."""
     if "NamedTuple" not in map(str, found.bases):
         return ""
     held = [each for each in found.attributes.values() if each.annotation is not None and "property" not in each.labels]
@@ -102,7 +102,7 @@ def _fields(found: griffe.Class) -> str:
 
 
 def _signature(parameters: Iterable[griffe.Parameter]) -> str:
-    """The parameters, without annotations and the values of defaults."""
+    """The parameters, without annotations and values of defaults."""
     shown, marked = [], False
     for each in parameters:
         stars = {"variadic positional": "*", "variadic keyword": "**"}.get(each.kind.value, "") if each.kind else ""

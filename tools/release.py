@@ -1,9 +1,9 @@
 """Makes a release: ``python tools/release.py VERSION`` sets the version, writes the changelog, builds and checks.
 
-What it leaves in ``dist`` is what is published: wheels and source distributions of all our packages, whose bytes are
-the same in each build of one commit, and what they need (``sbom.cdx.json``, CycloneDX). Nothing is published: commit
-what it changed, tag it ``vVERSION`` and push the tag, for which ``.github/workflows/release.yml`` does the same again
-and publishes. ``--check`` changes no file and does the rest with the version that is there.
+It leaves in ``dist`` the wheels and source distributions of all our packages, which are reproducible byte by byte, and
+a list of their requirements (``sbom.cdx.json``, CycloneDX). It publishes nothing: commit the changes, tag the commit
+``vVERSION`` and push the tag; ``.github/workflows/release.yml`` then builds again and publishes. ``--check`` changes no
+file and does the rest with the present version.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from wheels import EXAMPLE, ROOT, build, metadata, packages
 
 CHANGELOG = ROOT / "CHANGELOG.md"
 
-#: What users type first, one after the other, each in the environment that the one before left.
+#: Packages to install, one after the other in one environment.
 ORDER = ("tenonnx", "tenonnx[training]", "tenonnx[all]")
 
 
 class Refused(Exception):
-    """Reason why a release cannot be made."""
+    """A reason why the release cannot be made."""
 
 
 def main() -> int:
@@ -63,7 +63,7 @@ def main() -> int:
 
 
 def prepare(version: str) -> None:
-    """Set the version, and put the fragments of ``changes`` into the changelog."""
+    """Set the version, and move the fragments of ``changes`` into the changelog."""
     if not re.fullmatch(r"\d+\.\d+\.\d+((a|b|rc)\d+)?", version):
         raise Refused(f"a version is like 0.2.0 or 0.2.0rc1, not {version!r}")
     if _said("git", "status", "--porcelain"):
@@ -83,7 +83,7 @@ def prepare(version: str) -> None:
 
 
 def set_version(version: str) -> None:
-    """Set the version of each package and of what it requires of ours, and core's once more for programs."""
+    """Set the version of each package, of its requirements on our packages, and in core's source."""
     for name, folder in packages().items():
         if name != EXAMPLE:
             file = folder / "pyproject.toml"
@@ -105,7 +105,7 @@ def _replace(file: Path, pattern: str, text: str) -> None:
 
 
 def build_twice(out: Path) -> list[Path]:
-    """Build into a folder that is empty then, and once more elsewhere: the bytes must be the same."""
+    """Build into ``out``, which is emptied before, and again elsewhere. Raises ``Refused`` if the bytes differ."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
     made = [file for file in build(out, source=True) if not file.name.startswith(EXAMPLE.replace("-", "_"))]
@@ -124,7 +124,7 @@ def _digest(file: Path) -> str:
 
 
 def check_contents(file: Path) -> None:
-    """A wheel holds its package, a source distribution what builds it; both the license, and nothing that is made."""
+    """Check that a file has its sources and the license, and no generated files such as bytecode."""
     names = _names(file)
     if not any(Path(name).name == "LICENSE" for name in names):
         raise Refused(f"{file.name} has no LICENSE")
@@ -149,17 +149,17 @@ def _names(file: Path) -> list[str]:
 
 def check_with_tools(made: list[Path]) -> None:
     _tool("twine", "check", "--strict", *map(str, made))
-    # W007, W008, W009: tenonnx itself has no module, as it only brings the others; names are not one a wheel
+    # W007, W008, W009: tenonnx has no module, since it only requires the others; a wheel may have several packages
     wheels = [str(file) for file in made if file.suffix == ".whl"]
     _tool("check-wheel-contents", "--ignore", "W007,W008,W009", *wheels)
 
 
 def write_sbom(out: Path) -> None:
-    """Write the published files with their digests, and their requirements: others in the versions of the lock."""
+    """Write the published files with their digests, and their requirements at the versions in the lock file."""
     line = "uv export --quiet --locked --no-dev --all-packages --format cyclonedx1.5 --preview-features sbom-export"
     found = json.loads(_said(*line.split()))
-    del found["serialNumber"], found["metadata"]["timestamp"]  # the same bytes each time
-    wheels = {told["Name"]: (file, told) for file in sorted(out.glob("*.whl")) for told in [metadata(file)]}
+    del found["serialNumber"], found["metadata"]["timestamp"]  # keeps the file reproducible
+    wheels = {entry["Name"]: (file, entry) for file in sorted(out.glob("*.whl")) for entry in [metadata(file)]}
     known = {EXAMPLE, "tenonnx-workspace", *wheels}
     components = [each for each in found["components"] if each["name"] not in known]
     edges = [each for each in found["dependencies"] if each["ref"] in {c["bom-ref"] for c in components}]
@@ -169,8 +169,8 @@ def write_sbom(out: Path) -> None:
         "version": wheels["tenonnx"][1]["Version"],
     }
     refs = {each["name"]: each["bom-ref"] for each in components} | {name: name for name in wheels}
-    for name, (file, told) in wheels.items():
-        needs = [Requirement(each) for each in told.get_all("Requires-Dist") or ()]
+    for name, (file, entry) in wheels.items():
+        needs = [Requirement(each) for each in entry.get_all("Requires-Dist") or ()]
         needs = [each for each in needs if each.marker is None or each.marker.evaluate({"extra": ""})]
         components += [
             {"type": "library", "bom-ref": each.name, "name": each.name, "description": f"{each}, of any such version"}
@@ -183,9 +183,9 @@ def write_sbom(out: Path) -> None:
                 "type": "library",
                 "bom-ref": name,
                 "name": name,
-                "version": told["Version"],
-                "purl": f"pkg:pypi/{name}@{told['Version']}",
-                "licenses": [{"expression": told["License-Expression"]}],
+                "version": entry["Version"],
+                "purl": f"pkg:pypi/{name}@{entry['Version']}",
+                "licenses": [{"expression": entry["License-Expression"]}],
                 "hashes": [{"alg": "SHA-256", "content": _digest(file)}],
             }
         )
@@ -207,7 +207,7 @@ print(len(blocks), "blocks of README.md ran")
 
 
 def install_and_try(out: Path) -> None:
-    """Install from the folder as users do, then run what README.md shows."""
+    """Install from the folder as users do, then run the examples of README.md."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         _call("uv", "venv", "--quiet", "--no-python-downloads", str(folder / "env"))

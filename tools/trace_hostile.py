@@ -3,10 +3,9 @@
     python tools/trace_hostile.py                         # the formats whose packages are installed
     python tools/trace_hostile.py --kinds keras pt2 --mutants 50
 
-The files are those that the tests make, links and lies about external data, and mutants of ``fuzz_formats.py``. A
-finding is what ``traced.py`` counts as one: a file outside of the model's folder that was written or read, a
-connection, a program that is not this Python; exceptions of others are told with "!". The exit code is 1 for findings,
-and 2 where strace is not installed.
+The files are those of the tests, hostile links and locations of external data, and mutants of ``fuzz_formats.py``.
+Findings are those of ``traced.py``: files written or read outside the model's folder, connections, and programs other
+than this Python. Foreign exceptions are printed with "!". The exit code is 1 after findings, and 2 without strace.
 """
 
 from __future__ import annotations
@@ -32,14 +31,14 @@ from fuzzing import formats  # noqa: E402
 from fuzzing.links import external_data, linked  # noqa: E402
 from traced import traced  # noqa: E402
 
-#: Programs that frameworks ask about the system, and files that PyTorch and Keras look for.
+#: System programs that frameworks start.
 PROGRAMS = ("/usr/bin/uname", "/bin/uname", "/sbin/ldconfig", "/sbin/ldconfig.real", "/usr/sbin/ldconfig")
 SETTINGS = ("/etc/os-release", "/etc/passwd", "/etc/nsswitch.conf", "/etc/group", str(Path.home() / ".keras"))
 
-#: A case: what it is called, and a function that writes its files into an empty folder.
+#: A case: its name, and a function that writes its files into an empty folder.
 Case = tuple[str, Callable[[Path], Any]]
 
-#: How a model is read.
+#: The function that loads a model.
 _LOADED = formats.TRIALS["savedmodel"]
 
 
@@ -73,7 +72,7 @@ def _programs() -> Iterator[Case]:
         def write(folder: Path, name: str = name) -> None:
             honest = folder.parent / "honest.pt2"
             honest.write_bytes(formats.seeds()["pt2"]["m.pt2"])
-            members = hostile_programs.members_of(honest)  # edits call the layer "l"
+            members = hostile_programs.members_of(honest)  # the edits expect a layer named "l"
             named = {n: d.replace(b"linear.", b"l.") if n.endswith(".json") else d for n, d in members.items()}
             hostile_programs.write(honest, named)
             hostile_programs.edited(honest, folder / "m.pt2", hostile_programs.hostile(folder.parent / "marker")[name])
@@ -82,37 +81,37 @@ def _programs() -> Iterator[Case]:
 
 
 def make(kind: str, mutants: int, root: Path) -> list[tuple[str, str]]:
-    """Write each case into a folder of its own below ``root``; names and folders of the cases."""
+    """Write each case into its own folder below ``root``; returns the names and folders."""
     made = []
     for number, (name, write) in enumerate(cases(kind, mutants)):
         folder = root / f"{kind}-{number}" / "inside"
         folder.mkdir(parents=True)
         try:
             write(folder)
-        except (OSError, KeyError, IndexError, TypeError, ValueError) as error:  # an edit of another honest file
+        except (OSError, KeyError, IndexError, TypeError, ValueError) as error:  # this edit expects another valid file
             sys.stderr.write(f"{kind}, {name}: not made: {type(error).__name__}: {error}\n")
             continue
-        (folder.parent / "marker").unlink(missing_ok=True)  # what tracing the case itself did
+        (folder.parent / "marker").unlink(missing_ok=True)  # written by making the case
         made.append((name, str(folder)))
     return made
 
 
 def read(kind: str, listed: str) -> None:
-    """Read the files of each case, in the process that is traced."""
+    """Read the files of each case, in the traced process."""
     import warnings
 
     warnings.simplefilter("ignore")
     outcomes: dict[str, int] = {}
     for _, folder in json.loads(Path(listed).read_text()):
-        told = _read(kind, Path(folder))
-        outcomes[told] = outcomes.get(told, 0) + 1
+        outcome = _read(kind, Path(folder))
+        outcomes[outcome] = outcomes.get(outcome, 0) + 1
     sys.stdout.write(f"{kind}: {json.dumps(outcomes)}\n")
-    if any(told.startswith("!") for told in outcomes):
+    if any(outcome.startswith("!") for outcome in outcomes):
         sys.exit(1)
 
 
 def _read(kind: str, folder: Path) -> str:
-    """The outcome of a case."""
+    """Read a case; returns the outcome."""
     import tenonnx as tx
 
     trial = formats.TRIALS.get(kind, _LOADED)
@@ -157,7 +156,7 @@ def main() -> int:
             readable = [*folders, str(temporary), str(listed), str(ROOT), *SETTINGS]
             try:
                 found, code = traced(command, allowed, readable, PROGRAMS)
-                found = [each for each in found if "/__pycache__" not in each]  # workers compile what they import
+                found = [each for each in found if "/__pycache__" not in each]  # workers write bytecode
             except FileNotFoundError as error:
                 parser.error(str(error))
             finally:

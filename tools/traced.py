@@ -2,10 +2,10 @@
 
     python tools/traced.py --allow /tmp/own --read models -- python -m tenonnx inspect models/model.keras
 
-Native code is seen as well, which an audit hook of Python does not. The exit code is 1 where a file outside of the
-allowed folders was opened for writing, a socket of the internet was connected, or a program was started that is not
-this Python. With ``--read``, so it is where a file was read that is in none of these folders, and belongs neither to
-this Python nor to the system's libraries and settings.
+strace sees native code too, unlike an audit hook of Python. The exit code is 1 if the command opened a file outside
+the allowed folders for writing, connected an internet socket, or started a program other than this Python. With
+``--read`` it is also 1 if the command read a file outside those folders, this Python, and the system's libraries and
+settings.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import tempfile
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-#: Files that are written by every process, or are no files.
+#: Device files and files of the kernel, which every process writes.
 _HARMLESS = ("/dev/", "/proc/self/", "/sys/kernel/")
 
 _CALL = re.compile(r"^(?:\[?(?:pid\s+)?\d+\]?\s+)?(?P<call>\w+)\((?P<arguments>.*)$")
@@ -32,7 +32,7 @@ _WRITES = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|O_APPEND")
 def findings(
     lines: Iterable[str], allowed: Sequence[str], programs: Sequence[str], readable: Sequence[str] = ()
 ) -> list[str]:
-    """Forbidden actions in lines of strace; calls that failed do not count, and reads only where some are allowed."""
+    """Forbidden actions in the output of strace. Failed calls do not count; reads only count with ``readable``."""
     found: dict[str, None] = {}
     for line in _whole(lines):
         match = _CALL.match(line)
@@ -58,7 +58,7 @@ def findings(
 
 
 def _whole(lines: Iterable[str]) -> Iterator[str]:
-    """Lines with calls that another process interrupted put together."""
+    """Join calls that strace printed in two parts, since another process interrupted them."""
     begun: dict[str, str] = {}
     for line in lines:
         process = line.split(None, 1)[0] if line else ""
@@ -72,13 +72,13 @@ def _whole(lines: Iterable[str]) -> Iterator[str]:
 
 
 def _is_outside(name: str, folders: Sequence[str]) -> bool:
-    """Whether a file is in none of the folders; a relative path is below the current one, unless it leaves that."""
+    """Whether a file is outside all folders. Relative paths are inside, unless they contain ``..``."""
     path = os.path.normpath(os.path.join(os.getcwd(), name))  # noqa: PTH109, PTH118 - a name of any system call
     return not any(path == folder or path.startswith(f"{folder}{os.sep}") for folder in folders)
 
 
 def _of_python(command: str) -> list[str]:
-    """Folders of the interpreter that is traced, and of the system's libraries and settings."""
+    """Folders of the traced interpreter, and of the system's libraries and settings."""
     code = "import sys, sysconfig; print(*sys.path, sys.prefix, sys.base_prefix, sys.exec_prefix, sep='\\n')"
     done = subprocess.run([command, "-c", code], capture_output=True, text=True, check=False)  # noqa: S603
     listed = done.stdout.split("\n")
@@ -89,7 +89,7 @@ def _of_python(command: str) -> list[str]:
 def traced(
     command: Sequence[str], allowed: Sequence[str], readable: Sequence[str] = (), programs: Sequence[str] = ()
 ) -> tuple[list[str], int]:
-    """Forbidden actions of a command, and its exit code. Raises ``FileNotFoundError`` without strace."""
+    """Run a command; returns its forbidden actions and its exit code. Raises ``FileNotFoundError`` without strace."""
     tracer = shutil.which("strace")
     if tracer is None:
         raise FileNotFoundError("strace is not installed")

@@ -1,4 +1,4 @@
-"""Builds the wheels of all our packages into a folder, the same bytes each time: ``python tools/wheels.py FOLDER``.
+"""Reproducible build of the wheels of all our packages: ``python tools/wheels.py FOLDER``.
 
 ``pip install --find-links FOLDER tenonnx`` and the like install from there.
 """
@@ -17,7 +17,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 
-#: The example of a package of ops is built with ours, as the tests of wheels install it, and never published.
+#: The example plugin, which the tests of wheels install and no release publishes.
 EXAMPLE = "tenonnx-acme"
 
 
@@ -48,7 +48,7 @@ def metadata(wheel: Path) -> Message:
 
 
 def _date() -> str:
-    """The time of the last commit, in seconds: what is built of it has no other."""
+    """Time of the last commit in seconds since the epoch, the timestamp of all files in a build."""
     if "SOURCE_DATE_EPOCH" in os.environ:
         return os.environ["SOURCE_DATE_EPOCH"]
     line = ["git", "log", "-1", "--format=%ct"]

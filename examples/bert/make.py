@@ -1,7 +1,7 @@
-"""Make ``bert.onnx``: an encoder like BERT as PyTorch exports it, fused by onnxruntime's transformer optimizer.
+"""Generator of ``bert.onnx``: a BERT-like encoder in the form of PyTorch's exporter, fused by onnxruntime's optimizer.
 
-Run ``python make.py [folder]``. The weights are random numbers of a fixed seed; ``samples.npz`` holds inputs, and what
-the model gave for them before it was fused.
+Run ``python make.py [folder]``. The weights are random numbers of a fixed seed; ``samples.npz`` has inputs, and the
+outputs of the model before fusion.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ WORDS, PLACES, SEGMENTS, HIDDEN, HEADS, INNER, LAYERS = 50, 16, 2, 16, 2, 32, 2
 
 
 class Model:
-    """Nodes and weights of a graph, added one after the other."""
+    """A builder that collects nodes and weights."""
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []

@@ -1,7 +1,7 @@
-"""Build a tiny decoder in the style of LLaMA from onnxruntime's fused ``com.microsoft`` operators.
+"""Generator of a tiny LLaMA-like decoder of onnxruntime's fused ``com.microsoft`` operators.
 
 Run ``python make.py [folder]``. It writes ``decoder.onnx``, whose weights are random numbers of a fixed seed, and
-inputs for it: ``samples.npz`` is a prompt with an empty past, ``samples-decode.npz`` is the token after that prompt.
+inputs for it: ``samples.npz`` is a prompt with an empty past, ``samples-decode.npz`` the token after that prompt.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Tensors = dict[str, np.ndarray]
 
 
 class Builder:
-    """Collects the nodes and weights of one graph."""
+    """A builder that collects nodes and weights."""
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -33,7 +33,7 @@ class Builder:
         self.random = np.random.default_rng(0)
 
     def node(self, operator: str, inputs: Sequence[str], *outputs: str, **attributes: Any) -> str:
-        """Add a node, named as its first output, and return that name."""
+        """Add a node with the name of its first output, and return that name."""
         domain = "com.microsoft" if operator in FUSED else ""
         self.nodes.append(helper.make_node(operator, inputs, outputs, name=outputs[0], domain=domain, **attributes))
         return outputs[0]
@@ -44,7 +44,7 @@ class Builder:
         return name
 
     def weight(self, name: str, rows: int, columns: int) -> str:
-        """Add a random matrix, scaled to keep the size of what it multiplies."""
+        """Add a random matrix, scaled to preserve the variance of activations."""
         return self.constant(name, self.random.standard_normal((rows, columns)) / np.sqrt(rows))
 
     def gain(self, name: str) -> str:
@@ -121,7 +121,7 @@ def build() -> onnx.ModelProto:
         attention = add_attention(graph, layer, source, lengths)
         source, residual = add_skip(graph, f"layers.{layer}.attention_norm", attention, residual, keep_sum=True)
         forward = add_feed_forward(graph, layer, source)
-        # Nothing reads the sum behind the last normalization.
+        # Nothing reads the sum after the last normalization.
         more = layer < LAYERS - 1
         source, residual = add_skip(graph, f"layers.{layer}.feed_forward_norm", forward, residual, keep_sum=more)
     graph.node("FusedMatMul", [source, embedding], "logits", transB=1, alpha=2.0)
@@ -129,7 +129,7 @@ def build() -> onnx.ModelProto:
 
 
 def finish(graph: Builder) -> onnx.ModelProto:
-    """Give the graph its inputs and outputs and make it a model."""
+    """Make a model of the graph with its inputs and outputs."""
     real, whole, value = TensorProto.FLOAT, TensorProto.INT64, helper.make_tensor_value_info
     past, present = (["batch", KEY_VALUE_HEADS, length, HEAD_SIZE] for length in ("past", "total"))
     inputs = [
@@ -147,7 +147,7 @@ def finish(graph: Builder) -> onnx.ModelProto:
 
 
 def advance(session: onnxruntime.InferenceSession, tokens: np.ndarray, past: Tensors | None) -> tuple[Tensors, Tensors]:
-    """Run new tokens after a past; return what was fed and what came out."""
+    """Run new tokens after a past; return the feeds and the outputs."""
     empty = np.zeros((len(tokens), KEY_VALUE_HEADS, 0, HEAD_SIZE), np.float32)
     cache = {f"past_key_values.{name}": past[f"present.{name}"] if past else empty for name in CACHE}
     total = cache["past_key_values.0.key"].shape[2] + tokens.shape[1]
@@ -156,7 +156,7 @@ def advance(session: onnxruntime.InferenceSession, tokens: np.ndarray, past: Ten
 
 
 def main(folder: Path = Path(__file__).parent) -> None:
-    """Write the model and its samples into ``folder``; check that token by token gives what the whole prompt gives."""
+    """Write the model and its samples into ``folder``; check that decoding token by token matches the whole prompt."""
     folder.mkdir(parents=True, exist_ok=True)
     onnx.save(build(), folder / "decoder.onnx")
     session = onnxruntime.InferenceSession(folder / "decoder.onnx", providers=["CPUExecutionProvider"])

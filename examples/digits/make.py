@@ -1,7 +1,7 @@
-"""Train a small network on scikit-learn's handwritten digits; write it to ONNX as float32 and as int8.
+"""Generator of a small network trained on scikit-learn's handwritten digits, as float32 and as int8.
 
-Run ``python make.py [folder]``. It writes ``digits.onnx``, ``digits-int8.onnx`` and ``samples.npz``, which holds
-held-out images (under the name of the models' input) and their true labels.
+Run ``python make.py [folder]``. It writes ``digits.onnx``, ``digits-int8.onnx`` and ``samples.npz``: held-out images
+(under the name of the models' input) and their true labels.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ SAMPLES = 48
 def train(images: np.ndarray, labels: np.ndarray) -> MLPClassifier:
     """Fit one hidden layer of 64 units with ReLU."""
     classifier = MLPClassifier((64,), activation="relu", learning_rate_init=0.005, tol=1e-3, random_state=0)
-    # The order in which threads add up moves the last bits of the weights.
+    # On several threads, the order of additions changes the last bits of the weights.
     with threadpool_limits(limits=1):
         return classifier.fit(images, labels)
 
 
 def convert(classifier: MLPClassifier) -> onnx.ModelProto:
-    """Convert the classifier; without ZipMap its probabilities are a plain tensor."""
+    """Convert the classifier without ZipMap, so that its probabilities are a tensor."""
     model: onnx.ModelProto = convert_sklearn(
         classifier,
         name="digits",
@@ -43,18 +43,18 @@ def convert(classifier: MLPClassifier) -> onnx.ModelProto:
         target_opset=OPSET,
     )
     take_position_as_label(model)
-    # skl2onnx lists the operator sets in the order of a Python set, which changes from run to run.
+    # skl2onnx lists the operator sets in the order of a Python set, which differs between runs.
     model.opset_import.sort(key=lambda opset: opset.domain)
-    # It leaves the batch axis without a name.
+    # It does not name the batch axis.
     for value in (*model.graph.input, *model.graph.output):
         value.type.tensor_type.shape.dim[0].dim_param = "batch"
     return model
 
 
 def take_position_as_label(model: onnx.ModelProto) -> None:
-    """Let the position of the largest probability be the label: digit k is class k, so no table is looked up.
+    """Replace the lookup of the label by the argmax of the probabilities, since digit k is class k.
 
-    That leaves standard operators alone, and any runtime can take the model.
+    This leaves only standard operators, which every runtime supports.
     """
     (look_up,) = [node for node in model.graph.node if node.op_type == "ArrayFeatureExtractor"]
     classes, position = look_up.input
@@ -69,16 +69,16 @@ def take_position_as_label(model: onnx.ModelProto) -> None:
 
 
 def quantize(source: Path, target: Path) -> None:
-    """Write the int8 form: weights are quantized now, activations as the model runs, so it needs no calibration."""
+    """Quantize to int8 with dynamic quantization: activations are quantized at run time, without calibration."""
     prepared = target.with_suffix(".prepared.onnx")
-    # The quantizer asks for inferred shapes. It would fuse nodes too, which would hide where the two files differ.
+    # The quantizer needs inferred shapes. Its own preprocessing would also fuse nodes, and obscure the differences.
     quant_pre_process(source, prepared, skip_optimization=True, skip_symbolic_shape=True)
     quantize_dynamic(prepared, target, weight_type=QuantType.QInt8)
     prepared.unlink()
 
 
 def accuracy(path: Path, images: np.ndarray, labels: np.ndarray) -> float:
-    """Return the share of images that the model at ``path`` labels correctly in onnxruntime."""
+    """The share of images that the model at ``path`` labels correctly in onnxruntime."""
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     (predicted,) = session.run(["label"], {INPUT: images})
     return float(np.mean(predicted == labels))

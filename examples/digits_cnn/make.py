@@ -1,7 +1,7 @@
-"""A small convolutional network for handwritten digits: built by hand, trained, and written to ONNX.
+"""Generator of a small convolutional network for handwritten digits, trained with tenonnx.
 
 Run ``python make.py [folder]``. It writes ``digits-cnn.onnx``, trained on half of scikit-learn's digits, and
-``digits.npz`` with the other half: images that the network has not seen, to be fine-tuned on, and their labels.
+``digits.npz`` with the other half, images and labels, for fine-tuning.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ INPUT, OUTPUT = "images", "scores"
 
 
 def network(random: np.random.Generator) -> Graph:
-    """Two blocks of convolution, normalization and pooling, and a linear layer on what is left of 8 x 8 pixels."""
+    """Two blocks of convolution, normalization and pooling on 8 x 8 pixels, and a linear layer."""
     graph = Graph("digits-cnn")
     x = graph.input(INPUT, "float32", ("batch", 1, 8, 8))
     x = block(graph, "block1", x, 1, 16, random)
@@ -51,13 +51,13 @@ def block(graph: Graph, name: str, x: Value, channels: int, filters: int, random
 
 
 def weights(graph: Graph, name: str, shape: tuple[int, ...], inputs: int, random: np.random.Generator) -> Value:
-    """Normal numbers that keep the variance of what a ReLU gives (He et al. 2015)."""
+    """Random normal weights that preserve the variance of ReLU outputs (He et al. 2015)."""
     scale = np.sqrt(2 / inputs)
     return graph.variable(name, (scale * random.standard_normal(shape)).astype(np.float32))
 
 
 def main(folder: Path = Path(__file__).parent) -> None:
-    """Train the network on one half of the digits, and write it and the other half into ``folder``."""
+    """Train the network on half of the digits; write it and the other half into ``folder``."""
     folder.mkdir(parents=True, exist_ok=True)
     images, labels = load_digits(return_X_y=True)
     pixels = (images / 16).astype(np.float32).reshape(-1, 1, 8, 8)

@@ -1,7 +1,7 @@
-"""Make ``digits-nhwc.onnx``: the convolutional network of digits with the channels last.
+"""Generator of ``digits-nhwc.onnx``: the convolutional network for digits in NHWC layout.
 
-Run ``python make.py [folder]``. onnxruntime's transformer optimizer turns each convolution into ``NhwcConv``, for which
-it has a kernel on GPUs alone.
+Run ``python make.py [folder]``. onnxruntime's transformer optimizer replaces each convolution by ``NhwcConv``, which
+only has a kernel on GPUs.
 """
 
 from __future__ import annotations

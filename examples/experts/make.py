@@ -1,6 +1,6 @@
-"""Make ``experts.onnx``: a decoder with a mixture of experts in each layer, of fused ``com.microsoft`` operators.
+"""Generator of ``experts.onnx``: a mixture-of-experts decoder of fused ``com.microsoft`` operators.
 
-Run ``python make.py [folder]``. The weights are random numbers of a fixed seed; ``samples.npz`` holds inputs.
+Run ``python make.py [folder]``. The weights are random numbers of a fixed seed; ``samples.npz`` has inputs.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ HEADS, KEY_VALUE_HEADS = 4, 2
 
 
 class Model:
-    """Nodes and weights of a graph, added one after the other."""
+    """A builder that collects nodes and weights."""
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -35,7 +35,7 @@ class Model:
         return next(filter(None, outputs))
 
     def layer(self, x: str, norm: str, name: str) -> tuple[str, str]:
-        """The sum that goes on beside the layers, and what the next layer takes, from those of the layer before."""
+        """Add a layer to the residual ``x`` and its normalized value; returns both for the next layer."""
         width = HIDDEN // HEADS
         q, k, v = (
             self.add("MatMul", norm, self.weight(f"{name}.{part}", HIDDEN, count * width), outputs=[f"{name}/{part}"])

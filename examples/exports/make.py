@@ -1,9 +1,8 @@
-"""Make small exports of well-known architectures, as PyTorch's two exporters write them.
+"""Generator of small models of well-known architectures, written by PyTorch's two exporters.
 
 Run ``python make.py [folder] [--hidden 16] [--layers 2] [--noise 0.05] [--only bert]`` with torch, transformers and
-onnxscript. The weights are random numbers of a fixed seed. ``NAME-script.onnx`` is traced by TorchScript, with
-attention written out; ``NAME-dynamo.onnx`` comes from ``torch.export``, with the decomposition of its scaled
-dot-product attention.
+onnxscript. The weights are random numbers of a fixed seed. ``NAME-script.onnx`` is traced by TorchScript, with eager
+attention; ``NAME-dynamo.onnx`` comes from ``torch.export``, which decomposes scaled dot-product attention.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Size:
 
 @dataclass
 class Export:
-    """A module, its inputs by name, and their axes that are not fixed."""
+    """A module, its inputs by name, and their dynamic axes."""
 
     module: nn.Module
     inputs: dict[str, torch.Tensor]
@@ -49,7 +48,7 @@ class Export:
 
 
 class Wrapped(nn.Module):
-    """A model as a function of tensors."""
+    """A module that calls a function of a model on tensors."""
 
     def __init__(self, model: nn.Module, function: Callable[..., Any]) -> None:
         super().__init__()
@@ -83,7 +82,7 @@ def bert(size: Size, attention: str) -> Export:
 
 
 def gpt2(size: Size, attention: str) -> Export:
-    """With a past, of which keys and values come in and go out."""
+    """A decoder with past keys and values as inputs and outputs."""
     config = transformers.GPT2Config(
         vocab_size=VOCABULARY,
         n_embd=size.hidden,
@@ -219,7 +218,7 @@ def resnet(size: Size, attention: str) -> Export:
 
 
 class DiffusionBlock(nn.Module):
-    """A residual block told the time, and attention over positions and to a text, as in a UNet of latent diffusion."""
+    """A block of a latent-diffusion UNet: residual block with time embedding, self- and cross-attention."""
 
     def __init__(self, width: int, written_out: bool) -> None:
         super().__init__()
@@ -287,7 +286,7 @@ def exported(export: Export, style: str, path: Path) -> None:
 
 
 def bare(path: Path) -> None:
-    """Leave out what says where a node was written, long names included, which is most of a file."""
+    """Remove source locations and long names, which make up most of a file."""
     model = onnx.load(path)
     del model.metadata_props[:]
     for held in [model.graph, *model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output]:
@@ -327,7 +326,7 @@ def main() -> None:
         torch.manual_seed(0)
         export = MODELS[name](Size(chosen.hidden, chosen.layers), "eager" if style == "script" else "sdpa")
         export.module.eval()
-        for parameter in export.module.parameters():  # any tool leaves out zeros
+        for parameter in export.module.parameters():  # every tool would fold zeros away
             parameter.data += chosen.noise * torch.randn_like(parameter)
         path = chosen.folder / f"{name}-{style}.onnx"
         with torch.no_grad():

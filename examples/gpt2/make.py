@@ -1,7 +1,7 @@
-"""Making of ``gpt2.onnx``, a GPT-2 style decoder with a past, and of ``gpt2-beams.onnx``, a beam search by it.
+"""Generator of ``gpt2.onnx``, a GPT-2-like decoder with a past, and of ``gpt2-beams.onnx``, beam search with it.
 
-Run ``python make.py [folder]``. The weights are random numbers of a fixed seed; ``samples.npz`` holds the inputs of
-the first, ``samples-beams.npz`` those of the second.
+Run ``python make.py [folder]``. The weights are random numbers of a fixed seed; ``samples.npz`` has the inputs of the
+decoder, ``samples-beams.npz`` those of the beam search.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LAYERS, HIDDEN, HEADS, VOCABULARY, POSITIONS, END = 2, 16, 2, 24, 32, 23
 
 
 class Decoder:
-    """Nodes and weights of the decoder, added one after the other."""
+    """A builder that collects nodes and weights."""
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -38,7 +38,7 @@ class Decoder:
         return self.add(op_type, *inputs, outputs=outputs, domain="com.microsoft", **attributes)
 
     def skip(self, x: str, beside: str, name: str) -> tuple[str, str]:
-        """The sum of both as it is, and standardized."""
+        """Add a residual connection; returns the sum and its layer normalization."""
         shift = [self.weight(f"{name}.scale", HIDDEN, around=1.0), self.weight(f"{name}.shift", HIDDEN)]
         outputs = [f"{name}/norm", "", "", f"{name}/sum"]
         norm = self.fused("SkipLayerNormalization", x, beside, *shift, outputs=outputs, epsilon=1e-5)
@@ -86,7 +86,7 @@ def model(graph: onnx.GraphProto) -> onnx.ModelProto:
 
 
 def search(decoder: onnx.GraphProto) -> onnx.GraphProto:
-    """Generation by beams; the counts are constants."""
+    """A graph of one BeamSearch node with constant numbers of beams and tokens."""
     counts = {"min_length": 1, "num_beams": 3, "num_return_sequences": 2}
     factors = {"length_penalty": 1.0, "repetition_penalty": 1.1}
     names = ["input_ids", "max_length", *counts, *factors]

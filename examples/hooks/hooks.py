@@ -1,4 +1,4 @@
-"""Hooks with the last word on a file: two nodes put together, weights pruned, the layout of images changed.
+"""Post-export hooks: fusion of two nodes, pruning of weights, and a change of the image layout.
 
 ``tenonnx convert model.onnx -o out.onnx --hook examples/hooks/hooks.py:gemm_with_relu``, or in Python
 ``tenonnx.export(graph, path, post_export_hooks=[gemm_with_relu, Pruned(0.5), images_channels_last])``.
@@ -14,7 +14,7 @@ import tenonnx as tx
 
 
 def gemm_with_relu(model: onnx.ModelProto) -> None:
-    """Put each Gemm and the one Relu that reads it together, as the FusedGemm that onnxruntime has a kernel for."""
+    """Fuse each Gemm with its only consumer, a Relu, into onnxruntime's FusedGemm."""
     graph = model.graph
     outputs = {value.name for value in graph.output}
     for relu in [node for node in graph.node if node.op_type == "Relu"]:
@@ -32,7 +32,7 @@ def gemm_with_relu(model: onnx.ModelProto) -> None:
 
 
 class Pruned:
-    """Set the smallest share of the numbers of every matrix to zero."""
+    """Set the smallest elements of every matrix to zero, a ``share`` of all of them."""
 
     def __init__(self, share: float = 0.5) -> None:
         self.share = share
@@ -41,14 +41,14 @@ class Pruned:
         for tensor in model.graph.initializer:
             if tensor.data_type != onnx.TensorProto.FLOAT or len(tensor.dims) < 2:
                 continue
-            # A tensor of a large model is a reference: basepath is the folder of the file that it lies in.
+            # Tensors of a large model may be external: basepath is the folder of their files.
             array = onnx.numpy_helper.to_array(tensor, ExternalDataInfo(tensor).basepath)
             kept = np.abs(array) >= np.quantile(np.abs(array), self.share)
             tensor.CopyFrom(onnx.numpy_helper.from_array(array * kept, tensor.name))
 
 
 def images_channels_last(model: onnx.ModelProto, graph: tx.Graph) -> None:
-    """Let the file take images as cameras give them, ``[n, h, w, c]``, where the graph takes ``[n, c, h, w]``."""
+    """Change the file's image inputs to ``[n, h, w, c]``, where the graph has ``[n, c, h, w]``."""
     images = {value.name for value in graph.inputs if value.rank == 4}
     for value in model.graph.input:
         if value.name not in images:

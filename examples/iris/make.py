@@ -1,8 +1,8 @@
-"""Train two classic classifiers on scikit-learn's iris flowers and write them to ONNX with their ``ai.onnx.ml`` ops.
+"""Generator of two classifiers with ``ai.onnx.ml`` ops, trained on scikit-learn's iris data.
 
 Run ``python make.py [folder]``. It writes ``iris.onnx`` (a scaler and a logistic regression, integer labels) with
-``samples.npz``, and ``tree.onnx`` (a random forest, string labels) with ``samples-tree.npz``. The samples hold
-held-out flowers (under the name of the models' input) and their true labels.
+``samples.npz``, and ``tree.onnx`` (a random forest, string labels) with ``samples-tree.npz``. The samples are held-out
+flowers (under the name of the models' input) and their true labels.
 """
 
 from __future__ import annotations
@@ -40,19 +40,19 @@ def write(
     samples_path: Path,
 ) -> None:
     """Fit the classifier, write its model and its samples, and check the model in onnxruntime."""
-    # The order in which threads add up moves the last bits of the coefficients.
+    # On several threads, the order of additions changes the last bits of the coefficients.
     with threadpool_limits(limits=1):
         classifier.fit(*train)
     measurements, labels = test
     types = [(INPUT, FloatTensorType([None, measurements.shape[1]]))]
     model: onnx.ModelProto = convert_sklearn(classifier, name=name, initial_types=types, target_opset=OPSET)
-    # skl2onnx lists the operator sets in the order of a Python set, which changes from run to run.
+    # skl2onnx lists the operator sets in the order of a Python set, which differs between runs.
     model.opset_import.sort(key=lambda opset: opset.domain)
     onnx.save(model, model_path)
     np.savez(samples_path, allow_pickle=False, **{INPUT: measurements, "labels": labels})
     session = onnxruntime.InferenceSession(model_path, providers=["CPUExecutionProvider"])
     predicted, probabilities = session.run(None, {INPUT: measurements})
-    # ZipMap gives a dictionary for each flower; its likeliest class is the label.
+    # ZipMap returns a dictionary per flower; the class with the largest probability is the label.
     if [max(row, key=row.get) for row in probabilities] != list(predicted):
         raise SystemExit(f"{model_path.name}: labels and probabilities disagree")
     share = float(np.mean(np.array(predicted) == labels))

@@ -1,7 +1,7 @@
-"""Make ``llama.onnx``: a tiny LLaMA with weights of four bits, written by the model builder of onnxruntime-genai.
+"""Generator of ``llama.onnx``: a tiny LLaMA with 4-bit weights, written by onnxruntime-genai's model builder.
 
-Run ``python make.py [folder]``. It needs torch, transformers, onnxruntime-genai (0.18) and what that imports. The
-weights are random numbers of a fixed seed; ``samples.npz`` is a prompt, ``samples-decode.npz`` the token behind it.
+Run ``python make.py [folder]`` with torch, transformers, onnxruntime-genai (0.18) and its dependencies. The weights are
+random numbers of a fixed seed; ``samples.npz`` is a prompt, ``samples-decode.npz`` the token after it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ VOCABULARY, HEADS, KEY_VALUE_HEADS, SIZE, LAYERS, LENGTH = 64, 2, 1, 16, 2, 6
 
 
 def write_source(folder: Path) -> None:
-    """The model as transformers keeps it, from which the builder reads."""
+    """Write the model in the format of transformers, the input of the builder."""
     torch.manual_seed(0)
     config = LlamaConfig(
         vocab_size=VOCABULARY,

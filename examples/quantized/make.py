@@ -1,4 +1,4 @@
-"""Make quantized models with tenonnx: a BERT classifier, a ResNet and decoders, in the forms that users have.
+"""Generator of quantized models in common formats: a BERT classifier, a ResNet and decoders.
 
 python examples/quantized/make.py [folder]
 """
@@ -21,7 +21,7 @@ RANDOM = np.random.default_rng(0)
 
 
 def weight(graph: tx.Graph, name: str, *shape: int) -> tx.Value:
-    """A variable of random numbers, as small as its inputs are many."""
+    """A random weight, scaled by its number of inputs."""
     fan = int(np.prod(shape[1:])) if len(shape) == 4 else shape[0]
     return graph.variable(name, RANDOM.normal(0, fan**-0.5, shape).astype(np.float32))
 
@@ -59,7 +59,7 @@ def bert() -> tx.Graph:
 
 
 def resnet() -> tx.Graph:
-    """A convolution, two residual blocks and a classifier of ten classes, for images of 16 by 16."""
+    """A convolution, two residual blocks and a classifier of ten classes, for images of 16 x 16 pixels."""
     graph = tx.Graph("resnet", opsets={"ai.onnx": 21})
 
     def convolved(name: str, x: tx.Value, channels: int, stride: int = 1, size: int = 3) -> tx.Value:
@@ -89,7 +89,7 @@ LLAMA_HEADS, KEYS, SIZE, INNER = 4, 2, 8, 64
 
 
 def llama() -> tx.Graph:
-    """Two layers in the style of LLaMA over letters: rotated queries that share keys, RMSNormalization, SwiGLU."""
+    """A LLaMA-like model of letters with two layers: rotary embedding, grouped queries, RMSNormalization, SwiGLU."""
     graph = tx.Graph("llama", opsets={"ai.onnx": 23})
     letters = graph.input("input_ids", "int64", ("batch", "length"))
     angles = np.outer(np.arange(128), 10000.0 ** (-np.arange(0, SIZE, 2) / SIZE)).astype(np.float32)
@@ -122,14 +122,14 @@ def llama() -> tx.Graph:
 
 
 def windows(length: int) -> tuple[np.ndarray, np.ndarray]:
-    """All runs of so many letters of the text, which goes round, and the letters that follow."""
+    """All windows of ``length`` letters of the cyclic text, and the letters that follow each of them."""
     text = np.array([LETTERS.index(letter) for letter in TEXT])
     places = (np.arange(len(text))[:, None] + np.arange(length + 1)) % len(text)
     return text[places[:, :-1]], text[places[:, 1:]]
 
 
 def learn(graph: tx.Graph, steps: int = 200) -> None:
-    """Let it learn the text by heart."""
+    """Train the model until it has memorized the text."""
 
     def loss(logits: tx.Value, labels: tx.Value) -> tx.Value:
         rows = ops.reshape(logits, [-1, len(LETTERS)])

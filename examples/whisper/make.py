@@ -1,7 +1,7 @@
-"""Make ``whisper.onnx``: an encoder and a decoder in the style of Whisper, searched by WhisperBeamSearch.
+"""Generator of ``whisper.onnx``: a Whisper-like encoder and decoder in a WhisperBeamSearch node.
 
-Run ``python make.py [folder]``. The weights are random numbers of a fixed seed; ``samples.npz`` holds the inputs. As
-onnxruntime's converter does, the encoder graph also decodes the first tokens, and the decoder takes the states.
+Run ``python make.py [folder]``. The weights are random numbers of a fixed seed; ``samples.npz`` has the inputs. As in
+models of onnxruntime's converter, the encoder graph also decodes the first tokens, and the decoder takes its states.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from onnx import TensorProto, helper, numpy_helper
 
 LAYERS, HIDDEN, HEADS, MELS, FRAMES, VOCABULARY, POSITIONS = 2, 16, 2, 8, 12, 40, 24
 SIZE = HIDDEN // HEADS
-# As in the tokenizer of Whisper, in small: words, and behind them what is special, and timestamps.
+# Token ids as in Whisper's tokenizer, but fewer: words, special tokens, timestamps.
 END, START, TRANSLATE, TRANSCRIBE, START_OF_LM, NO_SPEECH, NO_TIMESTAMPS, FIRST_TIMESTAMP = range(24, 32)
 STATES = [f"{part}_self_{layer}" for layer in range(LAYERS) for part in ("key", "value")]
 CROSS = [f"{part}_cross_{layer}" for layer in range(LAYERS) for part in ("key", "value")]
 
 
 class Builder:
-    """Nodes of one graph; weights of one name have the same numbers in both graphs."""
+    """A builder of one graph. Weights of the same name are equal in both graphs."""
 
     def __init__(self) -> None:
         self.nodes: list[onnx.NodeProto] = []
@@ -65,14 +65,14 @@ class Builder:
         apart = self.add("Reshape", x, self.constant("heads.shape", [0, 0, HEADS, SIZE]), outputs=[f"{name}/apart"])
         return self.add("Transpose", apart, outputs=[name], perm=[0, 2, 1, 3])
 
-    def behind(self, norm: str, name: str) -> str:
-        """The part of a layer after attention."""
+    def feed_forward(self, norm: str, name: str) -> str:
+        """The feed-forward part of a layer."""
         wide = self.add("MatMul", norm, self.weight(f"{name}.wide", HIDDEN, 2 * HIDDEN), outputs=[f"{name}/wide"])
         bent = self.fused("BiasGelu", wide, self.weight(f"{name}.wide_bias", 2 * HIDDEN), outputs=[f"{name}/bent"])
         return self.linear(bent, f"{name}.back", 2 * HIDDEN)
 
     def encode(self) -> str:
-        """The hidden states of (rows, mels, frames) features, of which a second convolution leaves every other one."""
+        """Hidden states of features of shape (rows, mels, frames); the second convolution halves the frames."""
         x = "encoder_input_ids"
         for number, (width, stride) in enumerate(((MELS, 1), (HIDDEN, 2))):
             name = f"encoder.conv_{number}"
@@ -87,11 +87,11 @@ class Builder:
             weights = self.weight(f"{name}.qkv", HIDDEN, 3 * HIDDEN), self.weight(f"{name}.qkv_bias", 3 * HIDDEN)
             seen = self.fused("Attention", norm, *weights, outputs=[f"{name}/seen"], num_heads=HEADS)
             x, norm = self.skip(x, self.linear(seen, f"{name}.out"), f"{name}.middle")
-            x, norm = self.skip(x, self.behind(norm, name), f"{name}.after")
+            x, norm = self.skip(x, self.feed_forward(norm, name), f"{name}.after")
         return self.add("Identity", norm, outputs=["encoder_hidden_states"])
 
     def decode(self, tokens: str, past: bool) -> None:
-        """Logits and states of tokens, the first ones or one behind a past."""
+        """Add the decoder: logits and states of the first tokens, or of one token after a past."""
         words = self.add("Gather", self.weight("decoder.words", VOCABULARY, HIDDEN), tokens, outputs=["words"])
         self.add("Shape", tokens, outputs=["length"], start=1, end=2)
         if past:
@@ -124,11 +124,11 @@ class Builder:
             x, norm = self.skip(x, self.linear(seen, f"{name}.self.out"), f"{name}.middle")
             across = self.across(norm, layer, past)
             x, norm = self.skip(x, self.linear(across, f"{name}.cross.out"), f"{name}.then")
-            x, norm = self.skip(x, self.behind(norm, name), f"{name}.after")
+            x, norm = self.skip(x, self.feed_forward(norm, name), f"{name}.after")
         self.add("MatMul", norm, self.weight("logits.weight", HIDDEN, VOCABULARY), outputs=["logits"])
 
     def across(self, norm: str, layer: int, past: bool) -> str:
-        """Attention to what the encoder saw, whose keys and values are made once."""
+        """Cross-attention to the encoder's states; its keys and values are only computed for the first tokens."""
         name = f"decoder.layer_{layer}.cross"
         query = self.linear(norm, f"{name}.query")
         if past:

@@ -1,1 +1,1 @@
-"""The parts that the site is made of."""
+"""Generators for the pages of the documentation site."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import griffe
 
-#: Modules whose names users and authors of packages import, and what each is for.
+#: Modules that users and authors of packages import from, and the purpose of each.
 MODULES = {
     "tenonnx": "Read, edit, run, differentiate and convert models.",
     "tenonnx_training": "Train graphs: losses, optimizers, `fit`.",
@@ -35,7 +35,7 @@ MODULES = {
     "tenonnx_testing": "The conformance kit.",
 }
 
-#: Where packages lie that need frameworks to be imported: these are read, not imported.
+#: Source folders of packages that import a framework: the site parses them without importing them.
 APART = {
     f"tenonnx_{path.parts[-3]}": path.parent
     for path in Path(__file__).parents[2].glob("plugins/**/src/tenonnx_*")
@@ -45,9 +45,9 @@ APART = {
 
 def write(folder: Path) -> None:
     folder.mkdir(parents=True)
-    told: dict[int, str] = {}
+    documented: dict[int, str] = {}
     for name, purpose in MODULES.items():
-        page = _read(name, purpose) if name in APART else _page(name, purpose, told)
+        page = _read(name, purpose) if name in APART else _page(name, purpose, documented)
         (folder / f"{name}.md").write_text(page, "utf-8")
     head = "# Python API\n\nThe public names, from their docstrings. What is not here may change at any time.\n"
     table = [f"| [`{name}`]({name}.md) | {purpose} |" for name, purpose in MODULES.items()]
@@ -55,13 +55,13 @@ def write(folder: Path) -> None:
     (folder / "index.md").write_text("\n".join([head, "| module | for |", "| --- | --- |", *table, "", *tree, ""]))
 
 
-def _page(name: str, purpose: str, told: dict[int, str]) -> str:
-    """The page of a module; ``told`` are the objects that pages before it tell of, and which."""
+def _page(name: str, purpose: str, documented: dict[int, str]) -> str:
+    """The page of a module. ``documented`` maps the ids of objects to the earlier pages that document them."""
     module = import_module(name)
     named = {each: getattr(module, each) for each in public(module)}
-    elsewhere = {each: told[id(value)] for each, value in named.items() if id(value) in told}
+    elsewhere = {each: documented[id(value)] for each, value in named.items() if id(value) in documented}
     found = {each: value for each, value in named.items() if each not in elsewhere}
-    told.update((id(value), name) for value in found.values())
+    documented.update((id(value), name) for value in found.values())
     sections = {
         "Functions": [n for n, value in found.items() if _is_function(value)],
         "Classes": [n for n, value in found.items() if inspect.isclass(value) and not _is_error(value)],
@@ -89,13 +89,13 @@ def _read(name: str, purpose: str) -> str:
     for title, kind in (("Functions", "function"), ("Classes", "class")):
         found = {each: target for each, target in sorted(listed.items()) if target.kind.value == kind}
         if found:
-            lines = [line for each, target in found.items() for line in _told(f"{name}.{each}", target)]
+            lines = [line for each, target in found.items() for line in _parsed_directive(f"{name}.{each}", target)]
             parts.append("\n".join([f"## {title}\n", "```{eval-rst}", *lines, "```\n"]))
     return "\n".join(parts)
 
 
-def _told(path: str, target: Any, indent: str = "") -> Iterator[str]:
-    """The directive of a function or class, with the public methods of that."""
+def _parsed_directive(path: str, target: Any, indent: str = "") -> Iterator[str]:
+    """The directive of a function or class, with the public methods of the class."""
     taken = [each for each in getattr(target, "parameters", ()) if each.name not in ("self", "cls")]
     kind = "class" if target.is_class else "method" if indent else "function"
     yield f"{indent}.. py:{kind}:: {path}({_signature(taken)})"
@@ -106,11 +106,11 @@ def _told(path: str, target: Any, indent: str = "") -> Iterator[str]:
     if target.is_class:
         for name, member in target.members.items():
             if not name.startswith("_") and member.is_function and member.docstring:
-                yield from _told(name, member, "   ")
+                yield from _parsed_directive(name, member, "   ")
 
 
 def _signature(parameters: Iterable[Any]) -> str:
-    """Parameters with the marks before them, without annotations."""
+    """Parameters with their stars and defaults, without annotations."""
     shown, marked = [], False
     for each in parameters:
         stars = {"variadic positional": "*", "variadic keyword": "**"}.get(each.kind.value, "")
@@ -122,7 +122,7 @@ def _signature(parameters: Iterable[Any]) -> str:
 
 
 def public(module: ModuleType) -> list[str]:
-    """The names of a module that are of this project, in order."""
+    """The public names of a module that this project defines, in order."""
     listed = getattr(module, "__all__", None) or [n for n in dir(module) if not n.startswith("_")]
     ours = (n for n in sorted(listed) if str(getattr(getattr(module, n), "__module__", "")).startswith("tenonnx"))
     return [n for n in ours if not inspect.ismodule(getattr(module, n))]

@@ -1,4 +1,4 @@
-"""The commands, from the help that each prints."""
+"""The page of the commands, from their help texts."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def write(path: Path) -> None:
 
 
 def _section(command: click.Command, name: str, parent: click.Context) -> list[str]:
-    """One command, and those in it where it is a group."""
+    """The section of a command, with those of its subcommands."""
     context = click.Context(command, info_name=name.split()[-1], parent=parent, max_content_width=100)
     found = [f"{'#' * len(name.split())} {name}\n", "```text", command.get_help(context), "```\n"]
     for inner in command.list_commands(context) if isinstance(command, click.Group) else ():

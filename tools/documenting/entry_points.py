@@ -1,4 +1,4 @@
-"""The entry-point groups, from the table that checks them, and the entries of our packages."""
+"""The page of the entry-point groups, from the table that checks them and the entries of our packages."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _TESTS = "../how-to/plugin-tests.md#register-the-ops"
 _BACKENDS = "../how-to/plugin-backends.md"
 _REST = "../how-to/plugin-transforms.md"
 
-#: By group: what a package adds with it, what the name of an entry says, and the page that tells more.
-TOLD = {
+#: For each group, what a package adds with it, the meaning of an entry's name, and the page with details.
+DESCRIPTIONS = {
     "tenonnx.ops": ("operators", "the domain that they are of", _TESTS),
     "tenonnx.conformance": ("cases that test operators", "any", _TESTS),
     "tenonnx.backends": ("a backend that runs graphs", "what `backend=` takes", f"{_BACKENDS}#backends"),
@@ -85,15 +85,15 @@ package to start from. [Stability](stability.md#one-number-for-packages) tells o
 
 
 def write(path: Path) -> None:
-    """Write the page. Raises ``KeyError`` for a group that is not told of."""
+    """Write the page. Raises ``KeyError`` for a group without a description."""
     rows = [
-        f"| [`{name}`](#{_anchor(name)}) | {TOLD[name][0]} | {TOLD[name][1]} | {group.needs} |"
+        f"| [`{name}`](#{_anchor(name)}) | {DESCRIPTIONS[name][0]} | {DESCRIPTIONS[name][1]} | {group.needs} |"
         for name, group in GROUPS.items()
     ]
     declared = _declared()
     parts = [HEAD + "\n".join(rows) + "\n"]
     for name, group in GROUPS.items():
-        what, _, page = TOLD[name]
+        what, _, page = DESCRIPTIONS[name]
         parts.append(f"## {name}\n\nFor {what}: [how to]({page}). The value must be {group.needs}.")
         if group.unique:
             parts.append(

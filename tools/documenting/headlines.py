@@ -1,7 +1,7 @@
 """Headlines of errors, read from the sources without importing them.
 
-A headline is an expression: a text, an f-string, a choice, a variable, or the parameter of a helper, whose calls are
-followed. What an expression puts into a text is shown by its name, in braces.
+A headline is an expression: a literal, an f-string, a conditional, a variable, or a parameter of a helper, whose
+calls are followed. Expressions inside an f-string appear by name, in braces.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ from typing import NamedTuple
 
 Function = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 
-#: Errors of click, which print a headline alone.
+#: Errors of click, whose message is only a headline.
 _OF_CLICK = ("UsageError", "BadParameter", "BadOptionUsage", "BadArgumentUsage", "ClickException")
 
-#: A parameter in a text: its number among those of the function.
+#: Placeholder of a parameter in a template: the parameter's name.
 _PARAMETER = re.compile(r"\0(\w+)\0")
 
 
 class Message(NamedTuple):
-    """A headline, in the order of the table."""
+    """A row of the table, its fields in the order of the columns."""
 
     headline: str
     kind: str
@@ -37,7 +37,7 @@ class _Source(NamedTuple):
 
 
 class _Helper(NamedTuple):
-    """A function of which a parameter is a headline, or a part of one."""
+    """A function with a parameter that is a headline, or a part of one."""
 
     function: Function
     template: str
@@ -45,7 +45,7 @@ class _Helper(NamedTuple):
 
 
 def packages(root: Path) -> Iterator[tuple[str, Path]]:
-    """The name and the sources of every package that is published."""
+    """The name and the source folder of every published package."""
     for path in sorted(root.glob("**/pyproject.toml")):
         inside = path.relative_to(root).parts
         if any(part.startswith(".") or part in ("tests", "build", "examples") for part in inside):
@@ -93,7 +93,7 @@ class Headlines:
                 self._read(name, call)
 
     def _error_classes(self) -> dict[str, ast.ClassDef | None]:
-        """The project's errors by name, and click's."""
+        """Error classes by name: the project's, and None for those of click."""
         classes: dict[str, ast.ClassDef | None] = dict.fromkeys((*_OF_CLICK, "TenonnxError"))
         defined = [node for s in self._all for node in ast.walk(s.tree) if isinstance(node, ast.ClassDef)]
         while new := [c for c in defined if c.name not in classes and any(_name(b) in classes for b in c.bases)]:
@@ -101,7 +101,7 @@ class Headlines:
         return classes
 
     def _read(self, name: str, call: ast.Call) -> None:
-        """Note the headlines that a call makes, where it makes an error."""
+        """Add the headlines of a call that makes an error."""
         arguments = call.args
         if name in self._classes:
             initialize = _method(self._classes[name], "__init__")
@@ -109,7 +109,7 @@ class Headlines:
                 text = arguments[0] if arguments else _keyword(call, "what")
                 self._note(call, text, name)
         elif name == "__init__" and isinstance(call.func, ast.Attribute) and _name(call.func.value) == "super":
-            owner = next((p for p in self._around(call) if isinstance(p, ast.ClassDef)), None)
+            owner = next((p for p in self._ancestors(call) if isinstance(p, ast.ClassDef)), None)
             if owner is not None and owner.name in self._classes and arguments:
                 self._note(call, arguments[0], owner.name)
         elif name == "as_a" and len(arguments) > 1:
@@ -124,8 +124,8 @@ class Headlines:
                 self._add(call, template, kind)
 
     def _add(self, place: ast.AST, template: str, kind: str) -> None:
-        """Note a headline, or follow the calls of the helper whose parameter it is."""
-        function = next((p for p in self._around(place) if isinstance(p, Function)), None)
+        """Add a headline, or follow the calls of the helper if it is one of the helper's parameters."""
+        function = next((p for p in self._ancestors(place) if isinstance(p, Function)), None)
         names = _PARAMETER.findall(template)
         if names and function is not None and not _says_enough(template):
             self._follow(_Helper(function, template, kind))
@@ -156,7 +156,7 @@ class Headlines:
                 self._add(call, _PARAMETER.sub(lambda m: filled[m[1]], helper.template), helper.kind)  # noqa: B023
 
     def _reaches(self, call: ast.Call, name: str, source: _Source, *, method: bool) -> bool:
-        """Whether a call by that name may be one of the function of that name in ``source``."""
+        """Whether a call of ``name`` may reach the function of that name in ``source``."""
         here = self._source(call)
         if here is source or method:
             return True
@@ -168,17 +168,17 @@ class Headlines:
     # ----- texts ------------------------------------------------------------------------------------------------------
 
     def _templates(self, node: ast.expr, depth: int = 3) -> list[str]:
-        """The texts that an expression may be."""
+        """Possible values of a string expression."""
         if isinstance(node, ast.Constant):
             return [str(node.value)]
         if isinstance(node, ast.IfExp):
             return [*self._templates(node.body, depth), *self._templates(node.orelse, depth)]
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            return self._joined([node.left, node.right], depth)
+            return self._concatenations([node.left, node.right], depth)
         if isinstance(node, ast.BoolOp) and isinstance(node.op, ast.Or):
             return [text for value in node.values for text in self._templates(value, depth)]
         if isinstance(node, ast.JoinedStr):
-            return self._joined(node.values, depth)
+            return self._concatenations(node.values, depth)
         if isinstance(node, ast.FormattedValue):
             return self._templates(node.value, depth) if isinstance(node.value, ast.Name) else [_shown(node.value)]
         if isinstance(node, ast.NamedExpr):
@@ -189,8 +189,8 @@ class Headlines:
             return self._of_call(node, depth - 1)
         return [_shown(node)]
 
-    def _joined(self, parts: list[ast.expr], depth: int) -> list[str]:
-        """Parts one behind the other: they are followed where the others say too little."""
+    def _concatenations(self, parts: list[ast.expr], depth: int) -> list[str]:
+        """Possible concatenations of parts. Names are only followed if the literal parts say too little."""
         short = ["".join(_brief(part) for part in parts)]
         if _says_enough(short[0]):
             return short
@@ -198,7 +198,7 @@ class Headlines:
         return ["".join(chosen) for chosen in itertools.islice(itertools.product(*texts), 40)]
 
     def _of_name(self, node: ast.Name, depth: int) -> list[str]:
-        functions = [p for p in self._around(node) if isinstance(p, Function)]
+        functions = [p for p in self._ancestors(node) if isinstance(p, Function)]
         for scope in (*functions, self._source(node).tree):
             assigned = [
                 each.value
@@ -221,7 +221,7 @@ class Headlines:
         return [_PARAMETER.sub(r"{\1}", text) for text in texts] or [_shown(node)]
 
     def _returned(self, node: ast.AST, place: ast.AST, depth: int = 3) -> list[str]:
-        """The texts that a function returns."""
+        """Possible return values of a function that returns strings."""
         if isinstance(node, ast.Lambda):
             texts = self._templates(node.body, depth)
         elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -234,7 +234,7 @@ class Headlines:
             return [text for function in every for text in self._returned(function, place, depth)]
         return [_PARAMETER.sub(r"{\1}", text) for text in texts if text != "None"]
 
-    def _around(self, node: ast.AST) -> Iterator[ast.AST]:
+    def _ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         while (node := self._parents.get(id(node))) is not None:  # type: ignore[assignment]
             yield node
 
@@ -246,14 +246,14 @@ class Headlines:
 
 
 def _imported(tree: ast.Module) -> Iterator[tuple[str, str]]:
-    """The names that a module imports, each with the package that it comes from."""
+    """The names that a module imports, each with its package."""
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom):
             yield from (((node.module or "").split(".")[0], alias.name) for alias in node.names)
 
 
 def _says_enough(template: str) -> bool:
-    """Whether the letters of a text alone say what failed, so that a name in it is one of the case."""
+    """Whether the literal words of a template say what failed, without the names in it."""
     return len(re.findall(r"[A-Za-z]{2,}", re.sub(r"\{[^{}]*\}", "", _PARAMETER.sub("", template)))) >= 2
 
 
@@ -268,7 +268,7 @@ def _brief(node: ast.expr) -> str:
 
 
 def _shown(node: ast.AST) -> str:
-    """Placeholder of an expression: its name in braces, or a text that it may be."""
+    """Placeholder of an expression: its name in braces, or one of its possible values."""
     if isinstance(node, ast.FormattedValue):
         return _shown(node.value)
     if isinstance(node, ast.Constant):

@@ -1,4 +1,4 @@
-"""Tables of the keys that commands print with ``--json``."""
+"""The page of the JSON that commands print: a table of keys per command."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ A key with `?` after it is not always there. `[]` stands for the items of an arr
 
 
 def write(path: Path, static: Path) -> None:
-    """Write the page, and the schema among the files of the site."""
+    """Write the page, and copy the schema to the static files of the site."""
     schema = json.loads(SCHEMA.read_text("utf-8"))
     (static / SCHEMA.name).write_bytes(SCHEMA.read_bytes())
     parts = [HEAD]
-    for command, told in schema["properties"].items():
+    for command, node in schema["properties"].items():
         parts += [
             f"## tenonnx {command}\n",
-            f"{told['description']}\n",
+            f"{node['description']}\n",
             "| key | type | what it is |",
             "| --- | --- | --- |",
         ]
-        parts += [f"| `{key}` | {kind} | {text} |" for key, kind, text in rows(told, schema) if key]
+        parts += [f"| `{key}` | {kind} | {text} |" for key, kind, text in rows(node, schema) if key]
         parts.append("")
     path.write_text("\n".join(parts), "utf-8")
 
@@ -39,14 +39,14 @@ def write(path: Path, static: Path) -> None:
 def every_key() -> Iterator[tuple[str, str]]:
     """Each command, and each key that it prints."""
     schema = json.loads(SCHEMA.read_text("utf-8"))
-    for command, told in schema["properties"].items():
-        yield from ((command, key.replace("?", "")) for key, _, _ in rows(told, schema))
+    for command, node in schema["properties"].items():
+        yield from ((command, key.replace("?", "")) for key, _, _ in rows(node, schema))
 
 
 def rows(
     node: dict[str, Any], schema: dict[str, Any], key: str = "", name: str = "", around: tuple[str, ...] = ()
 ) -> Iterator[tuple[str, str, str]]:
-    """The key, type and meaning of a part of the schema, and of those in it; a part of itself is told once."""
+    """The key, type and meaning of a part of the schema and of its nested parts. Recursion stops after one level."""
     reference = node.get("$ref", "").rpartition("/")[2]
     if reference in around:
         return
@@ -69,8 +69,8 @@ def rows(
     for word, mark in (("items", "[]"), ("additionalProperties", ".*")):
         inner = found.get(word)
         if isinstance(inner, dict):
-            told = "description" in inner and "properties" not in inner
-            yield from rows(inner, schema, key + mark, mark if told else "", around)
+            has_meaning = "description" in inner and "properties" not in inner
+            yield from rows(inner, schema, key + mark, mark if has_meaning else "", around)
 
 
 def _kind(found: dict[str, Any], outer: dict[str, Any]) -> str:

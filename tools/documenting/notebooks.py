@@ -21,7 +21,7 @@ Each is in `examples/notebooks`, and runs in less than a minute.
 
 
 def write(folder: Path, *, run: bool) -> None:
-    """Copy the notebooks, executed where they lie. Raises what a cell raises."""
+    """Copy the notebooks, with ``run`` after executing them in their folder. Raises the error of a cell."""
     folder.mkdir(parents=True)
     names = []
     for path in sorted(FOLDER.glob("*.ipynb")):

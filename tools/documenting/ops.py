@@ -25,7 +25,7 @@ HIDDEN = ("com.acme", "tenonnx")
 
 
 def write(folder: Path) -> None:
-    """Write a page for each op, one for each domain, and the page that lists these."""
+    """Write a page per op, a page per domain, and the list of domains."""
     registry = tx.default_registry()
     registry.load_all()
     load()
@@ -172,14 +172,14 @@ def _has_kernel(op: Op) -> bool:
 
 @functools.cache
 def _kernels() -> set[tuple[str, str]]:
-    """The ops that the installed onnxruntime has a kernel for on CPUs."""
+    """Ops with a CPU kernel in the installed onnxruntime."""
     from onnxruntime.capi.onnxruntime_pybind11_state import get_all_opkernel_def
 
     return {(k.domain or "ai.onnx", k.op_name) for k in get_all_opkernel_def() if k.provider == "CPUExecutionProvider"}
 
 
 def _drawing(op: Op) -> str | None:
-    """The body of the simplest call of an op's tests as a drawing, None where there is no body or no case."""
+    """A drawing of the op's body, for the simplest call of its cases; None without a body or a case."""
     case = next(collected(op), None)
     if case is None or op.primitive:
         return None
@@ -194,7 +194,7 @@ def _drawing(op: Op) -> str | None:
 
 
 def _table() -> dict[tuple[str, str], dict[str, str]]:
-    """The rows of the table of coverage, which takes long to make."""
+    """The rows of ``docs/ops/coverage.md``, since computing them takes long."""
     found: dict[tuple[str, str], dict[str, str]] = {}
     domain, columns = "", []
     for line in COVERAGE.read_text("utf-8").splitlines():

@@ -1,4 +1,4 @@
-"""The written pages: those in ``docs``, and those that lie elsewhere, with every link resolved."""
+"""The hand-written pages, in ``docs`` and elsewhere in the repository, with every link resolved."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 
-#: Pages that lie where a reader of the repository looks for them, and where the site has them.
+#: Pages outside ``docs``, and their paths on the site.
 ELSEWHERE = {
     "CHANGELOG.md": "reference/changelog.md",
     "SECURITY.md": "reference/security.md",
@@ -25,7 +25,7 @@ ELSEWHERE = {
     },
 }
 
-#: Pages that are made while the site is built; in the repository, links lead to headings of the reference instead.
+#: Links of the repository to generated pages: they lead to headings of this page.
 REFERENCE = DOCS / "reference" / "index.md"
 GENERATED = {
     "python-api": "reference/api/index.md",
@@ -35,19 +35,19 @@ GENERATED = {
 }
 
 FENCE = re.compile(r"^(```|~~~).*?^\1[ ]*$", re.MULTILINE | re.DOTALL)
-#: A list of pages, which is a comment in the repository, where nothing could show it.
+#: A table of contents, which is a comment in the repository and becomes a directive on the site.
 TOCTREE = re.compile(r"^<!-- toctree\n(.*?)^-->$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(!?)\[((?:[^\[\]]|\[[^\]]*\])*)\]\(([^)\s]+)\)")
 
 
 def places() -> dict[Path, Path]:
-    """The pages of the repository, and where in the site each is."""
+    """Pages of the repository, each with its path on the site."""
     found = {path: path.relative_to(DOCS) for path in sorted(DOCS.rglob("*.md"))}
     return found | {ROOT / path: Path(place) for path, place in ELSEWHERE.items() if (ROOT / path).exists()}
 
 
 def write(folder: Path) -> None:
-    """Write the pages into a new folder. Raises ``SystemExit`` naming the links that lead nowhere."""
+    """Write the pages into a new folder. Raises ``SystemExit`` listing the dead links."""
     ignored = shutil.ignore_patterns("*.md", "__pycache__")
     shutil.copytree(DOCS, folder, ignore=ignored)
     known, dead = places(), []
@@ -66,7 +66,7 @@ def write(folder: Path) -> None:
 
 
 def resolved(path: Path, known: dict[Path, Path]) -> tuple[str, list[str]]:
-    """The text of a page with its links as they are in the site, and the targets that do not exist."""
+    """The text of a page with the links of the site, and the link targets that do not exist."""
     text, dead, parts, start = path.read_text("utf-8"), [], [], 0
     text = TOCTREE.sub(r"```{toctree}\n:hidden:\n\n\1```", text)
 

@@ -1,4 +1,4 @@
-"""Seeds, mutants and trials of other files: of frameworks, boosters, arrays, scoring and training."""
+"""Seeds, mutants and trials for files other than ONNX: frameworks, boosters, arrays, scoring and training."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from typing import Any
 
 SEEDS = Path(__file__).with_name("formats.zip")
 
-#: Lies beside the folder of a mutant, and may not turn up in what is read.
+#: Contents of the file next to a mutant's folder, which nothing may overwrite.
 CANARY = b"CANARYCANARYCANARYCANARY"
 
-#: What a manifest has in the place of the folder it lies in, and when all files were last modified.
+#: Placeholder in a manifest for its folder, and the modification time of all files in nanoseconds.
 HERE, MODIFIED = b"@FOLDER@", 1_700_000_000_000_000_000
 
-#: The files of a seed by their place in its folder.
+#: The files of a seed by their relative paths.
 Files = dict[str, bytes]
 
-#: What takes the place of a value of JSON.
+#: Replacements for a JSON value.
 ODD: list[Any] = [
     None,
     True,
@@ -56,7 +56,7 @@ ODD: list[Any] = [
     "9" * 5000,
 ]
 
-#: What takes the place of four bytes.
+#: Replacements for four bytes.
 WORDS = [b"\0\0\0\0", b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", b"\0\0\0\x80", b"\1\0\0\0", b"\xfe\xff\xff\xff"]
 
 
@@ -64,7 +64,7 @@ WORDS = [b"\0\0\0\0", b"\xff\xff\xff\xff", b"\xff\xff\xff\x7f", b"\0\0\0\x80", b
 
 
 def mutant(files: Files, dice: random.Random) -> Files:
-    """The files of a seed, one of them changed in one to three places."""
+    """The files of a seed, one of them with one to three changes."""
     changed = dict(files)
     for _ in range(dice.choice((1, 1, 2, 3))):
         name = dice.choice([name for name in sorted(changed) if name != "model.onnx"])
@@ -85,7 +85,7 @@ def _changed(data: bytes, dice: random.Random) -> bytes:
 
 
 def _zip(data: bytes, dice: random.Random) -> bytes:
-    """The same archive with one member changed, twice there, called otherwise, or gone."""
+    """The archive with one member changed, duplicated, renamed or removed."""
     with zipfile.ZipFile(io.BytesIO(data)) as archive:
         members = [(name, archive.read(name)) for name in archive.namelist()]
     place = dice.randrange(len(members))
@@ -107,7 +107,7 @@ def _zip(data: bytes, dice: random.Random) -> bytes:
 
 
 def _lines(data: bytes, dice: random.Random) -> bytes:
-    """JSON, or lines of it, with one value changed."""
+    """A JSON or JSON Lines file with one value changed."""
     whole = b"\n" not in data.strip()
     lines = [data] if whole else data.splitlines()
     try:
@@ -119,7 +119,7 @@ def _lines(data: bytes, dice: random.Random) -> bytes:
 
 
 def _json(document: Any, dice: random.Random) -> Any:
-    """A document with a value at a random place replaced, gone, or deep inside lists."""
+    """A document with a random value replaced, removed or deeply nested in lists."""
     at = document
     while isinstance(at, dict | list) and at:
         key = dice.choice(sorted(at)) if isinstance(at, dict) else dice.randrange(len(at))
@@ -141,7 +141,7 @@ def _json(document: Any, dice: random.Random) -> Any:
 
 
 def _text(data: bytes, dice: random.Random) -> bytes:
-    """Text with one word changed, or one line twice or gone."""
+    """Text with one word changed, or one line duplicated or removed."""
     lines = data.split(b"\n")
     place = dice.randrange(len(lines))
     what = dice.random()
@@ -157,7 +157,7 @@ def _text(data: bytes, dice: random.Random) -> bytes:
 
 
 def _bytes(data: bytes, dice: random.Random) -> bytes:
-    """Bytes with a few changed, cut, moved or put in."""
+    """Bytes with a few of them changed, removed, moved or inserted."""
     if not data:
         return bytes(dice.randrange(9))
     place, what = dice.randrange(len(data)), dice.random()
@@ -206,7 +206,7 @@ def _scores(folder: Path) -> None:
     tx.score(folder / "model.onnx", str(folder / "data.npy"), folder / "out")
 
 
-#: How the files of each kind are read.
+#: The reader of each kind of files.
 TRIALS: Mapping[str, Callable[[Path], None]] = {
     "lightgbm": _model("m.txt"),
     "xgboost-json": _model("m.json"),
@@ -223,7 +223,7 @@ TRIALS: Mapping[str, Callable[[Path], None]] = {
 
 
 def attempt(kind: str, files: Files, *, trace: bool = False) -> dict[str, str]:
-    """The outcome of reading a file: ``ok``, the name of an error of ours, or ``!`` and what escaped."""
+    """Read a file; the outcome is ``ok``, the name of our error, or a finding: ``!`` and a foreign exception."""
     import tenonnx as tx
 
     with tempfile.TemporaryDirectory() as outside:
@@ -232,20 +232,20 @@ def attempt(kind: str, files: Files, *, trace: bool = False) -> dict[str, str]:
         _write(folder, files)
         try:
             TRIALS[kind](folder)
-            told = "ok"
+            outcome = "ok"
         except tx.TenonnxError as error:
             foreign = isinstance(error, tx.PluginError) and error.__cause__
-            told = f"!{type(foreign).__name__} as a PluginError" if foreign else type(error).__name__
+            outcome = f"!{type(foreign).__name__} as a PluginError" if foreign else type(error).__name__
             if foreign and trace:
                 traceback.print_exc()
         except Exception as error:
             if trace:
                 traceback.print_exc()
             where = traceback.extract_tb(error.__traceback__)[-1]
-            told = f"!{type(error).__name__} in {Path(where.filename).name}:{where.lineno}"
+            outcome = f"!{type(error).__name__} in {Path(where.filename).name}:{where.lineno}"
         if (Path(outside) / "canary").read_bytes() != CANARY or len(list(Path(outside).iterdir())) > 2:
-            told = "!written outside the folder"
-    return {kind: told}
+            outcome = "!written outside the folder"
+    return {kind: outcome}
 
 
 def _write(folder: Path, files: Files) -> None:
@@ -270,7 +270,7 @@ def seeds() -> dict[str, Files]:
 
 
 def collect() -> None:
-    """Make the seeds of those packages that are installed; the others stay as they are."""
+    """Rebuild the seeds of the installed packages; the others stay unchanged."""
     made = seeds() if SEEDS.exists() else {}
     for make in (_boosters, _small_files, _tensorflow, _torch):
         with tempfile.TemporaryDirectory() as folder, contextlib.suppress(ImportError, AttributeError):
@@ -281,7 +281,7 @@ def collect() -> None:
                 archive.writestr(zipfile.ZipInfo(f"{kind}/{name}", (2026, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
 
 
-def _held(folder: Path) -> Files:
+def _contents(folder: Path) -> Files:
     files = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     shutil.rmtree(folder)
     return files
@@ -332,7 +332,7 @@ def _small_files(folder: Path) -> dict[str, Files]:
         "{ y = Mul (x, w) }"
     )
     write_shards(parts / "c.shards", 1, tx.load(product), {"w": np.float32([1, 2])}, {}, {})
-    return {"npz": _held(arrays), "manifest": _held(scores), "shards": _held(parts)}
+    return {"npz": _contents(arrays), "manifest": _contents(scores), "shards": _contents(parts)}
 
 
 def _tensorflow(folder: Path) -> dict[str, Files]:
@@ -351,14 +351,14 @@ def _tensorflow(folder: Path) -> dict[str, Files]:
     converter = tf.lite.TFLiteConverter.from_concrete_functions([function.get_concrete_function()], module)
     lite = converter.convert()
     found = {kind: {f"m.{kind}": (folder / f"m.{kind}").read_bytes()} for kind in ("keras", "h5")}
-    return {**found, "tflite": {"m.tflite": lite}, "savedmodel": _held(saved)}
+    return {**found, "tflite": {"m.tflite": lite}, "savedmodel": _contents(saved)}
 
 
 def _torch(folder: Path) -> dict[str, Files]:
     import torch
 
     class Layers(torch.nn.Module):
-        """Weights, a buffer, a constant, a dim that varies, several results."""
+        """A module with weights, a buffer, a constant, a dynamic dim and several outputs."""
 
         def __init__(self) -> None:
             super().__init__()

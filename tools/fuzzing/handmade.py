@@ -1,4 +1,4 @@
-"""Seeds beyond cases of single ops: control flow, functions, captures, sparse and symbolic tensors."""
+"""Seeds with more than a single op: control flow, functions, captures, sparse tensors and symbolic dims."""
 
 from __future__ import annotations
 

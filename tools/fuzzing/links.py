@@ -1,4 +1,4 @@
-"""Hostile links: external data outside of the folder, and files of a model that are links to others or none."""
+"""Hostile links: external data outside the model's folder, and model files that are links or pipes."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from typing import Any
 
 Case = tuple[str, Callable[[Path], Any]]
 
-#: The text of a file beside the folder of a model.
+#: Contents of a file next to a model's folder.
 SECRET = b"SECRET-OF-ANOTHER-FILE" * 8
 
 
 def secret(folder: Path) -> Path:
-    """A file beside the folder of a model."""
+    """Write the file next to a model's folder; returns its path."""
     path = folder.parent / "secret.txt"
     path.write_bytes(SECRET)
     return path
 
 
 def external_data() -> Iterator[Case]:
-    """Models of ONNX whose weights lie about where they are."""
+    """ONNX models with hostile locations of external data."""
     places: dict[str, Callable[[Path], str]] = {
         "absolute path": lambda f: str(secret(f)),
         "path that leaves": lambda f: f"../{secret(f).name}",
@@ -51,7 +51,7 @@ def external_data() -> Iterator[Case]:
 
 
 def linked(seeds: dict[str, bytes]) -> Iterator[Case]:
-    """The files of a model, each of which is a link to a file outside, or to a pipe, in turn."""
+    """Copies of a model in which one file is a link to a file outside, or a pipe."""
     for name in sorted(seeds):
         for kind in ("link", "pipe", "link to a device"):
 

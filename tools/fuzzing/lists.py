@@ -1,4 +1,4 @@
-"""Seeds with text, sequences, optional values and maps."""
+"""Seeds with strings, sequences, optional values and maps."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ STRING, FLOAT, INT64, BOOL = TensorProto.STRING, TensorProto.FLOAT, TensorProto.
 
 _IMPORTS = {"": 21, "ai.onnx.ml": 4, "com.microsoft": 1, "local": 1}
 
-#: Fields of which one makes a type other than a tensor.
+#: Fields of a ``TypeProto`` that is not a tensor.
 _TYPES = {"sequence_type", "optional_type", "map_type"}
 
-#: What the names of their ops have in them.
+#: Parts of the names of ops on such values.
 _OPS = ("Sequence", "Optional", "String", "Map")
 
 
 def of_lists(model: ModelProto) -> bool:
-    """Whether text, a sequence, an optional value or a map is in the model."""
+    """Whether a model has strings, sequences, optional values or maps."""
     return any(
         getattr(message, "data_type", None) == STRING
         or getattr(message, "elem_type", None) == STRING
@@ -77,7 +77,7 @@ def _model(
 
 
 def _body(nodes: list[NodeProto], carried: str, kind: TypeProto, *scanned: str) -> GraphProto:
-    """The body of a loop over ``carried``, which it makes anew as ``next``, and what it stacks."""
+    """The body of a loop with one carried value, ``carried``, updated as ``next``, and scan outputs."""
     inputs = [_value("n", _tensor(INT64)), _value("k", _tensor(BOOL)), _value(carried, kind)]
     outputs = [_value("k1", _tensor(BOOL)), _value("next", kind), *(_value(name, _tensor(STRING)) for name in scanned)]
     return make_graph([make_node("Identity", ["k"], ["k1"]), *nodes], "body", inputs, outputs)

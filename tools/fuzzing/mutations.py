@@ -1,4 +1,4 @@
-"""Mutations that keep a model's structure in mind, so that mutants get past the parser and deep into the library."""
+"""Structure-aware mutations of ONNX models, so that mutants get past the parser and deep into the library."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import onnx
 from google.protobuf.descriptor import FieldDescriptor
 from google.protobuf.message import Message
 
-#: Numbers at which something changes: signs, widths, what memory can hold and what it cannot.
+#: Boundary values: around zero, around the limits of integer types, and sizes that exceed memory.
 INTEGERS = (
     0,
     1,
@@ -91,7 +91,7 @@ Field = tuple[Message, FieldDescriptor]
 
 
 def mutant(seeds: Sequence[onnx.ModelProto], seed: int, number: int) -> tuple[bytes, str]:
-    """The mutant of a number: its bytes, and the suffix of its file. The same for the same seeds, seed and number."""
+    """The bytes of a mutant and the suffix of its file, which ``seeds``, ``seed`` and ``number`` determine."""
     dice = random.Random(f"{seed}/{number}")
     model = onnx.ModelProto()
     model.CopyFrom(dice.choice(seeds))
@@ -106,17 +106,17 @@ def mutant(seeds: Sequence[onnx.ModelProto], seed: int, number: int) -> tuple[by
     return model.SerializePartialToString(), ".onnx"
 
 
-#: What each number is set to in turn: beyond entries, beyond memory, beyond all of it, and the last there is.
+#: Values for each number in turn: from more than the usual number of elements to the largest int64.
 HUGE = (1 << 17, 1 << 31, 1 << 40, (1 << 63) - 1)
 
 
 def sites(seeds: Sequence[onnx.ModelProto]) -> list[tuple[int, int, int]]:
-    """Each way to make one number of one seed huge: the seed, which number of it, and what it becomes."""
+    """Ways to make one number of a seed huge: index of the seed, index of the number, index in ``HUGE``."""
     return [(k, n, huge) for k, seed in enumerate(seeds) for n in range(len(_numbers(seed))) for huge in HUGE]
 
 
 def enlarged(seeds: Sequence[onnx.ModelProto], site: tuple[int, int, int]) -> tuple[bytes, str]:
-    """The seed with that number made huge, and the suffix of its file."""
+    """The bytes of a seed with one number made huge, and the suffix of its file."""
     position, number, huge = site
     model = onnx.ModelProto()
     model.CopyFrom(seeds[position])
@@ -125,7 +125,7 @@ def enlarged(seeds: Sequence[onnx.ModelProto], site: tuple[int, int, int]) -> tu
 
 
 def _numbers(model: onnx.ModelProto) -> list[Callable[[int], None]]:
-    """Mutations that set each number that sizes may come from: attributes, dims, contents, and all equal dims."""
+    """Setters for every number that may determine a size: attributes, dims, elements, and equal dims together."""
     found: list[Callable[[int], None]] = []
     lengths: dict[int, list[Any]] = {}
     for message, field in _fields(model):
@@ -158,7 +158,7 @@ def _set_all(dims: Sequence[Any], value: int) -> None:
 
 
 def _fields(message: Message) -> Iterator[Field]:
-    """Every field that is set, of the message and of those in it."""
+    """Every field that is set, in the message and its nested messages."""
     for field, value in message.ListFields():
         yield message, field
         if field.message_type is not None:
@@ -174,7 +174,7 @@ def _mutate(model: onnx.ModelProto, other: onnx.ModelProto, dice: random.Random)
         return
     message, field = dice.choice(fields)
     if special < 0.16:
-        field = dice.choice(message.DESCRIPTOR.fields)  # perhaps one that is not set
+        field = dice.choice(message.DESCRIPTOR.fields)  # may be unset
     if field.is_repeated:
         _mutate_list(message, field, other, fields, dice)
     elif field.message_type is not None:
@@ -247,7 +247,7 @@ def _scalar(field: FieldDescriptor, old: Any, fields: list[Field], dice: random.
         if way < 0.3:
             return dice.choice(TEXTS).encode()
         return held[: len(held) // 2] if way < 0.5 else _junk(held or b"\0", dice)
-    if dice.random() < 0.6:  # a name that means something elsewhere
+    if dice.random() < 0.6:  # a name from another place of the model
         texts = [getattr(m, f.name) for m, f in fields if f.cpp_type == f.CPPTYPE_STRING and not f.is_repeated]
         texts += [
             n
@@ -263,7 +263,7 @@ def _scalar(field: FieldDescriptor, old: Any, fields: list[Field], dice: random.
 
 
 def _structural(model: onnx.ModelProto, fields: list[Field], dice: random.Random) -> None:
-    """A change that no single field makes."""
+    """Apply a change of several fields."""
     graphs = [model.graph, *_of_type(model, onnx.GraphProto.DESCRIPTOR)]
     graph: Any = dice.choice(graphs)
     way = dice.randrange(9)
@@ -288,7 +288,7 @@ def _structural(model: onnx.ModelProto, fields: list[Field], dice: random.Random
         function.input.extend(node.input)
         function.output.extend(node.output)
         function.node.add().CopyFrom(node)
-        if dice.random() < 0.5:  # which calls others, or itself
+        if dice.random() < 0.5:  # its nodes may call other functions or itself
             function.node.add(op_type="F" + str(dice.randrange(3)), domain="local", input=node.output, output=["z"])
         function.opset_import.extend([*model.opset_import, onnx.helper.make_opsetid("local", 1)])
         model.opset_import.add(domain="local", version=1)
@@ -312,14 +312,14 @@ def _structural(model: onnx.ModelProto, fields: list[Field], dice: random.Random
         attributes = [a for node in graph.node for a in node.attribute]
         if attributes:
             dice.choice(attributes).type = dice.randrange(15)
-    elif way == 6 and len(graph.initializer):  # numbers become text
+    elif way == 6 and len(graph.initializer):  # numbers become strings
         tensor = dice.choice(graph.initializer)
         for field in ("raw_data", "float_data", "int32_data", "int64_data", "double_data", "uint64_data"):
             tensor.ClearField(field)
         tensor.data_type = onnx.TensorProto.STRING
         count = min(64, max(0, math.prod(tensor.dims)))
         tensor.string_data[:] = [dice.choice(TEXTS).encode() for _ in range(count)]
-    elif way == 7:  # a value becomes text, a sequence, an optional value or a map
+    elif way == 7:  # a value becomes a string, a sequence, an optional value or a map
         kind = dice.choice([value.type for value in (*graph.input, *graph.output)] or [onnx.TypeProto()])
         inner = onnx.TypeProto()
         inner.CopyFrom(kind)
@@ -332,7 +332,7 @@ def _structural(model: onnx.ModelProto, fields: list[Field], dice: random.Random
         else:
             kind.map_type.key_type = dice.choice((onnx.TensorProto.STRING, onnx.TensorProto.INT64))
             kind.map_type.value_type.CopyFrom(inner)
-    elif len(graph.initializer):  # contents known or not: another path through inference
+    elif len(graph.initializer):  # makes an initializer an input or back, which inference treats differently
         tensor = dice.choice(graph.initializer)
         if tensor.name not in {value.name for value in graph.input}:
             value = graph.input.add(name=tensor.name)
@@ -366,7 +366,7 @@ def _junk(data: bytes, dice: random.Random) -> bytes:
 
 
 def _native(model: onnx.ModelProto, dice: random.Random) -> bytes:
-    """A native file of the model, of which the header, the bytes or nothing more is changed."""
+    """A native file of the model with a changed header, with changed bytes, or unchanged."""
     held, header, end = bytearray(), {}, 0
     for tensor in model.graph.initializer:
         raw = tensor.raw_data

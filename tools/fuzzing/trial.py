@@ -1,4 +1,4 @@
-"""The trial of one mutant: everything that a person does with an unknown model."""
+"""The trial of one mutant: the operations that users apply to an unknown model."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ import tenonnx as tx
 from tenonnx_convert.verifying.generate import generate_feeds
 from tenonnx_convert.verifying.structure import structure_problems
 
-#: What lies outside the folder of the mutant, and must never turn up in a model.
+#: Contents of a file outside the mutant's folder, which no model may contain.
 CANARY = b"CANARYCANARYCANARYCANARY"
 
-#: Seconds that a run may take: loops with a huge trip count are legal.
+#: Time limit of a run in seconds, since loops with huge trip counts are valid.
 DEADLINE = 1.0
 
-#: ``onnx.checker`` is asked about one mutant in so many, as that starts a process, and is given so many seconds.
+#: ``onnx.checker`` runs on one mutant in 25, since it needs a process, and for at most two seconds.
 checked_every, CHECKER_SECONDS = 25, 2
 
-#: Whether the traceback of what escapes is printed.
+#: Whether to print the traceback of a foreign exception.
 trace = False
 
-#: Ops that fusion looks for: some that the seeds have written out, and so many more.
+#: Ops to fuse: those that seeds contain as primitive ops, and a number of random ones.
 WRITTEN_OUT, FUSED = ("Gelu", "LayerNormalization"), 4
 
-#: Elements that are made up as inputs.
+#: Maximum number of elements of a random input.
 LARGEST_FED = 1 << 20
 
 
 class Finding(Exception):
-    """Something that must not happen and raises nothing by itself."""
+    """A defect that raises no exception by itself."""
 
 
 def attempt(path: Path, seed: int = 1) -> dict[str, str]:
-    """Outcome of each step: ``ok``, the name of an error of ours, or ``!`` and what escaped, where from."""
+    """Outcomes by step: ``ok``, the name of our error, or a finding: ``!``, a foreign exception and its place."""
     outcomes: dict[str, str] = {}
     graph = _step(outcomes, "load", lambda: tx.load(path))
     if graph is None:
@@ -141,7 +141,7 @@ def _run(path: Path) -> None:
     graph = tx.load(path)
     sizes = [value.type.shape for value in graph.inputs if isinstance(value.type, tx.TensorType) and value.type.shape]
     if sum(math.prod(dim for dim in shape if isinstance(dim, int)) for shape in sizes) > LARGEST_FED:
-        return  # what a caller feeds is the caller's choice
+        return  # the caller is responsible for inputs this large
     feeds = generate_feeds(graph)
     tx.load(path).compile("numpy", deadline=DEADLINE)(feeds)
 

@@ -1,4 +1,4 @@
-"""Every installed command has a help text, and runs once."""
+"""Smoke tests of every installed command: its help text and one run."""
 
 import json
 import shutil
@@ -18,8 +18,7 @@ from tenonnx_cli import main
 EXAMPLES = Path(__file__).parents[2] / "examples"
 GROUP = "tenonnx.commands"
 
-#: A line for each command, run in a folder that has digits.onnx, digits.npz, cnn.onnx, cnn.npz and
-#: rows.npy.
+#: Arguments of each command, in a folder with digits.onnx, digits.npz, cnn.onnx, cnn.npz and rows.npy.
 LINES = {
     "inspect": "inspect digits.onnx --json",
     "doctor": "doctor --json",

@@ -1,4 +1,4 @@
-"""Every example is read, run, exported lower and verified, or its missing requirement is reported."""
+"""Smoke tests of every example: load, run, export to a lower opset, verify, or report the missing requirement."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ BACKENDS = ["numpy", *backends()]
 
 
 def feeds_of(graph: tx.Graph, path: Path) -> dict[str, np.ndarray] | None:
-    """The samples of a model: of its own name, or those for the models of its folder that have its inputs."""
+    """Sample inputs of a model: from the file of its name, or else a file of its folder that has its inputs."""
     wanted = {value.name for value in graph.inputs}
     named = [path.with_name(f"{path.stem.split('-')[0]}.npz"), path.with_name("samples.npz")]
     for file in [*named, *sorted(path.parent.glob("samples-*.npz"))]:

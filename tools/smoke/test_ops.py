@@ -1,4 +1,4 @@
-"""Every installed op: its types, and a call that ``auto`` runs as the op itself computes it."""
+"""Smoke tests of every installed op: types, and a call on the backend ``auto`` compared with the op itself."""
 
 import warnings
 
@@ -14,7 +14,7 @@ from tenonnx_testing.kit import calls
 from tenonnx_testing.models import single_node
 from tenonnx_testing.run import Failure, evaluate, expect, is_random
 
-#: The opset of ``ai.onnx`` beside an op of another domain.
+#: The opset of ``ai.onnx`` in models with an op of another domain.
 BESIDE = 21
 
 load()
@@ -36,7 +36,7 @@ def test_call(case):
     if trial is None:
         pytest.skip("the call has no form in a file")
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", tx.FallbackWarning)  # what the runtime refuses is computed by numpy
+        warnings.simplefilter("ignore", tx.FallbackWarning)  # numpy computes nodes that the runtime rejects
         found = tx.load(trial.model).run(trial.feeds)
     try:
         expect(case, drawn, "auto", found.values(), trial.expected)

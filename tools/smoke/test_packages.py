@@ -1,4 +1,4 @@
-"""Every module of every installed package imports, or lacks only requirements of an extra."""
+"""Smoke tests of imports: every module imports, or lacks only the requirement of an extra."""
 
 import importlib
 import re
@@ -17,7 +17,7 @@ MODULES = [
 
 
 def required(name: str) -> set[str]:
-    """The distributions that a package needs in any case."""
+    """Required distributions of a package, without extras."""
     lines = distribution(name).requires or []
     return {re.split(r"[^A-Za-z0-9_-]", line)[0].lower().replace("-", "_") for line in lines if "extra ==" not in line}
 

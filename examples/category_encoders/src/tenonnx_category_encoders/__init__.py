@@ -1,4 +1,4 @@
-"""Rules for category_encoders: the table that a fitted encoder has for each column."""
+"""Conversion rules for category_encoders, which look up each column in a table of the fitted encoder."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ def encoder(model: Any, X: Table) -> Outputs:
             continue
         own = [place for place, each in enumerate(made) if each == name or each.startswith(f"{name}_")]
         known = categories(model, name)
-        rows = filled(model, names, name, [*known, None, "a category that nobody has"])[:, own]
+        rows = encode_column(model, names, name, [*known, None, "a category that nobody has"])[:, own]
         parts.append(encoded(X.column(k), [*known, None], rows, X.dtype))
     return {"transform": joined(parts, X.dtype)}
 
 
 def categories(model: Any, column: str) -> list[str]:
-    """The texts that an encoder knows in a column."""
+    """The strings that an encoder knows in a column."""
     held = getattr(model, "ordinal_encoder", model)
     for each in held.mapping if isinstance(held.mapping, list) else []:
         if each["col"] == column:
@@ -51,8 +51,8 @@ def categories(model: Any, column: str) -> list[str]:
     return [key for key in table.index if isinstance(key, str)]
 
 
-def filled(model: Any, names: list[str], column: str, texts: list[str | None]) -> Any:
-    """Encode a table that holds these texts in one column, and a known one in the others."""
+def encode_column(model: Any, names: list[str], column: str, texts: list[str | None]) -> Any:
+    """Encode a table with ``texts`` in one column, and a known string in each of the others."""
     others = {name: [categories(model, name)[0] if name in model.cols else 0.0] * len(texts) for name in names}
     found = model.transform(pd.DataFrame({**others, column: np.asarray(texts, object)}, columns=names))
     return np.asarray(found, np.float64)

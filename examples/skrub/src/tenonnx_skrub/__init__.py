@@ -1,4 +1,4 @@
-"""Rules for skrub: a table is cleaned and encoded column by column, each by the steps that were chosen for it."""
+"""Conversion rules for skrub, which clean and encode each column of a table by its own steps."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from tenonnx_sklearn import Outputs, Table, converts
 from tenonnx_sklearn.conversion import output
 from tenonnx_sklearn.tables import as_matrix, as_table, joined
 
-#: A column of white space alone is missing text.
+#: Strings of white space that count as missing.
 SPACES = [" " * count for count in range(9)] + ["\t", "\n"]
 
 
 @converts("skrub.TableVectorizer", "skrub.Cleaner", table=True)
 def vectorizer(model: Any, X: Table) -> Outputs:
-    parts = [stepped(model.all_processing_steps_[name], X.take([k])) for k, name in enumerate(names(model, X))]
+    parts = [apply_steps(model.all_processing_steps_[name], X.take([k])) for k, name in enumerate(names(model, X))]
     return {"transform": joined([part for part in parts if part is not None], X.dtype)}
 
 
 def names(model: Any, X: Table) -> list[str]:
-    """The names of the columns that a transformer was fitted on, or that it chose among where it keeps no others."""
+    """Names of the columns that a transformer was fitted on. Raises ``NotRepresentable`` if it did not keep them."""
     found = [str(name) for name in getattr(model, "feature_names_in_", [])]
     if len(found) != X.shape[1]:
         raise NotRepresentable(
@@ -33,10 +33,10 @@ def names(model: Any, X: Table) -> list[str]:
     return found
 
 
-def stepped(steps: list[Any], column: Value | Table) -> Value | Table | None:
-    """Apply the steps of a column, or None where it was dropped."""
+def apply_steps(steps: list[Any], column: Value | Table) -> Value | Table | None:
+    """Apply the steps of a column; returns None if they drop it."""
     for step in steps:
-        if isinstance(step, dict) or type(step).__name__ == "ShortReprDict":  # casts of what is float already
+        if isinstance(step, dict) or type(step).__name__ == "ShortReprDict":  # casts of columns that are float already
             continue
         if getattr(step, "drop_", False):
             return None
@@ -45,7 +45,7 @@ def stepped(steps: list[Any], column: Value | Table) -> Value | Table | None:
 
 
 @converts("skrub.ApplyToCols", "skrub.ApplyToEachCol", table=True)
-def applied(model: Any, X: Table) -> Outputs:
+def apply_to_cols(model: Any, X: Table) -> Outputs:
     if not hasattr(model, "transformers_") or getattr(model, "keep_original", False):
         raise NotRepresentable(
             "ApplyToCols does not apply to each column by itself, or keeps columns", given=repr(model)[:200]
@@ -53,7 +53,7 @@ def applied(model: Any, X: Table) -> Outputs:
     parts = []
     for k, name in enumerate(names(model, X)):
         steps = [model.transformers_[name]] if name in model.transformers_ else []
-        parts.append(stepped(steps, X.take([k])))
+        parts.append(apply_steps(steps, X.take([k])))
     return {"transform": joined([part for part in parts if part is not None], X.dtype)}
 
 
@@ -81,12 +81,12 @@ def kept(model: Any, X: Table) -> Outputs:
 
 @converts("skrub.ToFloat", table=True)
 def to_float(model: Any, X: Table) -> Outputs:
-    """Numbers; those in texts would have to be read."""
+    """Convert to numbers. Strings are not supported, since ONNX would have to parse them."""
     return {"transform": X.matrix()}
 
 
 def text(model: Any, X: Table) -> Value:
-    """The one column of a table, which must hold text."""
+    """The only column of a table, of strings."""
     if X.blocks[0].dtype is not DType.string:
         raise NotRepresentable(
             f"{type(model).__name__} gets something other than text",
@@ -108,7 +108,7 @@ def string_encoder(model: Any, X: Table) -> Outputs:
 
 @converts("skrub.SquashingScaler")
 def squashing_scaler(model: Any, X: Value) -> Outputs:
-    """A scaled number, bent towards a limit; infinities are at the limit, and a column of one number is 0."""
+    """Scale and squash numbers to a limit. Infinities become plus or minus the limit, and constant columns 0."""
     features, limit = int(X.shape[1]), float(model.max_absolute_value)
     center, factor = np.zeros(features), np.zeros(features)
     if model.robust_cols_.any():

@@ -3,7 +3,7 @@
 from tenonnx.extend import hookimpl, op
 from tenonnx_standard import sqrt
 
-#: The version of tenonnx.extend that this is written for; an older tenonnx refuses the package by this number.
+#: The version of the tenonnx.extend API that this package needs; an older tenonnx rejects it.
 api = 1
 
 
