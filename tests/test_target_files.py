@@ -333,18 +333,6 @@ def test_a_plan_says_what_would_help_and_what_it_costs(tmp_path, model, capfd):
 MEASURED = [target for target in runtimes()[0].values() if "tenonnx targets probe" in target.source]
 
 
-def test_documentation_lists_the_measured_targets():
-    rows = {}
-    for line in (ROOT / "docs" / "reference" / "target-files.md").read_text("utf-8").splitlines():
-        if line.startswith("| `") and line.count("|") == 11:
-            name, title, date, opset, _, calls, *_ = (cell.strip(" `") for cell in line.strip("|").split("|"))
-            rows[name] = (title, date, int(opset), int(calls.replace(",", "")))
-    assert rows == {
-        each.name: (each.title, re.search(r"on (\S+) by", each.source)[1], each.opsets["ai.onnx"], calls_of(each))
-        for each in MEASURED
-    }
-
-
 def calls_of(target):
     return int(target.note.partition(" ")[0])
 

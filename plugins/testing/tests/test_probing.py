@@ -292,13 +292,15 @@ def test_runners_name_outputs(tmp_path):
         CommandRunner("tool '{model} {inputs} {outputs}")
 
 
-def result(outcome, dtype="float32", first=7, last=12, computed=(), ranks=(2,), **attributes):
+def result(outcome, dtype="float32", first=7, last=12, computed=(), rank=2, fed=(), cured=False, **attributes):
     return {
         "op": "ai.onnx::Toy",
         "first": first,
         "last": last,
         "dtype": dtype,
-        "ranks": list(ranks),
+        "rank": rank,
+        "fed": list(fed),
+        "with_constants": cured,
         "attributes": attributes,
         "computed": list(computed),
         "outcome": outcome,
@@ -318,7 +320,7 @@ def test_limits_are_those_that_explain_failures():
     assert (entry.dtypes, entry.ranks, entry.since, entry.until) == (None, None, None, 12)
     (entry,) = entry_of(*right, result("refused", "int8", mode="a"))
     assert (entry.dtypes, entry.attributes) == (("float32", "int32"), ())
-    (entry,) = entry_of(*right, *[result("refused", ranks=(5,), mode="a")] * 2)
+    (entry,) = entry_of(*right, *[result("refused", rank=5, mode="a")] * 2)
     assert entry.ranks == (2,)
     (entry,) = entry_of(*right, result("refused", computed=["axes"], mode="a"))
     assert entry.constant == ("axes",)
@@ -341,12 +343,55 @@ def test_types_of_later_inputs_that_never_succeed_are_no_limit():
     """Refusals of Where in bfloat16 set no ranks."""
     bad = {"others": ["bfloat16"]}
     results = [
-        *({**result("right", ranks=(rank,)), "others": ["float32"]} for rank in (1, 4)),
-        *({**result("refused", ranks=(rank,)), **bad} for rank in (2, 3)),
+        *({**result("right", rank=rank), "others": ["float32"]} for rank in (1, 4)),
+        *({**result("refused", rank=rank), **bad} for rank in (2, 3)),
     ]
     (entry,) = entry_of(*results)
     assert (entry.ranks, entry.dtypes) == (None, None)
     assert entry_of(*({**each, "others": []} for each in results))[0].ranks == (1, 4)
+
+
+def test_ranks_between_those_that_succeed_are_taken():
+    (entry,) = entry_of(
+        *(result("right", rank=rank) for rank in (0, 2, 4)), *[result("refused", rank=rank) for rank in (3, 5)]
+    )
+    assert entry.ranks == (0, 1, 2, 4)
+
+
+def test_types_that_mostly_fail_with_the_same_types_beside_them_are_no_limit():
+    """OpenVINO computes a Loop over float64 in float32."""
+    good = [{**result("right", "int64"), "others": ["bool", "float32"]} for _ in range(3)]
+    bad = [{**result("wrong", "int64"), "others": ["bool", "float64"]} for _ in range(4)]
+    (entry,) = entry_of(*good, {**good[0], "others": ["bool", "float64"]}, *bad)
+    assert entry.dtypes is None
+
+
+def test_types_that_a_consumer_computes_in_others_are_told_by_first_inputs():
+    """OpenVINO computes float64 in float32: a Loop that carries some says nothing of Loop."""
+    inexact = [{**result("wrong", "float64"), "op": "ai.onnx::Exp"}] * 2
+    carried = [{**result("wrong", "int64"), "others": ["float64"]}] * 5
+    found = entries([*inexact, result("right", "int64"), *carried], {"ai.onnx": 21})
+    assert [entry.dtypes for entry in found["ai.onnx::Toy"]] == [None]
+
+
+def test_a_single_failure_of_a_type_that_succeeds_at_other_versions_is_no_limit():
+    later = [result("right", first=13, last=21)] * 2
+    earlier = [result("right", "float16"), result("refused")]
+    (entry,) = entry_of(*earlier, *later)
+    assert entry.dtypes is None
+    first, second = entry_of(*earlier, result("refused"), *later)
+    assert ("float32" in first.dtypes, second.dtypes) == (False, None)
+
+
+def test_inputs_that_have_to_be_constants_are_a_limit():
+    cured = [result("refused", dtype, fed=["W", "B"], cured=True) for dtype in ("float32", "float64")]
+    (entry,) = entry_of(*cured)
+    assert (entry.constant, entry.dtypes) == (("B", "W"), None)
+    (entry,) = entry_of(*cured, result("right", fed=["B"]), result("right"))
+    assert entry.constant == ("W",)
+    right = [result("right", fed=["W", "B"])] * 3
+    (entry,) = entry_of(*right, *cured)  # constants are not what these need
+    assert entry.constant == ()
 
 
 def test_further_outputs_that_fail_are_a_limit():

@@ -25,7 +25,7 @@ class OpLimits:
     """Limits of an op in one entry of a target's list; None or empty means unlimited.
 
     ``dtypes`` are the element types of the first input (of the first output, without inputs), ``ranks`` those of the
-    non-scalar inputs, ``constant`` names inputs that must be constants, ``attributes`` lists allowed values, and
+    input with the most dims, ``constant`` names inputs that must be constants, ``attributes`` lists allowed values, and
     ``outputs`` is the most outputs.
     """
 
@@ -46,9 +46,9 @@ class OpLimits:
         if not (self.since or version) <= version <= (self.until or version):
             return f"version {version}"
         ranks = [v.rank for v in inputs if v is not None and isinstance(v.type, TensorType)]
-        wrong = [rank for rank in ranks if rank and self.ranks is not None and rank not in self.ranks]
-        if wrong:
-            return f"rank {wrong[0]}"
+        known = [rank for rank in ranks if rank is not None]
+        if self.ranks is not None and known and max(known) not in self.ranks:
+            return f"rank {max(known)}"
         if self.outputs is not None and outputs > self.outputs:
             return f"{outputs} outputs"
         from tenonnx.extend import Op  # imported lazily, to keep completion of target names fast

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,12 +28,18 @@ class Trial:
 
 
 def single_node(
-    op: Op, drawn: Call, version: int, expected: tuple[Any, ...], newest: int, *, computed: bool = False
+    op: Op,
+    drawn: Call,
+    version: int,
+    expected: tuple[Any, ...],
+    newest: int,
+    *,
+    constant: Callable[[Op, int], bool] = is_index,
 ) -> Trial | None:
     """The call as a model at ``version`` of the op's domain; other domains are at ``newest`` (of ``ai.onnx``).
 
-    None where that version has no form for the call or does not take its element types. Index inputs are initializers
-    unless ``computed``, as are those of element types that runtimes cannot be fed with.
+    None where that version has no form for the call or does not take its element types. Inputs are initializers where
+    ``constant`` says so of the op and their position, or if runtimes cannot be fed with their element types.
     """
     form = signature_at(op, version)
     static: dict[str, Any] = {}
@@ -47,7 +53,7 @@ def single_node(
             if contents is not None:
                 static[name] = _as_attribute(contents, name in form.vectors)
         else:
-            given.append((contents, is_index(op, position) and not computed))
+            given.append((contents, constant(op, position)))
     schema = schema_at(op, version)
     kinds = [_type(contents) for contents, _ in given]
     kept = expected if schema is None else expected[: schema.maximum_outputs]

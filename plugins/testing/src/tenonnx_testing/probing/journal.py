@@ -19,10 +19,12 @@ Result = Mapping[str, Any]
 _TRAITS: Mapping[str, type] = {"opset": int, "ir_version": int, "static_shapes": bool, "external_data": bool}
 _RESULT: Mapping[str, type | UnionType] = {
     **dict.fromkeys(("op", "dtype", "outcome", "reason"), str),
-    **dict.fromkeys(("others", "ranks", "computed"), list),
+    **dict.fromkeys(("others", "fed", "computed"), list),
     "attributes": dict,
     "first": int,
     "last": int | None,
+    "rank": int | None,
+    "with_constants": bool,
 }
 
 
@@ -97,5 +99,5 @@ def _has(found: Any, types: Mapping[str, type | UnionType]) -> bool:
 
 
 def _are_texts_and_numbers(result: Mapping[str, Any]) -> bool:
-    held = [*result["others"], *result["ranks"], *result["computed"], *result["attributes"].values()]
+    held = [*result["others"], *result["fed"], *result["computed"], *result["attributes"].values()]
     return all(isinstance(each, str | int) for each in held)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -20,7 +20,7 @@ from tenonnx_testing.probing import summary
 from tenonnx_testing.probing.journal import Journal, Result
 from tenonnx_testing.probing.target_text import json_text, target_table, toml_text
 from tenonnx_testing.probing.traits import find_traits
-from tenonnx_testing.probing.trials import OLDEST, Probe, cases_of, newest_versions, probes
+from tenonnx_testing.probing.trials import OLDEST, Probe, cases_of, newest_versions, probes, with_constants
 from tenonnx_testing.run import Failure, expect
 
 #: Crashes and hangs of a case after which its other calls are left out.
@@ -113,19 +113,25 @@ def _results(runner: Runner, case: Case, newest: Mapping[str, int], examples: in
     found: list[Result] = []
     with TemporaryDirectory(prefix="tenonnx-") as folder:
         for number, probe in enumerate(probes(case, newest, examples)):
-            model, path = probe.trial.model, Path(folder, f"{number}.onnx")
-            model.ir_version = min(model.ir_version, ir_version)
-            path.write_bytes(model.SerializeToString())
-            outcome, reason = _outcome(runner, probe, path)
-            path.unlink()
-            found.append({**probe.facts, "outcome": outcome, "reason": reason[:_LONGEST_REASON]})
+            path = Path(folder, f"{number}.onnx")
+            outcome, reason = _outcome(runner, probe, path, ir_version)
+            held = {**probe.facts, "outcome": outcome, "reason": reason[:_LONGEST_REASON], "with_constants": False}
+            failed = outcome in (summary.WRONG, summary.REFUSED) and not probe.computed
+            if failed and (fixed := with_constants(probe, newest)) is not None:
+                again = _outcome(runner, replace(probe, trial=fixed), path, ir_version)
+                held["with_constants"] = again[0] == summary.RIGHT
+            found.append(held)
             if sum(each["outcome"] in (summary.CRASHED, summary.HUNG) for each in found) >= _ENOUGH:
                 break
     return found
 
 
-def _outcome(runner: Runner, probe: Probe, path: Path) -> tuple[str, str]:
-    names = [output.name for output in probe.trial.model.graph.output]
+def _outcome(runner: Runner, probe: Probe, path: Path, ir_version: int) -> tuple[str, str]:
+    """The outcome of a call whose model is written to ``path``, and a reason."""
+    model = probe.trial.model
+    model.ir_version = min(model.ir_version, ir_version)
+    path.write_bytes(model.SerializeToString())
+    names = [output.name for output in model.graph.output]
     try:
         outputs = runner(path, probe.trial.feeds, names)
     except CallFailed as error:

@@ -14,7 +14,7 @@ from tenonnx_testing.probing.journal import Result
 RIGHT, WRONG, REFUSED, CRASHED, HUNG = "right", "wrong", "refused", "crashed", "hung"
 
 #: Names of what limits are on, beside attributes.
-DTYPE, RANKS, OUTPUTS = "element type", "rank", "number of outputs"
+DTYPE, RANK, OUTPUTS = "element type", "rank", "number of outputs"
 
 #: Common element types, which stay in the limits of an op if no call with them was drawn, whatever other types do.
 COMMON = {"bool": "bool", "double": "float64", "float": "float32", "int32": "int32", "int64": "int64"}
@@ -60,7 +60,7 @@ def entries(
     ``common`` maps element types as schemas of ONNX write them to names of those that few draws may have missed.
     """
     by_op: dict[str, dict[tuple[int, int], list[Result]]] = {}
-    for result in results:
+    for result in _without_inexact_types(list(results)):
         by_op.setdefault(result["op"], {}).setdefault((result["first"], result["last"]), []).append(result)
     found = {}
     for op, by_span in sorted(by_op.items()):
@@ -74,6 +74,17 @@ def entries(
             held = [_with_types(each, untried) for each in held]
             found[op] = list(_merged(held, oldest, newest[op.partition("::")[0]]))
     return found
+
+
+def _without_inexact_types(results: Sequence[Result]) -> list[Result]:
+    """The results, but for those whose later inputs are of a type that the consumer mostly computes in another one.
+
+    Limits of an op are on the type of the first input, and calls of the type as first input show the fault.
+    """
+    wrong = Counter(each["dtype"] for each in results if each["outcome"] == WRONG)
+    right = Counter(each["dtype"] for each in results if each["outcome"] == RIGHT)
+    inexact = {dtype for dtype, count in wrong.items() if count > right[dtype]}
+    return [each for each in results if each["dtype"] in inexact or inexact.isdisjoint(each.get("others", ()))]
 
 
 def _usual_types(op: str, common: Mapping[str, str]) -> set[str]:
@@ -114,28 +125,33 @@ def _entry(first: int, last: int, results: Sequence[Result], right_ones: Sequenc
     """The limits that take in right calls and keep out failed ones, None where there are none.
 
     What was not tried at these versions is taken where it is among ``right_ones`` of any; without failures there is no
-    limit. Types of inputs that never succeed together give none: target files limit that of the first.
+    limit. Types of inputs that never succeed together give none: target files limit that of the first. Nor does a type
+    of which there is a single call here, if calls succeed at other versions.
     """
     fixed = [each for each in results if not each["computed"]]
     right = [each for each in fixed if each["outcome"] == RIGHT]
+    constant = _needed_constants(fixed, right)
+    if constant:
+        right += [each for each in fixed if each.get("with_constants")]
     together = {_types(each) for each in right}
-    failed = [each for each in fixed if each["outcome"] != RIGHT and _types(each) in together]
+    failed = [each for each in fixed if each not in right and _types(each) in together]
     limits: dict[str, set[Any]] = {}
     while explained := _explained(right, failed):
         name, wrong = explained
-        elsewhere = set() if name == OUTPUTS else _values(right_ones, name) - _values(fixed, name)
-        limits[name] = _values(right, name) | elsewhere
+        limits[name] = _values(right, name) | _untried(name, [*right, *failed], right_ones)
         failed = [each for each in failed if not _values([each], name) & wrong]
-    for dtype in sorted(_values(right, DTYPE)):
-        failing = sum(each["dtype"] == dtype for each in failed)
-        if failing > sum(each["dtype"] == dtype for each in right):
-            right, failed = ([each for each in held if each["dtype"] != dtype] for held in (right, failed))
+    for kind in (_first_type, _types):
+        for types in {kind(each) for each in failed}:
+            if sum(kind(each) == types for each in failed) > sum(kind(each) == types for each in right):
+                right, failed = ([each for each in held if kind(each) != types] for held in (right, failed))
     silent = sum(each["outcome"] != REFUSED for each in failed)
     if len(failed) >= len(right) or silent > max(1, _TOLERATED * (len(right) + len(failed))):
         return None
-    kept = _values(right, DTYPE)
+    kept, elsewhere = _values(right, DTYPE), _values(right_ones, DTYPE)
+    tried = Counter(each["dtype"] for each in fixed)
+    kept |= {dtype for dtype in tried if tried[dtype] < _ENOUGH and dtype in elsewhere}
     if not _values(fixed, DTYPE) <= kept:
-        limits[DTYPE] = kept | (_values(right_ones, DTYPE) - _values(fixed, DTYPE))
+        limits[DTYPE] = kept | (elsewhere - tried.keys())
     fed = [each for each in results if each["computed"]]
     refused = {name for each in fed if each["outcome"] != RIGHT for name in each["computed"]}
     taken = {name for each in fed if each["outcome"] == RIGHT for name in each["computed"]}
@@ -145,11 +161,32 @@ def _entry(first: int, last: int, results: Sequence[Result], right_ones: Sequenc
         first,
         last,
         held.pop(DTYPE, None),
-        held.pop(RANKS, None),
-        tuple(sorted(refused - taken)),
+        held.pop(RANK, None),
+        tuple(sorted((refused - taken) | constant)),
         tuple(held.items()),
         None if outputs is None else max(outputs),
     )
+
+
+def _needed_constants(results: Sequence[Result], right: Sequence[Result]) -> set[str]:
+    """Inputs without which no call succeeds unless they are constants, if that is why calls fail."""
+    cured = [each for each in results if each.get("with_constants")]
+    fed = {name for each in right for name in each.get("fed", ())}
+    return {name for each in cured for name in each["fed"]} - fed if len(cured) >= _ENOUGH or not right else set()
+
+
+def _untried(name: str, results: Sequence[Result], right_ones: Sequence[Result]) -> set[Any]:
+    """Values that no call had: those that succeed at other versions, and ranks between ones that succeed."""
+    if name == OUTPUTS:
+        return set()
+    held = _values(right_ones, name)
+    if name == RANK:
+        held = set(range(min(held, default=0), max(held, default=-1) + 1))
+    return held - _values(results, name)
+
+
+def _first_type(result: Result) -> str:
+    return str(result["dtype"])
 
 
 def _types(result: Result) -> tuple[str, ...]:
@@ -158,12 +195,12 @@ def _types(result: Result) -> tuple[str, ...]:
 
 
 def _explained(right: Sequence[Result], failed: Sequence[Result]) -> tuple[str, set[Any]] | None:
-    """The attribute, the ranks or the number of outputs whose values explain the most failures, and these values.
+    """The attribute, the rank or the number of outputs whose values explain the most failures, and these values.
 
     Numbers of outputs explain failures only above those that succeed.
     """
     best: tuple[int, str, set[Any]] = (_ENOUGH - 1, "", set())
-    for name in [RANKS, *dict.fromkeys(name for each in failed for name in each["attributes"]), OUTPUTS]:
+    for name in [RANK, *dict.fromkeys(name for each in failed for name in each["attributes"]), OUTPUTS]:
         known = _values(right, name)
         wrong = _values(failed, name) - known
         if name == OUTPUTS:
@@ -176,8 +213,8 @@ def _explained(right: Sequence[Result], failed: Sequence[Result]) -> tuple[str, 
 
 def _values(results: Iterable[Result], name: str) -> set[Any]:
     """The values of an attribute, or the ranks, element types or numbers of outputs of calls."""
-    if name == RANKS:
-        return {rank for each in results for rank in each["ranks"]}
+    if name == RANK:
+        return {each["rank"] for each in results} - {None}
     if name == OUTPUTS:
         return {each["outputs"] for each in results if each.get("outputs")}
     if name == DTYPE:

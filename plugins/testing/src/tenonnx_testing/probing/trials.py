@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -48,24 +48,43 @@ class Probe:
     def facts(self) -> dict[str, Any]:
         """Facts that limits of a target may depend on, for JSON: dtypes, ranks, attributes and computed inputs.
 
-        ``outputs`` is the number of outputs, or 0 for ops without optional ones.
+        ``rank`` is that of the input with the most dims, ``fed`` names the inputs after the first that hold values, not
+        positions, and ``outputs`` is the number of outputs, or 0 for ops without optional ones.
         """
         op, arrays = self.case.op, [each for each in self.call.inputs if isinstance(each, np.ndarray)]
         first = next(iter([*self.call.inputs, *self.trial.expected]), None)
         schema = schemas.schema_at(op, self.span.last)
         has_optional = schema is not None and any(output.kind == "Optional" for output in schema.outputs)
-        computed = [place for place, each in enumerate(self.call.inputs) if each is not None and is_index(op, place)]
         return {
             "op": f"{op.domain}::{op.name}",
             "first": self.span.first,
             "last": self.span.last,
             "dtype": DType.of(first.dtype).name if isinstance(first, np.ndarray) else "",
             "others": [DType.of(each.dtype).name for each in arrays if each is not first],
-            "ranks": sorted({each.ndim for each in arrays if each.ndim}),
+            "rank": max((each.ndim for each in arrays), default=None),
+            "fed": _names(op, self.call.inputs, _is_further_value),
             "outputs": len(self.trial.model.graph.node[-1].output) if has_optional else 0,
             "attributes": _plain_attributes(op, self.call.attributes),
-            "computed": [op.signature.input_at(place).name for place in computed] if self.computed else [],
+            "computed": _names(op, self.call.inputs, is_index) if self.computed else [],
         }
+
+
+def _names(op: Op, inputs: Sequence[Any], chosen: Callable[[Op, int], bool]) -> list[str]:
+    """The names of present inputs at some positions."""
+    places = [place for place, each in enumerate(inputs) if each is not None and chosen(op, place)]
+    return list(dict.fromkeys(op.signature.input_at(place).name for place in places))
+
+
+def _is_further(op: Op, place: int) -> bool:
+    return place > 0
+
+
+def _is_further_value(op: Op, place: int) -> bool:
+    return place > 0 and not is_index(op, place)
+
+
+def _never(op: Op, place: int) -> bool:
+    return False
 
 
 def _plain_attributes(op: Op, given: Mapping[str, Any]) -> dict[str, Any]:
@@ -112,14 +131,21 @@ def probes(case: Case, newest: Mapping[str, int], examples: int) -> Iterator[Pro
     for span in held:
         left = _COMPUTED
         for call in drawn if span is held[-1] else _fewer(drawn):
-            fixed = _probe(case, span, call, newest, computed=False)
-            if fixed is None:
+            usual = _trial(case, span, call, newest, is_index)
+            if usual is None:
                 continue
-            yield fixed
-            fed = _probe(case, span, call, newest, computed=True) if left else None
-            if fed is not None and len(fed.trial.feeds) > len(fixed.trial.feeds):
+            there = replace(call, version=span.last)
+            yield Probe(case, span, there, usual, computed=False)
+            fed = _trial(case, span, call, newest, _never) if left else None
+            if fed is not None and len(fed.feeds) > len(usual.feeds):
                 left -= 1
-                yield fed
+                yield Probe(case, span, there, fed, computed=True)
+
+
+def with_constants(probe: Probe, newest: Mapping[str, int]) -> Trial | None:
+    """The call with all inputs but the first as initializers; None if none of them was fed."""
+    trial = _trial(probe.case, probe.span, probe.call, newest, _is_further)
+    return trial if trial is not None and len(trial.feeds) < len(probe.trial.feeds) else None
 
 
 def _fewer(drawn: Sequence[Call]) -> list[Call]:
@@ -130,15 +156,18 @@ def _fewer(drawn: Sequence[Call]) -> list[Call]:
     return [*drawn[:count], *others.values()]
 
 
-def _probe(case: Case, span: Span, call: Call, newest: Mapping[str, int], *, computed: bool) -> Probe | None:
+def _trial(
+    case: Case, span: Span, call: Call, newest: Mapping[str, int], constant: Callable[[Op, int], bool]
+) -> Trial | None:
+    """The call at the last version of a span; None where it has no form, is not valid, or gives an empty tensor."""
     there = replace(call, version=span.last)
     try:
         with blaming(case.title):
             expected = evaluate(case.op, there)
-            trial = single_node(case.op, there, span.last, expected, newest["ai.onnx"], computed=computed)
+            trial = single_node(case.op, there, span.last, expected, newest["ai.onnx"], constant=constant)
     except (Failure, TenonnxError):
         return None
-    return None if trial is None or _has_empty(trial.expected) else Probe(case, span, there, trial, computed)
+    return None if trial is None or _has_empty(trial.expected) else trial
 
 
 def _has_empty(contents: Collection[Any]) -> bool:

@@ -105,11 +105,11 @@ def _rows(table: _Table, held: Any) -> Iterator[dict[str, Any]]:
         facts = _facts(table, schema, row)
         if facts is not None:
             counts.setdefault(facts, Counter())[success] += count
-    for (dtype, ranks, attributes, computed), held_counts in counts.items():
+    for (dtype, rank, attributes, computed), held_counts in counts.items():
         kind = {
             "op": f"ai.onnx::{table.op}",
             "dtype": dtype,
-            "ranks": list(ranks),
+            "rank": rank,
             "attributes": dict(attributes),
             "computed": list(computed),
         }
@@ -140,7 +140,7 @@ def _facts(table: _Table, schema: Any, row: Mapping[str, Any]) -> tuple[Any, ...
     if any(row.get(f"{each.name}_is_fixed_shape") is False for each in inputs):
         return None
     dtype = _dtype(table, schema, row)
-    ranks = sorted({rank for each in inputs if (rank := row.get(f"{each.name}_dim"))})
+    rank = max((rank for each in inputs if (rank := row.get(f"{each.name}_dim")) is not None), default=None)
     computed = [
         each.name
         for each in inputs[1:]
@@ -151,7 +151,7 @@ def _facts(table: _Table, schema: Any, row: Mapping[str, Any]) -> tuple[Any, ...
         for name in schema.attributes
         if not row.get(f"attr_{name}_is_none") and (value := row.get(f"attr_{name}")) is not None
     ]
-    return None if dtype is None else (dtype, tuple(ranks), tuple(attributes), tuple(computed))
+    return None if dtype is None else (dtype, rank, tuple(attributes), tuple(computed))
 
 
 def _dtype(table: _Table, schema: Any, row: Mapping[str, Any]) -> str | None:
