@@ -1,9 +1,14 @@
-"""The conformance kit: declare per op how its inputs are drawn, and everything known of the op is checked.
+"""Conformance kit: generates the tests of an op from strategies for its inputs and from its declarations.
 
 ``cases``, ``call``, ``Gap``, ``Law`` and the strategies (``tensors``, ``shapes``, ``broadcastable``, ``axis_of``)
-declare cases, ``conformance`` makes the test function of a package, ``backend_conformance`` and ``onnx_conformance``
-those of a backend, ``frontend_conformance`` that of a front end, and ``source_conformance`` that of one that reads
-objects of a framework. The strategies and the checks need the extra ``tenonnx[testing]``.
+declare cases. Each of these returns a test function for pytest:
+
+- ``conformance``: for a package of ops;
+- ``backend_conformance`` and ``onnx_conformance``: for a backend;
+- ``frontend_conformance``: for a front end or a file format;
+- ``source_conformance``: for a front end that reads objects of a framework.
+
+The strategies and the checks need the extra ``tenonnx[testing]``.
 """
 
 from __future__ import annotations
@@ -53,7 +58,7 @@ __all__ = [
     "unwritten",
 ]
 
-#: Imported on first use: every pytest run loads this package, for the sake of its plugin.
+#: Public names by module, imported on first use: every pytest run imports this package for its plugin.
 _MODULES = {
     "backends": ("backend_conformance", "onnx_conformance"),
     "edges": ("holds_negative_zero",),

@@ -1,4 +1,4 @@
-"""The suite of a backend: the single-op models of ONNX, and the cases of the installed packages."""
+"""Test suite of a backend: ONNX's single-op models, the cases of installed packages, and the program contract."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from tenonnx_testing.kit import calls
 from tenonnx_testing.models import single_node
 from tenonnx_testing.run import Failure, evaluate, expect, is_random
 
-#: The opset of ``ai.onnx`` beside an op of another domain.
-_BESIDE = 21
+#: The opset of ``ai.onnx`` in models of an op from another domain.
+_ONNX_OPSET = 21
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,14 +37,13 @@ class _Item:
 def backend_conformance(
     backend: str, *, domains: tuple[str, ...] = ("ai.onnx",), failing: Mapping[str, str] | None = None
 ) -> Callable[..., None]:
-    """A pytest function that runs calls of every case of ``domains`` on a backend, against the op itself on arrays.
+    """Return a pytest function that compares a backend with the numpy results of every case in ``domains``.
 
-    It also holds the backend to what every program promises: of feeds and defaults, of the arrays that it gives, and of
-    state.
+    It also tests the contract of compiled programs: feeds, defaults, ownership of returned arrays, and state.
 
-    The backend is alone, with no other to fall back on; what it refuses with ``UnsupportedOp`` is skipped. ``failing``
-    are patterns of test ids with the reason why they fail; one that no longer fails must go. Raises ``InvalidCall`` for
-    a backend that is not installed, or a pattern that no test has.
+    The backend runs without a fallback; a test is skipped where it raises ``UnsupportedOp``. ``failing`` maps patterns
+    of test ids to the reason of the failure; these tests are strict xfails. Raises ``InvalidCall`` for a backend that
+    is not installed, a pattern that matches no test, or an empty reason.
     """
     load_cases()
     held = [case for case in collected() if case.op.domain in domains and case.op.before is None]
@@ -53,9 +52,10 @@ def backend_conformance(
 
 
 def onnx_conformance(backend: str, *, failing: Mapping[str, str] | None = None) -> Callable[..., None]:
-    """A pytest function that runs the single-op models of the onnx package; the rest is as in ``backend_conformance``.
+    """Return a pytest function that runs the single-op models of the onnx package on a backend.
 
-    To compute what these models must give takes onnx some seconds when the tests are collected.
+    ``failing`` and errors are as in ``backend_conformance``. Collecting the tests takes some seconds, since onnx
+    computes the expected outputs then.
     """
     with warnings.catch_warnings(action="ignore"):
         models = load_model_tests(kind="node")
@@ -99,7 +99,7 @@ def _compiled(graph: Graph, backend: str, **options: Any) -> Any:
 # ----- models of ONNX -------------------------------------------------------------------------------------------------
 
 
-#: Ops whose stored outputs are of one generator among many; those of Dropout are of the generator that onnx has, too.
+#: Ops whose expected outputs depend on the random generator. Dropout is compared: it uses the same generator as onnx.
 _OTHER_GENERATOR = ("Bernoulli", "RandomUniformLike")
 
 
@@ -134,11 +134,11 @@ def _run_case(case: Case, backend: str, examples: int) -> None:
         if is_random(case.op, drawn):
             pytest.skip("what is drawn at random is not compared")
         expected = evaluate(case.op, drawn)
-        trial = single_node(case.op, drawn, case.op.version, expected, _BESIDE)
+        trial = single_node(case.op, drawn, case.op.version, expected, _ONNX_OPSET)
         if trial is None:
             continue
         found = _compiled(tx.load(trial.model), backend)(trial.feeds)
-        _are_apart(backend, found.values(), trial.feeds.values())
+        _check_no_shared_memory(backend, found.values(), trial.feeds.values())
         expect(case, drawn, backend, found.values(), trial.expected)
         compared += 1
     if not compared:
@@ -149,29 +149,29 @@ def _run_case(case: Case, backend: str, examples: int) -> None:
 
 
 def _sum() -> Graph:
-    """``sum = x + total``, of two floats each."""
+    """Return the graph ``sum = x + total`` of float32[2] tensors."""
     graph = Graph("promises", opsets={"ai.onnx": 17})
     x, total = (graph.input(name, "float32", (2,)) for name in ("x", "total"))
     graph.output("sum", x + total)
     return graph
 
 
-def _passing() -> Graph:
-    """Outputs that are an input and a constant."""
+def _identity_outputs() -> Graph:
+    """Return a graph whose outputs are its input and a constant."""
     graph = Graph("passing", opsets={"ai.onnx": 17})
     graph.output("x_again", graph.input("x", "float32", (2,)))
     graph.output("w_again", graph.variable("w", np.array([3, 4], np.float32)))
     return graph
 
 
-def _are_apart(backend: str, found: Iterable[Any], feeds: Iterable[Any]) -> None:
+def _check_no_shared_memory(backend: str, found: Iterable[Any], feeds: Iterable[Any]) -> None:
     arrays, fed = ([a for a in given if isinstance(a, np.ndarray)] for given in (found, feeds))
     if any(a.flags.writeable and np.may_share_memory(a, feed) for a in arrays for feed in fed):
         raise Failure(f"{backend} returned the array of a feed")
 
 
-def _gives_arrays_of_its_own(backend: str, examples: int) -> None:
-    """Results of a call are not overwritten by the next, and writing them changes no feed."""
+def _test_returned_arrays(backend: str, examples: int) -> None:
+    """Test that returned arrays share no memory with feeds, constants or the results of the next call."""
     program = _compiled(_sum(), backend)
     x, zeros = np.array([1, 2], np.float32), np.zeros(2, np.float32)
     first = program({"x": x, "total": zeros})["sum"]
@@ -179,19 +179,19 @@ def _gives_arrays_of_its_own(backend: str, examples: int) -> None:
     for what, array, wanted in (("the first call", first, [1, 2]), ("the second call", again, [2, 3])):
         if np.asarray(array).tolist() != wanted:
             raise Failure(f"{backend} changed an output that it had returned: {what} gave {wanted}, now it is {array}")
-    _are_apart(backend, [first], [x, zeros])
-    program = _compiled(_passing(), backend)
-    for _ in range(2):  # the second call must not see what the caller wrote into the results of the first
+    _check_no_shared_memory(backend, [first], [x, zeros])
+    program = _compiled(_identity_outputs(), backend)
+    for _ in range(2):  # writing to the results of the first call must not change the second
         found = program({"x": x})
-        _are_apart(backend, found.values(), [x])
+        _check_no_shared_memory(backend, found.values(), [x])
         if np.asarray(found["w_again"]).tolist() != [3, 4]:
             raise Failure(f"{backend} returned its own constant for writing: it is {found['w_again']} now")
         if found["w_again"].flags.writeable:
             found["w_again"][...] = -1
 
 
-def _refuses_feeds(backend: str, examples: int) -> None:
-    """A feed that is missing, or of another type or shape, is refused with ``InvalidFeed``."""
+def _test_invalid_feeds(backend: str, examples: int) -> None:
+    """Test that missing and unknown feeds, and wrong types or shapes, raise ``InvalidFeed``."""
     program = _compiled(_sum(), backend)
     right = np.zeros(2, np.float32)
     for what, wrong in {
@@ -210,8 +210,8 @@ def _refuses_feeds(backend: str, examples: int) -> None:
         raise Failure(f"{backend} raised no InvalidFeed where a feed {what}, and took it")
 
 
-def _takes_defaults(backend: str, examples: int) -> None:
-    """An input that has a default may be fed or left out, at any call."""
+def _test_defaults(backend: str, examples: int) -> None:
+    """Test that feeding an input with a default is optional in every call."""
     text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x, float[2] y) => (float[2] s) <float[2] y = {1, 2}>'
     program = _compiled(tx.load(onnx.parser.parse_model(text + " { s = Add(x, y) }")), backend)
     x = np.zeros(2, np.float32)
@@ -225,8 +225,8 @@ def _takes_defaults(backend: str, examples: int) -> None:
             raise Failure(f"{backend} fails on an input with a default (use DefaultsProgram); it was {what}")
 
 
-def _keeps_state(backend: str, examples: int) -> None:
-    """With ``state={input: output}`` the output of a call is the input of the next."""
+def _test_state(backend: str, examples: int) -> None:
+    """Test that ``state={input: output}`` feeds the output of a call to the next call."""
     program = _compiled(_sum(), backend, state={"total": "sum"})
     try:
         program.state["total"] = np.zeros(2, np.float32)
@@ -242,10 +242,10 @@ def _keeps_state(backend: str, examples: int) -> None:
         raise Failure(f"{backend} does not keep the sum of two calls, [2.0, 4.0], as state, but {kept}")
 
 
-#: What is asked of every backend, by the id of its test.
+#: Tests of the program contract, by test id.
 PROMISES: Mapping[str, Callable[[str, int], None]] = {
-    "arrays of its own": _gives_arrays_of_its_own,
-    "feeds": _refuses_feeds,
-    "defaults": _takes_defaults,
-    "state": _keeps_state,
+    "arrays of its own": _test_returned_arrays,
+    "feeds": _test_invalid_feeds,
+    "defaults": _test_defaults,
+    "state": _test_state,
 }

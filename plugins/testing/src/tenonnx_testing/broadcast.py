@@ -1,4 +1,4 @@
-"""Operands that broadcast: each axis of each operand at one place, and operands of lower ranks."""
+"""Checks of broadcasting: operands with an axis of length 1, and operands of lower rank."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from tenonnx_testing.run import Failure, Outputs, is_index, is_random
 
 
 def broadcast_agrees(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """Inferred types are those of the results and of onnxruntime's, also where an operand is broadcast.
+    """Check that inferred types match the results, also onnxruntime's, where an operand is broadcast.
 
-    A changed call counts where the op accepts it and its results keep their shapes.
+    A changed call is compared if the op accepts it and its results keep their shapes.
     """
     if any(isinstance(contents, np.ndarray) and not contents.size for contents in drawn.inputs):
         return False
@@ -47,12 +47,12 @@ def broadcast_agrees(case: Case, drawn: Call, expected: Outputs) -> bool:
 
 
 def applies(case: Case) -> bool:
-    """Whether the op has an input, one axis of which may broadcast."""
+    """Whether an input of the op can have an axis that broadcasts."""
     return bool(case.op.signature.inputs)
 
 
 def _narrowed(case: Case, drawn: Call) -> Iterator[Call]:
-    """The call with one axis of one operand at one place, or without the first axes of an operand."""
+    """Yield the call with one axis of one operand cut to length 1, or with leading axes of an operand removed."""
     for place, contents in enumerate(() if has_subgraph(drawn) else drawn.inputs):
         if not isinstance(contents, np.ndarray) or is_index(case.op, place) or not contents.size:
             continue
@@ -64,7 +64,7 @@ def _narrowed(case: Case, drawn: Call) -> Iterator[Call]:
 
 
 def _agrees_with_onnxruntime(case: Case, drawn: Call, outputs: Outputs) -> None:
-    """Raise ``Failure`` where onnxruntime runs the call and a result has another type; numbers are judged elsewhere."""
+    """Raise ``Failure`` if onnxruntime returns other types; other checks compare the numbers."""
     newest = oracles.newest_of_onnxruntime() if oracles.has_onnxruntime() else 0
     version = schemas.versions(case.op)[-1]
     version = min(version, newest) if case.op.domain == "ai.onnx" else version

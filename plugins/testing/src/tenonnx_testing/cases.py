@@ -62,9 +62,9 @@ CHECKS = (
 class Call:
     """One call of an op: arrays, None, lists (sequences) and dicts (maps) as inputs, attributes by keyword.
 
-    ``outputs`` is how many outputs the node declares, where the case says so. ``version`` is, while a check compares
-    versions, the one that it is at; conditions of gaps may ask for it. ``turn`` counts the calls that a check sees,
-    for one that does not try everything with each of them.
+    ``outputs`` is the number of outputs that the node declares, or None. ``version`` is the version that a check of
+    versions currently runs; conditions of gaps may read it. ``turn`` counts the calls of a check, which may use it to
+    rotate through its variants.
     """
 
     inputs: tuple[Any, ...]
@@ -75,16 +75,16 @@ class Call:
 
 
 def call(*inputs: Any, _outputs: int | None = None, **attributes: Any) -> Call:
-    """The call that a case draws."""
+    """Return a call with these inputs and attributes, for the function of a case."""
     return Call(inputs, attributes, _outputs)
 
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A check that is known to fail, with the reason; ``when`` tells of a call whether it is one of those.
+    """A check that is known to fail, with the reason; ``when`` returns whether a call is affected.
 
-    ``when`` is asked of the drawn call and, where a check fails of one that it made of that, of the changed one.
-    A gap is strict: once no drawn call that it covers fails any more, the test says so and fails.
+    ``when`` receives the drawn call or, where a check fails on a changed call, the changed one. A gap is strict: the
+    test fails once none of the calls that it covers fails any more.
     """
 
     check: str
@@ -103,7 +103,7 @@ class Gap:
 
 @dataclass(frozen=True, slots=True)
 class Law:
-    """Distribution of a random output: its mean and standard deviation, for each element or all, and its range."""
+    """Distribution of a random output: mean and standard deviation, as scalars or per element, and range."""
 
     mean: Any
     deviation: Any
@@ -113,17 +113,25 @@ class Law:
 
 @dataclass(eq=False, slots=True)
 class Case:
-    """One way to draw calls of ``op``: ``function`` takes hypothesis' ``draw`` and returns a ``Call``.
+    """A strategy for calls of ``op``: ``function`` takes hypothesis' ``draw`` and returns a ``Call``.
 
-    ``gradient`` is False where there is nothing to differentiate, for the reason ``no_gradient``, or names the inputs
-    that have a gradient; by default all float inputs must have one. ``steps`` and ``tolerance`` are
-    what ``compare`` takes, ``law`` tells of a call
-    what its first output is drawn from, and ``reference`` computes the outputs anew. ``compared`` counts, by check,
-    the comparisons that took place, ``drawn`` names the inputs that were present and the attributes other than their
-    default, ``left_out`` the inputs that were absent, ``undrawn`` says of what is never drawn why no call can have it,
-    ``unusable`` names the check that first met a call which cannot be computed, ``reached`` are the versions that calls
-    were compared at, ``refusals`` holds what oracles answered instead, and ``combinations`` are those of drawn values
-    of attributes that no drawn call has.
+    Declared by the author:
+
+    - ``gradient``: True if all float inputs have a gradient, the names of those that have one, or False if none has,
+      for the reason ``no_gradient``;
+    - ``steps`` and ``tolerance``: as in ``compare``;
+    - ``law``: returns the distribution of a call's first output, for random ops;
+    - ``reference``: an independent implementation of the op;
+    - ``undrawn``: inputs and attributes that no call can have, with the reasons.
+
+    Recorded by the checks:
+
+    - ``compared``: number of comparisons by check;
+    - ``drawn``, ``left_out``: names of present inputs and non-default attributes, and of absent inputs;
+    - ``reached``: versions at which calls were compared;
+    - ``refusals``: errors of the oracles that have no kernel;
+    - ``combinations``: combinations of drawn attribute values that no drawn call has;
+    - ``unusable``: the first check that met a call that cannot be computed.
     """
 
     op: Op
@@ -151,7 +159,7 @@ class Case:
 
     @property
     def title(self) -> str:
-        """``op@version`` as test ids have it: the version is the first one of this meaning."""
+        """``op@version`` for test ids, with the first version of this meaning of the op."""
         domain = "" if self.op.domain == "ai.onnx" else f"{self.op.domain}."
         number = f"#{self.number + 1}" if self.number else ""
         return f"{domain}{self.op.name}@{self.op.since}{number}"
@@ -174,15 +182,18 @@ def cases(
     reference: Callable[..., Any] | None = None,
     undrawn: Mapping[str, str] | None = None,
 ) -> Callable[[Function], Function]:
-    """Declare that the decorated function draws calls of ``op``.
+    """Return a decorator that declares a function as a strategy for calls of ``op``.
 
-    The calls keep off kinks and the edges of the op's domain. ``gaps`` are known failures; ``gradient`` is False for
-    ops without one, the reason why an op with a vjp has none in these calls, or names the inputs that have one.
-    ``steps`` lets integer outputs differ by so many, and
-    ``tolerance`` replaces that of the table for float outputs; it must carry a reason. ``law`` gives the distribution
-    of what is drawn at random. ``reference`` computes the outputs anew from arrays and attributes, written in numpy or
-    with another library, so that the op is judged by more than its own body. ``undrawn`` gives the reason why no call
-    has these inputs or attributes; it is strict, too.
+    The calls have to avoid kinks and the edges of the op's domain.
+
+    - ``gaps``: known failures;
+    - ``gradient``: False for an op without a gradient; a text with the reason why these calls of an op with a vjp have
+      none; or the names of the inputs that have one;
+    - ``steps``: accepted difference of integer outputs;
+    - ``tolerance``: replaces the default tolerance of float outputs, and has to give a reason;
+    - ``law``: returns the distribution of a call's first output, for random ops;
+    - ``reference``: an independent implementation in numpy or another library, called with arrays and attributes;
+    - ``undrawn``: reasons why no call has certain inputs or attributes; strict, like gaps.
     """
     if not hasattr(op, "signature"):
         raise InvalidCall("cases() was given something other than an op", given=repr(op))
@@ -214,12 +225,12 @@ def cases(
     return declare
 
 
-#: Ops that a package owns and has not written yet, with the reason.
+#: Ops of a package that are not implemented yet, with the reason.
 _unwritten: dict[tuple[str, str], str] = {}
 
 
 def unwritten(domain: str, names: Iterable[str], *, reason: str) -> None:
-    """Declare ops of ``domain`` that the package owns and does not provide yet. It is strict: written ops must go."""
+    """Declare ops of ``domain`` that the package does not implement yet; an implemented op fails the coverage test."""
     if not reason:
         raise InvalidCall("unwritten() got no reason")
     _unwritten.update({(domain, name): reason for name in names})
@@ -229,24 +240,24 @@ _incomparable: dict[Op, str] = {}
 
 
 def incomparable(*ops: Op, reason: str) -> None:
-    """Declare ops that have no cases because nothing can compute them, with the reason."""
+    """Declare ops that need no cases since nothing can compute them."""
     if not reason:
         raise InvalidCall("incomparable() got no reason")
     _incomparable.update(dict.fromkeys(ops, reason))
 
 
 def incomparable_ops() -> dict[Op, str]:
-    """The ops that are declared to have no cases, with the reasons."""
+    """Ops declared by ``incomparable``, with the reasons."""
     return dict(_incomparable)
 
 
 def unwritten_ops(domain: str) -> dict[str, str]:
-    """The ops of a domain that are declared as not written yet, with the reasons."""
+    """Ops of a domain declared by ``unwritten``, with the reasons."""
     return {name: reason for (owner, name), reason in _unwritten.items() if owner == domain}
 
 
 def collected(op: Op | None = None) -> Iterator[Case]:
-    """The cases declared so far, of one op or of all, in the order of their declaration."""
+    """Yield the cases declared so far, of one op or of all, in the order of declaration."""
     if op is not None:
         yield from _collected.get(op, ())
     else:
@@ -255,9 +266,9 @@ def collected(op: Op | None = None) -> Iterator[Case]:
 
 
 def load(declaring: Iterable[Plugin] | None = None) -> dict[str, Exception | None]:
-    """Import the modules with cases of these plugins, by default of all that are installed.
+    """Import the case modules of these plugins, by default of all installed ones.
 
-    The answer names every module, and for each that could not be imported the reason.
+    Returns the exception of each module that cannot be imported, and None for the others, by module name.
     """
     from tenonnx.extend.testing import plugins
 

@@ -1,4 +1,4 @@
-"""Causes of failures on which other checks rest: state kept between calls, and wrong numpy rules."""
+"""Root causes of failed checks: state kept between calls, and wrong numpy rules."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.repetition import gives_the_same_again
 from tenonnx_testing.run import Failure, evaluate, expect, expect_new, is_random, present
 
-#: Checks that compare the numpy rule with the body themselves, or call the op twice.
-_THEMSELVES = (
+#: Checks that already compare the numpy rule with the body, or call the op twice.
+_ROOT_CHECKS = (
     "numpy=body",
     "special values",
     "empty axes",
@@ -28,38 +28,38 @@ _THEMSELVES = (
     "other attributes",
 )
 
-#: A gap of these says that the numpy rule may differ from the body, or from itself.
-_DIFFERS = ("numpy=body", "special values", "variations", "repeated")
+#: Checks whose gaps declare that the numpy rule may differ from the body, or between calls.
+_RULE_GAPS = ("numpy=body", "special values", "variations", "repeated")
 
-#: Other inputs of the same types are so far away.
+#: Offset of the floats in a second call with the same types.
 ASIDE = 0.01
 
 
 def cause_of(check: str, case: Case, drawn: Call, failure: Failure) -> Failure:
-    """Return the failure of what a failed check rests on; the failure itself where all of that holds."""
-    if check in _THEMSELVES or any(gap.check in _DIFFERS for gap in case.gaps):
+    """Return the failure of a more basic check that explains this one; else the failure itself."""
+    if check in _ROOT_CHECKS or any(gap.check in _RULE_GAPS for gap in case.gaps):
         return failure
     there = failure.call or drawn
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            rests_on_right_rules(case, [*dict.fromkeys((drawn, there)), _aside(there)])
+            rests_on_right_rules(case, [*dict.fromkeys((drawn, there)), _shifted(there)])
     except Failure as cause:
-        return _instead(cause, check, failure)
+        return _with_notes(cause, check, failure)
     except TenonnxError as error:
         foreign = error.__cause__
         if foreign is None or isinstance(foreign, TenonnxError) or failure.call is not None:
-            return failure  # of a call that the op refuses nothing can be told
+            return failure  # the op rejects the call, so there is no cause to find
         raised = Failure(f"the body of {case.op.title} raised {type(foreign).__name__}: {foreign}")
         raised.__cause__ = foreign
-        return _instead(raised, check, failure)
+        return _with_notes(raised, check, failure)
     except Exception:
         return failure
     return failure
 
 
-def _instead(cause: Failure, check: str, failure: Failure) -> Failure:
-    """The cause with what the failure tells beside it."""
+def _with_notes(cause: Failure, check: str, failure: Failure) -> Failure:
+    """Return the cause with notes about the failure that it explains."""
     if str(cause) != str(failure):
         cause.add_note(f'therefore the check "{check}" fails, too: {failure}')
     for note in getattr(failure, "__notes__", ()):
@@ -69,7 +69,7 @@ def _instead(cause: Failure, check: str, failure: Failure) -> Failure:
 
 
 def line_of(op: Op, error: BaseException) -> str:
-    """The last line of the op's own files that an error passed through; nothing where it has none."""
+    """Last line of the op's own files in the traceback of an error; empty if there is none."""
     functions = [each for each in (op.function, *op.rules.values()) if isinstance(each, FunctionType)]
     files = {each.__code__.co_filename for each in functions}
     found: list[traceback.FrameSummary] = []
@@ -81,7 +81,7 @@ def line_of(op: Op, error: BaseException) -> str:
 
 
 def rests_on_right_rules(case: Case, calls: Iterable[Call]) -> None:
-    """Raise ``Failure`` where the op keeps something between calls, or its numpy rule differs from its body."""
+    """Raise ``Failure`` if the op keeps state between calls, or its numpy rule differs from its body."""
     for there in calls:
         if is_random(case.op, there):
             return
@@ -95,8 +95,8 @@ def rests_on_right_rules(case: Case, calls: Iterable[Call]) -> None:
             expect(case, there, "its body" + (f" in {kinds}" if kinds else ""), present(by_body), present(expected))
 
 
-def _aside(drawn: Call) -> Call:
-    """The call with other floats."""
+def _shifted(drawn: Call) -> Call:
+    """Return the call with its floats shifted by ``ASIDE``."""
     with np.errstate(all="ignore"):
         return replace(drawn, inputs=tuple(v + v.dtype.type(ASIDE) if _is_float(v) else v for v in drawn.inputs))
 

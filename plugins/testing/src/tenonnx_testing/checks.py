@@ -1,7 +1,7 @@
-"""The checks, each a function of a case and one drawn call.
+"""Table of the checks, each a function of a case and one drawn call.
 
-A check raises ``Failure`` where it does not hold, and returns whether it could compare anything at all. ``expected``
-are the outputs that the op itself gives for the call.
+A check raises ``Failure`` if it fails, and returns whether it compared anything. ``expected`` are the outputs of the op
+itself for the call.
 """
 
 from __future__ import annotations
@@ -42,11 +42,13 @@ from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, expect, pre
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """``run`` at each of ``versions``, which is ``[None]`` for checks that concern no particular version.
+    """A check: ``run`` is called at each of ``versions``, which is ``[None]`` if the check has no versions.
 
-    Where there are many versions, one drawn call is checked at every ``stride``-th of them alone. ``examples`` is the
-    number of calls by default, where few tell all or one sees less than others; ``prefers`` tells which tell most.
-    With ``covering``, they are selected among more calls, so that they cover what is drawn.
+    - ``stride``: each drawn call runs at every ``stride``-th version only;
+    - ``examples``: number of calls, where it differs from the default;
+    - ``prefers``: sort key; calls with higher values are checked first;
+    - ``covering``: select the calls from a larger pool so that they cover all drawn features;
+    - ``missing``: reason that a skipped test shows.
     """
 
     name: str
@@ -64,7 +66,7 @@ class Check:
 
 
 def numpy_equals_body(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """The numpy rule gives what the body gives, on arrays and traced into a graph of symbolic dims."""
+    """Check that the numpy rule equals the body, on arrays and traced into a graph with symbolic dims."""
     op = case.op
     if find_rule(op, "numpy") is not None:
         with blaming(f"the body of {op.title}"):
@@ -87,19 +89,19 @@ def numpy_equals_body(case: Case, drawn: Call, expected: Outputs) -> bool:
     return True
 
 
-def gives_what_its_case_expects(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """The op gives what the reference of its case computes, for as many outputs as that has.
+def equals_reference(case: Case, drawn: Call, expected: Outputs) -> bool:
+    """Compare the op with the reference of its case, on as many outputs as the reference returns.
 
-    So it does where an input holds a large number or white space, unless the op or the reference refuses that.
+    Large numbers, white space and the like are compared too, unless the op or the reference rejects them.
     """
     with blaming(f"the reference of {case.op.title}"):
-        found = _referred(case, drawn)
+        found = _run_reference(case, drawn)
     expect(case, drawn, "the reference of its case", found, present(expected)[: len(found)])
     for name, there in chain(edges.planted(case, drawn), extremes.extremes(case, drawn, expected)):
         if name not in edges.COMMON:
             continue
         try:
-            outputs, found = evaluate(case.op, there), _referred(case, there)
+            outputs, found = evaluate(case.op, there), _run_reference(case, there)
         except Exception:  # noqa: S112 - a reference may refuse as it likes
             continue
         try:
@@ -111,7 +113,7 @@ def gives_what_its_case_expects(case: Case, drawn: Call, expected: Outputs) -> b
     return True
 
 
-def _referred(case: Case, drawn: Call) -> Sequence[Any]:
+def _run_reference(case: Case, drawn: Call) -> Sequence[Any]:
     assert case.reference is not None, "the check applies to cases that have one"
     found = case.reference(*drawn.inputs, **drawn.attributes)
     return found if isinstance(found, tuple) else (found,)
@@ -123,13 +125,13 @@ def _referred(case: Case, drawn: Call) -> Sequence[Any]:
 def equals_oracle(
     name: str, run: Callable[..., list[Any]], newest: Callable[[], int], case: Case, drawn: Call, expected: Outputs
 ) -> bool:
-    """The op gives what another implementation gives for a model of this one node, at one version."""
+    """Compare the op with another implementation that runs a single-node model, at one version."""
     assert drawn.version is not None
     with blaming(f"writing {case.op.title} as a node at version {drawn.version}"):
         trial = single_node(case.op, drawn, drawn.version, expected, newest())
     if trial is None:
         return False
-    if not case.op.primitive or case.law:  # whatever others answer, there is the body or the law to compare with
+    if not case.op.primitive or case.law:  # compared with its body or law, even if the oracle has no kernel
         case.reached.add(drawn.version)
     schema = schemas.schema_at(case.op, drawn.version)
     if schema is not None and schema.judged:
@@ -151,7 +153,7 @@ def _versions_of_onnxruntime(case: Case) -> list[int | None]:
 
 
 def some_oracle(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """Something other than its own numpy rule has computed this primitive; any other op has a body."""
+    """Check that an oracle or another check has compared this primitive with more than its own numpy rule."""
     for check in (_ONNXRUNTIME, _REFERENCE):
         for version in check.versions(case) if check.applies(case) and not case.compared.get(check.name) else ():
             try:
@@ -163,7 +165,7 @@ def some_oracle(case: Case, drawn: Call, expected: Outputs) -> bool:
 
 
 def _is_known(case: Case) -> bool:
-    """Whether others may have the op: onnxruntime has more in ONNX's own domains than the onnx package declares."""
+    """Whether oracles may have the op: its domain or name is known to the onnx package or onnxruntime."""
     return case.op.domain in schemas.domains() or bool(schemas.history(case.op.domain, case.op.name))
 
 
@@ -172,7 +174,7 @@ def _specified_versions(case: Case) -> list[int]:
 
 
 def _has(*consumers: str) -> Callable[[Case], bool]:
-    """Whether the op of a case has a rule for one of these consumers."""
+    """Return a condition: whether the op of a case has a rule for one of these consumers."""
     return lambda case: any(find_rule(case.op, consumer) is not None for consumer in consumers)
 
 
@@ -221,7 +223,7 @@ CHECKS: dict[str, Check] = {
             missing="there are no floats to derive",
         ),
         Check("law", laws.is_followed, applies=lambda case: case.law is not None),
-        Check("export", exports.keeps_numbers, versions=exports.versions, stride=10),
+        Check("export", exports.equals_exported, versions=exports.versions, stride=10),
         Check(
             "own versions",
             exports.keeps_meaning,
@@ -240,7 +242,7 @@ CHECKS: dict[str, Check] = {
             "special values", edges.special_values_agree, applies=edges.has_rule_and_body, examples=16, covering=True
         ),
         Check("empty axes", edges.empty_axes_agree, examples=4, missing="no input has an axis"),
-        Check("bad input", mutations.refused_or_alike),
+        Check("bad input", mutations.mutations_agree),
         Check("oracle", some_oracle, applies=lambda case: case.op.primitive and case.law is None),
         Check(
             "negative axes",
@@ -261,7 +263,7 @@ CHECKS: dict[str, Check] = {
         ),
         Check(
             "expected",
-            gives_what_its_case_expects,
+            equals_reference,
             applies=lambda case: case.reference is not None,
             examples=16,
             covering=True,

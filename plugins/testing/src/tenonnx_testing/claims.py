@@ -1,4 +1,4 @@
-"""Checks of claims: data movement, dims, and rewrites."""
+"""Checks of traits and rules: data movement, elementwise, symbolic dims, rewrites."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from tenonnx_testing.run import (
     trace,
 )
 
-#: How a symbolic rule says that it cannot tell.
-_UNTOLD = (ArithmeticError, AttributeError, TypeError, TypeMismatch)
+#: Errors by which a symbolic rule declines to compute.
+_UNKNOWN = (ArithmeticError, AttributeError, TypeError, TypeMismatch)
 
 
 def moves_alone(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """A call that is said to only move, choose or compare elements does the same to wider ones."""
+    """Check ``data_movement``: the op moves, selects or compares float64 elements as it does narrower ones."""
     if not moves_data(case.op, drawn.attributes):
         return False
     wide = replace(drawn, inputs=tuple(_widened(v) for v in drawn.inputs))
     if all(a is b for a, b in zip(wide.inputs, drawn.inputs, strict=True)):
-        return _has_given_integers(case, drawn)
+        return _check_integers(case, drawn)
     try:
         found = present(evaluate(case.op, wide))
-    except TenonnxError:  # it takes no wider ones
+    except TenonnxError:  # the op does not accept float64
         return False
     for position, (output, narrow) in enumerate(zip(found, present(expected), strict=True)):
         if isinstance(output, np.ndarray) and output.dtype != object:
@@ -50,13 +50,13 @@ def moves_alone(case: Case, drawn: Call, expected: Outputs) -> bool:
     return True
 
 
-def _has_given_integers(case: Case, drawn: Call) -> bool:
-    """Whether there are integers to compare: of those far apart, each is one of the inputs, a place or an attribute."""
+def _check_integers(case: Case, drawn: Call) -> bool:
+    """Check that output integers come from the inputs, positions or attributes; return whether any were checked."""
     plain = [k for k, v in enumerate(drawn.inputs) if _is_of_integers(v) and not is_index(case.op, k)]
-    there = replace(drawn, inputs=tuple(_apart(v) if k in plain else v for k, v in enumerate(drawn.inputs)))
+    there = replace(drawn, inputs=tuple(_spread(v) if k in plain else v for k, v in enumerate(drawn.inputs)))
     try:
         found = present(evaluate(case.op, there)) if plain else []
-    except TenonnxError:  # its requirements are of the numbers
+    except TenonnxError:  # the requirements restrict the numbers
         return False
     given = [there.inputs[k] for k in plain]
     known = {n for v in there.inputs if _is_of_integers(v) for n in v.reshape(-1).tolist()}
@@ -76,8 +76,8 @@ def _is_of_integers(contents: Any) -> bool:
     return isinstance(contents, np.ndarray) and contents.dtype.kind in "iu" and contents.size > 0
 
 
-def _apart(contents: Any) -> Any:
-    """Small integers far apart."""
+def _spread(contents: Any) -> Any:
+    """Spread small integers, so that computed results are unlikely to equal an input."""
     with np.errstate(over="ignore"):
         return np.asarray(contents * contents.dtype.type(9) + contents.dtype.type(40))
 
@@ -90,27 +90,24 @@ def _widened(contents: Any) -> Any:
 
 
 def elementwise_alone(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """A call that is said to be elementwise has, of the elements of one place alone, the element of that place.
-
-    With its places in another order, so are the results.
-    """
+    """Check ``elementwise``: the result for one position, or for permuted positions, selects from the full result."""
     arrays = [v for v in (*drawn.inputs, *expected) if v is not None]
     if is_random(case.op, drawn) or not all(isinstance(v, np.ndarray) for v in arrays) or expected[0].size < 2:
         return False
     shape = expected[0].shape
     if any(len(v.shape) > len(shape) or not _broadcasts(v.shape, shape) for v in drawn.inputs if v is not None):
-        raise Failure(f"{case.op.title} is said to be elementwise, and an input does not broadcast to its output")
+        raise Failure(f"{case.op.title} is rewritten to be elementwise, and an input does not broadcast to its output")
     random = np.random.default_rng(drawn.turn)
     alone = [[int(random.integers(n))] for n in shape]
     turned = [random.permutation(n).tolist() for n in shape]
     for what, places in (("the elements of one place", alone), ("its elements in another order", turned)):
-        there = replace(drawn, inputs=tuple(v if v is None else _taken(v, places) for v in drawn.inputs))
+        there = replace(drawn, inputs=tuple(v if v is None else _select(v, places) for v in drawn.inputs))
         try:
             found = present(evaluate(case.op, there))
-        except TenonnxError:  # its requirements are of more
+        except TenonnxError:  # the requirements forbid such shapes
             continue
-        wanted = [_taken(v, places) for v in present(expected)]
-        expect(case, drawn, f"itself on {what}, though it is said to be elementwise", found, wanted)
+        wanted = [_select(v, places) for v in present(expected)]
+        expect(case, drawn, f"itself on {what}, though it is rewritten to be elementwise", found, wanted)
     return True
 
 
@@ -118,8 +115,8 @@ def _broadcasts(shape: Sequence[int], to: Sequence[int]) -> bool:
     return all(a in (1, b) for a, b in zip(reversed(shape), reversed(to), strict=False))
 
 
-def _taken(array: np.ndarray[Any, Any], places: Sequence[Sequence[int]]) -> np.ndarray[Any, Any]:
-    """The elements at places along each axis of what the array broadcasts to."""
+def _select(array: np.ndarray[Any, Any], places: Sequence[Sequence[int]]) -> np.ndarray[Any, Any]:
+    """Select positions along each axis; axes of length 1 broadcast and stay."""
     for axis in range(-array.ndim, 0):
         if array.shape[axis] > 1:
             array = array.take(places[axis], axis)
@@ -127,17 +124,17 @@ def _taken(array: np.ndarray[Any, Any], places: Sequence[Sequence[int]]) -> np.n
 
 
 def symbolic_alike(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """The symbolic rule gives of ints what the op gives, where it can tell."""
+    """Check that the symbolic rule computes the same integers as the op, unless it returns None."""
     rule = find_rule(case.op, "symbolic")
     assert rule is not None, "the check applies to ops that have one"
     arrays = [v for v in drawn.inputs if v is not None]
     if not all(isinstance(v, np.ndarray) and v.dtype in (np.int64, np.int32) for v in arrays):
         return False
     try:
-        with blaming(f"the symbolic rule of {case.op.title}", passing=_UNTOLD):
+        with blaming(f"the symbolic rule of {case.op.title}", passing=_UNKNOWN):
             dims = [None if v is None else v.astype(object) for v in drawn.inputs]
             found = invoke(case.op, rule, dims, drawn.attributes, drawn.outputs)
-    except _UNTOLD:
+    except _UNKNOWN:
         return False
     compared = False
     for position, (result, contents) in enumerate(zip(found, expected, strict=False)):
@@ -157,20 +154,20 @@ def symbolic_alike(case: Case, drawn: Call, expected: Outputs) -> bool:
 
 
 def rewritten_alike(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """Results of the rules rewrite and rewrite.if_fewer are the same.
+    """Check that the rules rewrite and rewrite.if_fewer compute the same outputs.
 
-    They are asked with known and symbolic dims, and where all inputs but the first are constant.
+    Calls alternate between known dims, symbolic dims, and constants for all inputs but the first.
     """
-    compared = [_said_alike(case, drawn, expected, consumer) for consumer in ("rewrite", "rewrite.if_fewer")]
+    compared = [_rewrite_agrees(case, drawn, expected, consumer) for consumer in ("rewrite", "rewrite.if_fewer")]
     return any(compared)
 
 
-def _said_alike(case: Case, drawn: Call, expected: Outputs, consumer: str) -> bool:
+def _rewrite_agrees(case: Case, drawn: Call, expected: Outputs, consumer: str) -> bool:
     rule = find_rule(case.op, consumer)
     if rule is None:
         return False
 
-    def said(builder: Builder, values: list[Value | None]) -> Sequence[Value | None]:
+    def rewritten(builder: Builder, values: list[Value | None]) -> Sequence[Value | None]:
         if drawn.turn % 3 == 2:
             values = [v if k == 0 else _constant(builder, v, drawn.inputs[k]) for k, v in enumerate(values)]
         found = rule(*values, **drawn.attributes)
@@ -179,11 +176,11 @@ def _said_alike(case: Case, drawn: Call, expected: Outputs, consumer: str) -> bo
     what = f"the {consumer} rule of {case.op.title}"
     try:
         with blaming(what, passing=TenonnxError):
-            graph, feeds = trace(case.op, drawn, said, symbolic=drawn.turn % 3 == 1)
-    except TenonnxError:  # what must be known is not
+            graph, feeds = trace(case.op, drawn, rewritten, symbolic=drawn.turn % 3 == 1)
+    except TenonnxError:  # the rule needs a constant or a dim that is unknown here
         return False
     wanted = present(expected)
-    if not graph.outputs or len(graph.outputs) < len(wanted):  # what says fewer results than a call has is not taken
+    if not graph.outputs or len(graph.outputs) < len(wanted):  # rewrites with fewer outputs are never used
         return False
     with blaming(f"what {what} says"):
         found = run_graph(graph, feeds)

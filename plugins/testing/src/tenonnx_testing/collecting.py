@@ -1,4 +1,4 @@
-"""Test collection: the cases of installed packages, and checks of an op or a package as a whole."""
+"""Test collection: cases of installed packages, and checks of whole ops and packages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tenonnx_testing.signatures import dtype_problems, signature_problems, uncov
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One parametrized test: its id, what it runs, given the number of examples, and whether every selection has it."""
+    """One parametrized test; ``run`` takes the number of examples. With ``always``, selections by ``-k`` keep it."""
 
     label: str
     run: Callable[[int], None]
@@ -28,7 +28,7 @@ class Item:
 
 
 def find_items(wanted: str, registry: Registry) -> Iterator[Item]:
-    """Every test of a domain, or of all that one distribution has."""
+    """Yield the tests of a domain, or of one distribution."""
     serving = [p for p in plugins("tenonnx.ops") if wanted in (p.domain, p.distribution)]
     distributions = {wanted, *(p.distribution for p in serving)}
     declaring = [p for p in plugins("tenonnx.conformance") if p.distribution in distributions]
@@ -51,7 +51,7 @@ def find_items(wanted: str, registry: Registry) -> Iterator[Item]:
 
 
 def _items_of_imports(serving: Iterable[Plugin], registry: Registry) -> Iterator[Item]:
-    """A test that fails for each plugin that cannot be imported."""
+    """Yield a failing test for each plugin that cannot be imported."""
     for plugin in serving:
         registry.load(plugin.domain)
         if failure := registry.failures.get(plugin):
@@ -60,7 +60,7 @@ def _items_of_imports(serving: Iterable[Plugin], registry: Registry) -> Iterator
 
 
 def _items_of_entries(distribution: str, registry: Registry) -> Iterator[Item]:
-    """A test that fails for each domain of a distribution's ops in which no file finds them."""
+    """Yield a failing test for each domain of a distribution's ops that lacks an entry point."""
     entries = {p.domain for p in plugins("tenonnx.ops") if p.distribution == distribution} | {INTERNAL_DOMAIN}
     own = {op.domain for op in registry.ops() if _distribution(registry, op) == distribution}
     for domain in sorted(own - entries):
@@ -68,14 +68,14 @@ def _items_of_entries(distribution: str, registry: Registry) -> Iterator[Item]:
 
 
 def _items_of_others(modules: Container[str], registry: Registry) -> Iterator[Item]:
-    """A test that fails for each case of an op that is not registered."""
+    """Yield a failing test for each case whose op is not registered."""
     for case in collected():
         if case.module in modules and case.op not in registry.meanings(case.op.domain, case.op.name):
             yield Item(f"{case.title}-registered", partial(_miss_registration, case))
 
 
 def _cases_of(modules: Container[str], domains: Collection[str]) -> dict[Op, list[Case]]:
-    """The cases of some modules by op, in these domains or, where none are given, in all."""
+    """Cases of some modules by op, in these domains or, if empty, in all."""
     found: dict[Op, list[Case]] = {}
     for case in collected():
         if case.module in modules and (not domains or case.op.domain in domains):
@@ -86,7 +86,7 @@ def _cases_of(modules: Container[str], domains: Collection[str]) -> dict[Op, lis
 def _items_of_ops(
     found: Mapping[Op, Sequence[Case]], domains: set[str], distributions: Container[str], registry: Registry
 ) -> Iterator[Item]:
-    """The tests of ops: what concerns one as a whole follows its cases, and sees their calls once more."""
+    """Yield the tests of ops: first those of the cases, then those of the whole op, which reuse the drawn calls."""
     held = [op for domain in sorted(domains | {op.domain for op in found}) for op in registry.ops(domain)]
     own = {op: None for op in held if _distribution(registry, op) in distributions}
     for op in {**dict.fromkeys(found), **own}:
@@ -104,7 +104,7 @@ def _distribution(registry: Registry, op: Op) -> str:
 
 
 def items_of_cases(found: Iterable[Case]) -> Iterator[Item]:
-    """A test for every check that applies to a case."""
+    """Yield a test for each check that applies to a case."""
     for case in found:
         for check in CHECKS.values():
             if check.applies(case):
@@ -119,7 +119,7 @@ def items_of_op(op: Op, registry: Registry) -> Iterator[Item]:
     if schemas.history(op.domain, op.name):
         yield Item(f"{title}-signature", partial(_check_signature, op, registry))
     if op.signature.reads_graph or op in incomparable_ops():
-        return  # no call can be drawn without the graph around it
+        return  # ops with subgraphs that capture values: no call can be drawn without the outer graph
     if not any(collected(op)):
         yield Item(f"{title}-cases", partial(_miss_cases, op))
         return

@@ -1,4 +1,4 @@
-"""Versions and outputs of an op that the calls of its cases reach."""
+"""Coverage of an op's versions and outputs by the calls of its cases."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from tenonnx_testing.violations import as_values
 
 
 def gap_at(op: Op, version: int) -> Gap | None:
-    """The gap that says why no case of a meaning reaches a version."""
+    """Gap that explains why no case of a meaning reaches a version; None if there is none."""
     there = Call((), {}, version=version)
     return next((gap for case in collected(op) for gap in case.gaps_of("versions") if gap.covers(there)), None)
 
 
 def check_versions(op: Op, examples: int) -> None:
-    """At every version of a meaning some call of a case is compared, unless a gap says why not."""
+    """Check that calls are compared at every version of a meaning, unless a gap gives the reason."""
     versions = set(schemas.versions(op))
     for count in (examples, examples * STUBBORN):
         for case in collected(op):
@@ -32,7 +32,7 @@ def check_versions(op: Op, examples: int) -> None:
                     try:
                         run_check(case, check, count)
                     except Failure:
-                        continue  # the check itself tells
+                        continue  # the check itself reports the failure
     missing = versions - _reached(op)
     known = {version for version in versions if gap_at(op, version)}
     if missing - known:
@@ -54,7 +54,7 @@ def has_several_outputs(op: Op) -> bool:
 
 
 def check_outputs(op: Op, examples: int) -> None:
-    """Some call gives every output that the newest schema of a meaning has, and none gives more."""
+    """Check that the calls return every output of the newest schema of a meaning, and no others."""
     schema = schemas.schema_at(op, max(schemas.versions(op)))
     assert schema is not None
     most, wanted = 0, len(schema.outputs)
@@ -63,7 +63,7 @@ def check_outputs(op: Op, examples: int) -> None:
         attributes = op.signature.complete(op, drawn.attributes)
         try:
             found = infer_call(op, as_values(drawn), attributes, wanted if op.signature.counts_outputs else None)
-        except TenonnxError:  # a call that has no further outputs
+        except TenonnxError:  # the call has no further outputs
             continue
         most = max(most, len(found))
         if most >= wanted:

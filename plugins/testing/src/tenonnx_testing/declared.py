@@ -1,4 +1,4 @@
-"""Checks of the declarations of an op and its cases, independent of single calls."""
+"""Checks of the declarations of an op and its cases as a whole."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from tenonnx_testing.kit import drawable, draws, given_names, optional
 from tenonnx_testing.mutations import is_admitted, with_input
 from tenonnx_testing.run import Failure, completed, evaluate, is_random
 
-#: So many calls tell that an input is always alike.
+#: Minimum number of calls before an input counts as constant.
 ENOUGH = 8
 
-#: Of longer lists of choices, a case may draw some.
+#: Cases need not draw every choice of lists longer than this.
 FEW = 3
 
-#: The kinds of rules that take inputs and attributes, with what they take before these.
+#: Kinds of rules that take the inputs and attributes, with the parameters that precede them.
 GIVEN = {"numpy": (), "type": (), "vjp": ("g", "y"), "symbolic": (), "rewrite": ()}
 
-#: A value of a text attribute that no op knows.
+#: Invalid value of a text attribute.
 UNKNOWN_WORD = "nonsense"
 
-#: The instruction that reads the attribute ``name``.
+#: The bytecode instruction that reads an attribute ``name``.
 _READ_NAME = ("LOAD_ATTR", "name")
 
-#: The traits that name inputs.
+#: Traits whose values are names of inputs.
 NAMING = ("adjusts", "scales", "weights")
 
 
 def check_declared(op: Op, examples: int) -> None:
-    """Run each check of ``DECLARED``; a gap ``declared`` says why what one finds is right."""
+    """Run each check of ``DECLARED``. A gap ``declared`` turns findings into an expected failure."""
     held = list(collected(op))
     problems = [problem for check in DECLARED for problem in check(op, held)]
     gaps = [gap for case in held for gap in case.gaps_of("declared")]
@@ -54,9 +54,9 @@ def check_declared(op: Op, examples: int) -> None:
 
 
 def draws_all(op: Op, held: Sequence[Case]) -> Iterator[str]:
-    """Some call has each input, and each attribute with another value than by default.
+    """Report inputs that no call has, and attributes that have their default in every call.
 
-    Of ops whose signatures are others', whose attributes may be out of use, the summary of a run names them.
+    Ops with a schema of ONNX or onnxruntime are left to the summary of a run, since some attributes are out of use.
     """
     if schemas.history(op.domain, op.name):
         return
@@ -70,7 +70,7 @@ def draws_all(op: Op, held: Sequence[Case]) -> Iterator[str]:
 
 
 def draws_all_choices(op: Op, held: Sequence[Case]) -> Iterator[str]:
-    """Some call has each value that ``one_of`` lists."""
+    """Report values listed by ``one_of`` that no call has."""
     if schemas.history(op.domain, op.name):
         return
     drawn = [call for case in held for call in draws(case)]
@@ -89,7 +89,7 @@ def _listed(value: Any) -> Sequence[Any]:
 
 
 def draws_broadcasting(op: Op, held: Sequence[Case]) -> Iterator[str]:
-    """Some call of an op that broadcasts has operands of several shapes."""
+    """Report an op that broadcasts if the operands of each call have equal shapes."""
     if not op.broadcasts or schemas.history(op.domain, op.name):
         return
     drawn = [[v.shape for v in call.inputs if isinstance(v, np.ndarray)] for case in held for call in draws(case)]
@@ -99,7 +99,7 @@ def draws_broadcasting(op: Op, held: Sequence[Case]) -> Iterator[str]:
 
 
 def draws_different_contents(op: Op, held: Sequence[Case]) -> Iterator[str]:
-    """No mask or zero point holds the same in all elements of all calls, if the op takes others."""
+    """Report a mask or zero point with one value in all calls, if the op accepts other values."""
     undrawn = {name for case in held for name in case.undrawn}
     drawn = _drawn(op, held)
     for place, parameter in enumerate(op.signature.inputs):
@@ -113,14 +113,14 @@ def draws_different_contents(op: Op, held: Sequence[Case]) -> Iterator[str]:
 
 
 def _drawn(op: Op, held: Sequence[Case]) -> list[Call]:
-    """All calls of an op with every input; none of an op that has a schema of ONNX."""
+    """Completed calls of an op; empty for an op with a schema of ONNX or onnxruntime."""
     if schemas.history(op.domain, op.name):
         return []
     return [completed(op, call) for case in held for call in draws(case)]
 
 
-def _of_floats(drawn: Sequence[Call]) -> list[Call]:
-    """The calls whose first input has floats."""
+def _with_floats(drawn: Sequence[Call]) -> list[Call]:
+    """Calls whose first input is a non-empty float tensor."""
     return [call for call in drawn if call.inputs and _is_filled(call.inputs[0]) and is_float(call.inputs[0])]
 
 
@@ -129,7 +129,7 @@ def _is_filled(contents: Any) -> bool:
 
 
 def _other_contents(op: Op, call: Call, place: int) -> bool:
-    """Whether the op computes a call with other contents of an input."""
+    """Whether the op computes the call with changed contents of one input."""
     contents = call.inputs[place]
     other = ~contents if contents.dtype == bool else contents + contents.dtype.type(1)
     return is_admitted(op, with_input(call, place, other)) and _computed(op, with_input(call, place, other)) is not None
@@ -144,9 +144,9 @@ def _computed(op: Op, call: Call) -> tuple[Any, ...] | None:
 
 
 def draws_negative_numbers(op: Op, held: Sequence[Case]) -> Iterator[str]:
-    """The first input of floats is negative somewhere, if the op computes numbers of such."""
+    """Report a first float input that is always positive, if the op gives finite results for negative numbers."""
     drawn = _drawn(op, held)
-    had = _of_floats(drawn)
+    had = _with_floats(drawn)
     if len(had) < ENOUGH or len(had) < len(drawn) / 2 or any((call.inputs[0] <= 0).any() for call in had):
         return
     name = op.signature.inputs[0].name
@@ -157,8 +157,8 @@ def draws_negative_numbers(op: Op, held: Sequence[Case]) -> Iterator[str]:
 
 
 def draws_several_ranks(op: Op, held: Sequence[Case]) -> Iterator[str]:
-    """The first input has several ranks, if the op takes and computes one axis more of each call."""
-    had = _of_floats(_drawn(op, held))
+    """Report a first input that is a vector in every call, if the op accepts and computes matrices."""
+    had = _with_floats(_drawn(op, held))
     if len(had) < ENOUGH or len({call.inputs[0].ndim for call in had}) != 1 or had[0].inputs[0].ndim != 1:
         return
     wider = [with_input(call, 0, np.stack([call.inputs[0]] * 2)) for call in had]
@@ -168,14 +168,14 @@ def draws_several_ranks(op: Op, held: Sequence[Case]) -> Iterator[str]:
 
 
 def takes_known_words_alone(op: Op, held: Sequence[Case]) -> Iterator[str]:
-    """No text attribute gives the same for a word that nobody declared as for one that cases draw."""
+    """Report a text attribute if an invalid value gives the same results as a valid one."""
     if schemas.history(op.domain, op.name):
         return
     listed = {name for each in op.requirements.declared for name in each.choices}
     for name in (n for n, value in op.signature.attributes.items() if isinstance(value, str) and n not in listed):
         drawn = [completed(op, call) for case in held for call in draws(case)]
         words = {call.attributes[name] for call in drawn}
-        results = {word: [_given(op, call, name, word) for call in drawn] for word in (*words, UNKNOWN_WORD)}
+        results = {word: [_outputs_with(op, call, name, word) for call in drawn] for word in (*words, UNKNOWN_WORD)}
         unknown = results.pop(UNKNOWN_WORD)
         alike = [word for word in words if None not in unknown and _same(results[word], unknown)]
         if len(words) > len(alike) > 0:
@@ -183,8 +183,8 @@ def takes_known_words_alone(op: Op, held: Sequence[Case]) -> Iterator[str]:
             yield f"{name}={UNKNOWN_WORD!r} is taken for {alike[0]!r}: declare one_of({name}=({shown}))"
 
 
-def _given(op: Op, call: Call, name: str, word: str) -> list[Any] | None:
-    """The outputs with an attribute of this value; None where it is refused."""
+def _outputs_with(op: Op, call: Call, name: str, word: str) -> list[Any] | None:
+    """Outputs with a text attribute set to ``word``; None if the op rejects it."""
     try:
         return list(evaluate(op, replace(call, attributes={**call.attributes, name: word})))
     except TenonnxError:
@@ -200,7 +200,7 @@ def _same(one: Any, other: Any) -> bool:
 
 
 def leaves_out_what_is_optional(op: Op, held: Sequence[Case]) -> Iterator[str]:
-    """Some call is without each optional input, where such a call is taken."""
+    """Report optional inputs that every call has, if the op accepts a call without them."""
     if schemas.history(op.domain, op.name):
         return
     drawn = [completed(op, call) for case in held for call in draws(case)]
@@ -212,7 +212,7 @@ def leaves_out_what_is_optional(op: Op, held: Sequence[Case]) -> Iterator[str]:
 
 
 def draws_where_said(op: Op, held: Sequence[Case]) -> Iterator[str]:
-    """The body of an op that is said to be random draws at random in some call."""
+    """Report an op with ``pure=False`` whose body draws no random numbers in any call."""
     if op.pure or op.primitive:
         return
     drawn = [completed(op, call) for case in held for call in draws(case)]
@@ -221,20 +221,20 @@ def draws_where_said(op: Op, held: Sequence[Case]) -> Iterator[str]:
 
 
 def compares_its_gradient(op: Op, held: Sequence[Case]) -> Iterator[str]:
-    """Some case compares the gradient of an op that has a rule for it."""
+    """Report an op with a vjp rule whose cases never compare its gradient."""
     silent = all(case.gradient is False for case in held) and not any(case.no_gradient for case in held)
     if find_rule(op, "vjp") is not None and silent and any(_gives_floats(op, case) for case in held):
         yield 'it has a vjp, and its cases have gradient=False: leave that out, or say why: gradient="the reason"'
 
 
 def _gives_floats(op: Op, case: Case) -> bool:
-    """Whether the simplest call of a case takes floats and gives some."""
+    """Whether the simplest call of a case has float inputs and float outputs."""
     drawn = completed(op, draws(case)[0])
     return all(any(map(is_float, values)) for values in (drawn.inputs, evaluate(op, drawn)))
 
 
 def names_its_inputs(op: Op, held: Sequence[Case]) -> Iterator[str]:
-    """Traits that name inputs name those that there are."""
+    """Report traits that name unknown inputs."""
     known = [p.name for p in op.signature.inputs]
     for trait in NAMING:
         unknown = [name for name in (find_trait(op, trait) or "").split() if name not in known]
@@ -243,7 +243,7 @@ def names_its_inputs(op: Op, held: Sequence[Case]) -> Iterator[str]:
 
 
 def reads_no_names(op: Op, held: Sequence[Case]) -> Iterator[str]:
-    """The body does not read the names of values, which differ from file to file."""
+    """Report a body that reads the names of values, which differ between files."""
     function = op.function
     if isinstance(function, FunctionType) and _reads_a_name(function.__code__):
         line = f"{function.__code__.co_filename}:{function.__code__.co_firstlineno}"
@@ -261,7 +261,7 @@ def _reads_a_name(code: CodeType) -> bool:
 
 
 def takes_what_rules_are_given(op: Op, held: Sequence[Case]) -> Iterator[str]:
-    """Rules take the inputs of the op in order, and its attributes by keyword."""
+    """Report rules that cannot be called with the inputs in order and the attributes by keyword."""
     names = [p.name for p in op.signature.inputs]
     if any(p.variadic for p in op.signature.inputs):
         return
@@ -279,7 +279,7 @@ def takes_what_rules_are_given(op: Op, held: Sequence[Case]) -> Iterator[str]:
 
 
 def has_a_reference_of_its_own(op: Op, held: Sequence[Case]) -> Iterator[str]:
-    """No reference calls the op, its body or one of its rules."""
+    """Report a reference that calls the op, its body or one of its rules."""
     own = [op, op.function, *op.rules.values()]
     for case in held:
         if isinstance(case.reference, FunctionType) and _calls(case.reference, own, set()):
@@ -292,7 +292,7 @@ def _names(code: CodeType) -> set[str]:
 
 
 def _calls(function: FunctionType, own: Sequence[Any], seen: set[FunctionType]) -> bool:
-    """Whether a function, or one that it calls by name, names one of these."""
+    """Whether a function refers to one of ``own``, directly or through functions that it calls."""
     seen.add(function)
     names = _names(function.__code__)
     known = {**function.__globals__, **_closure(function)}
@@ -308,7 +308,7 @@ def _closure(function: FunctionType) -> dict[str, Any]:
     return {name: cell.cell_contents for name, cell in cells}
 
 
-#: Each yields what is wrong with an op.
+#: Checks of an op; each yields a message per problem.
 DECLARED: tuple[Callable[[Op, Sequence[Case]], Iterator[str]], ...] = (
     takes_what_rules_are_given,
     has_a_reference_of_its_own,

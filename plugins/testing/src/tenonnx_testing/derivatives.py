@@ -1,4 +1,4 @@
-"""Gradients of the rule ``vjp`` against those of the body, in the drawn element types and at special values."""
+"""Comparison of ``vjp`` rules with the gradient of the body, in all float types and at special values."""
 
 from __future__ import annotations
 
@@ -20,13 +20,14 @@ from tenonnx_testing.repro import one_line
 from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, is_index, is_random
 from tenonnx_testing.sizes import enlarged, is_slower
 
-#: Number of machine epsilons that two formulas of one gradient may be apart.
+#: Accepted difference between two formulas of a gradient, in machine epsilons.
 EPSILONS = 300
 
-#: Of the size of what is derived, the share that counts where a gradient is small because its terms cancel.
+#: Absolute part of the tolerance, in the same unit, for gradients that are small because their terms cancel.
 CANCELLED = 0.05
 
-#: So far, relative to the inputs, the body is asked on either side, where the two differ; in double floats, so far.
+#: Where the gradients differ, the body is also evaluated at ``SIDES`` nearby points. Their relative distance is
+#: ``ASIDE``, or ``ASIDE_DOUBLE`` in float64.
 ASIDE, ASIDE_DOUBLE, SIDES = 2e-3, 1e-10, 64
 
 Products = Callable[[Sequence[Any]], list[Any]]
@@ -37,23 +38,24 @@ def applies(case: Case) -> bool:
 
 
 def equals_that_of_the_body(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """The rule vjp gives the gradient of the body where that is finite, in the drawn floats, half and double ones.
+    """Check that the vjp rule equals the gradient of the body where that is finite.
 
-    So it does at ties, zeros, large numbers and infinities, and for many elements, where it takes no longer.
+    It is compared in the drawn float types and in float16 or float64; at ties, zeros, large numbers and infinities;
+    and on large tensors, where the rule may not be much slower.
     """
     if is_random(case.op, drawn):
         return False
     other = _as_floats(case.op, drawn, "float16" if drawn.turn % 2 else "float64")
-    compared = _agrees(case, drawn)
+    compared = _compare_gradients(case, drawn)
     if other is not None:
-        compared |= _agrees(case, other)
+        compared |= _compare_gradients(case, other)
     larger = enlarged(case, drawn) if not drawn.turn % 2 else None
     if larger is not None:
-        compared |= _agrees(case, larger, many=True)
+        compared |= _compare_gradients(case, larger, many=True)
     return compared
 
 
-def _agrees(case: Case, drawn: Call, *, many: bool = False) -> bool:
+def _compare_gradients(case: Case, drawn: Call, *, many: bool = False) -> bool:
     try:
         with limits.override(elements=1 << 20):
             outputs = evaluate(case.op, drawn)
@@ -72,14 +74,14 @@ def _agrees(case: Case, drawn: Call, *, many: bool = False) -> bool:
     try:
         by_body = jacobian_function(case, drawn, given, wrt, by=body)
         by_body(drawn.inputs)
-    except TenonnxError:  # of a body that has no gradient
+    except TenonnxError:  # the body has no gradient
         return False
     what = f"the vjp of {case.op.title}"
     with blaming(f"{what} on {', '.join(sorted({str(drawn.inputs[k].dtype) for k in wrt}))}"):
         by_rule = jacobian_function(case, drawn, given, wrt)
         by_rule(drawn.inputs)
     if many:
-        _is_as_fast(what, by_rule, by_body, drawn)
+        _check_speed(what, by_rule, by_body, drawn)
     epsilon = max(_epsilon(v.dtype) for v in (*(drawn.inputs[k] for k in wrt), *outputs) if is_float(v))
     names = [case.op.signature.input_at(k).name for k in wrt]
     for where, inputs in [("", drawn.inputs)] if many else _points(random, drawn, wrt):
@@ -104,14 +106,14 @@ def _agrees(case: Case, drawn: Call, *, many: bool = False) -> bool:
     return True
 
 
-def _is_as_fast(what: str, by_rule: Products, by_body: Products, drawn: Call) -> None:
+def _check_speed(what: str, by_rule: Products, by_body: Products, drawn: Call) -> None:
     if is_slower(lambda: by_rule(drawn.inputs), lambda: by_body(drawn.inputs)):
         count = max(v.size for v in drawn.inputs if isinstance(v, np.ndarray))
         raise Failure(f"{what} takes ten times as long as the gradient of its body, of {count} elements: leave it out")
 
 
 def is_float(contents: Any) -> bool:
-    """Whether contents are an array of half, single or double floats, or of bfloat16."""
+    """Whether contents are an array of float16, bfloat16, float32 or float64."""
     if not isinstance(contents, np.ndarray) or contents.dtype == object:
         return False
     dtype = DType.of(contents.dtype)
@@ -119,7 +121,7 @@ def is_float(contents: Any) -> bool:
 
 
 def _as_floats(op: Op, drawn: Call, name: str) -> Call | None:
-    """The call in floats of another width; None where the op does not take it, or it has no others."""
+    """Return the call with its floats converted to dtype ``name``; None if the op rejects it or nothing changes."""
     others = {"float32", "float64"} - {name}
     inputs = tuple(as_dtype(v, name) if is_float(v) and v.dtype.name in others else v for v in drawn.inputs)
     changed = replace(drawn, inputs=inputs)
@@ -128,7 +130,7 @@ def _as_floats(op: Op, drawn: Call, name: str) -> Call | None:
 
 
 def _points(random: np.random.Generator, drawn: Call, wrt: Sequence[int]) -> Iterator[tuple[str, list[Any]]]:
-    """The inputs as drawn, with one special value, with ties, and small or large throughout."""
+    """Yield the drawn inputs, then with a special value, with small numbers, and with ties, each with a description."""
     yield "", list(drawn.inputs)
     for what in ("an infinity", "a large number", "zero"):
         inputs = list(drawn.inputs)
@@ -159,16 +161,16 @@ def _differing(
     wanted: Sequence[Any],
     epsilon: float,
 ) -> list[Any]:
-    """Masks of what differs and is outside of what the body gives nearby: at a kink, any gradient will do."""
+    """Masks of elements outside the range of the body's gradients nearby: at a kink, any subgradient is accepted."""
     low, high = [w.copy() for w in wanted], [w.copy() for w in wanted]
     for side in range(SIDES + 1):
-        differing = [_apart(a, b, x, y, epsilon) for a, b, x, y in zip(found, wanted, low, high, strict=True)]
+        differing = [_outside(a, b, x, y, epsilon) for a, b, x, y in zip(found, wanted, low, high, strict=True)]
         if side == SIDES or not any(mask.any() for mask in differing):
             break
         moved = list(inputs)
         for k in wrt:
             v = inputs[k]
-            shape = v.shape if side % 2 else ()  # each element aside, or the whole input
+            shape = v.shape if side % 2 else ()  # shift each element by its own step, or all by the same
             aside = random.choice([-1, 1], shape) * random.uniform(0.5, 1, shape)
             finite = np.where(np.isfinite(v), v, np.finfo(np.float16).max * np.sign(v))
             step = (ASIDE_DOUBLE if v.dtype == np.float64 else ASIDE) * (1 + np.abs(finite)).astype(np.float64) * aside
@@ -178,8 +180,8 @@ def _differing(
     return differing
 
 
-def _apart(found: Any, wanted: Any, low: Any, high: Any, epsilon: float) -> Any:
-    """Mask of what is outside of what the body gives nearby, or no number, where the body's gradient is finite."""
+def _outside(found: Any, wanted: Any, low: Any, high: Any, epsilon: float) -> Any:
+    """Mask of elements that are outside ``low`` to ``high`` or NaN, where the body's gradient is finite."""
     if found.shape != wanted.shape or found.dtype != wanted.dtype:
         return np.ones(wanted.shape or (1,), bool)
     finite = np.isfinite(wanted)

@@ -1,4 +1,4 @@
-"""Inputs of an op that have a gradient, by the calls of its cases."""
+"""Differentiable inputs of an op, found by trying the calls of its cases."""
 
 from __future__ import annotations
 
@@ -27,13 +27,16 @@ from tenonnx_testing.gradients import vector_jacobian
 from tenonnx_testing.kit import calls
 from tenonnx_testing.run import evaluate, is_index
 
-#: So many calls of each case are tried, then so many, as a gradient may be zero for some of them.
+#: Number of calls of each case in the first and the second attempt, since a gradient may be zero for some calls.
 CALLS = (12, 48)
 
 
 @dataclass(slots=True)
 class Differentiability:
-    """The ``inputs`` that have a gradient, among those ``tried``, and what was ``met`` that has none."""
+    """The ``inputs`` that have a gradient among those ``tried``, and the reasons ``met`` why others have none.
+
+    With ``through``, a straight-through gradient passes quantized values.
+    """
 
     op: Op
     inputs: set[str] = field(default_factory=set)
@@ -43,12 +46,12 @@ class Differentiability:
 
     @property
     def open(self) -> bool:
-        """Whether further calls might show more."""
+        """Whether further calls could find more differentiable inputs."""
         return self.inputs < self.tried
 
     @property
     def verdict(self) -> str:
-        """``yes`` by a rule, ``by body``, ``straight through`` quantized values, or ``no`` with the reason."""
+        """One of ``yes`` (by a rule), ``by body``, ``straight through`` (quantized values), or ``no: REASON``."""
         if self.inputs:
             return "yes" if find_rule(self.op, "vjp") else "by body"
         if self.through:
@@ -68,7 +71,7 @@ class Differentiability:
 
 @functools.cache
 def differentiability(op: Op) -> Differentiability:
-    """Try the gradient of every float input of one meaning."""
+    """Try the gradient of every float input of an op."""
     found = Differentiability(op)
     for count in CALLS:
         for case in collected(op):
@@ -97,7 +100,10 @@ def _try(found: Differentiability, case: Case, drawn: Call) -> None:
             continue
         try:
             (product,) = vector_jacobian(case, drawn, cotangents, [position], symbolic=False)
-        except (InvalidModel, NotDifferentiable):  # a body that is expanded on the way back alone, without its captures
+        except (
+            InvalidModel,
+            NotDifferentiable,
+        ):  # the backward pass alone expands this body, without its captured values
             found.met.add("broken")
             continue
         if np.any(product):
@@ -111,13 +117,13 @@ def _try(found: Differentiability, case: Case, drawn: Call) -> None:
 
 @op("Quantized", domain="tenonnx.testing")
 def as_quantized(x: Value, *, to: int) -> Any:
-    """Numbers as quantized values of a type; the gradient takes them for the same."""
+    """Cast floats to a quantized dtype; the gradient passes unchanged (straight-through)."""
     return operators().cast(x, DType(to))
 
 
 @op("Numbers", domain="tenonnx.testing")
 def as_numbers(quantized: Value) -> Any:
-    """The inverse of ``as_quantized``."""
+    """Cast quantized values to float32; the gradient passes unchanged (straight-through)."""
     return operators().cast(quantized, DType.float32)
 
 
@@ -126,13 +132,13 @@ as_numbers.vjp(lambda g, y, quantized: g)
 
 
 def _goes_through(case: Case, drawn: Call, outputs: Sequence[Any]) -> bool:
-    """Whether a gradient of quantized outputs reaches inputs of numbers, or quantized inputs."""
+    """Whether a straight-through gradient of quantized outputs reaches float or quantized inputs."""
     coded = {p: DType.of(v.dtype) for p, v in enumerate(drawn.inputs) if _is_quantized(v) and not is_index(case.op, p)}
     wide = tuple(v.astype(np.float32) if p in coded else v for p, v in enumerate(drawn.inputs))
     positions = [p for p, v in enumerate(wide) if _kind(v) == "floats"]
     sums = find_trait(case.op, "integer_sums") is not None
     if not sums and not any(_kind(v) == "floats" for v in drawn.inputs):
-        return False  # integers that no scale makes numbers of
+        return False  # plain integers: the call has no scale
     given = [place for place, output in enumerate(outputs) if sums or _is_quantized(output)]
     if not given or not positions:
         return False
@@ -145,7 +151,7 @@ def _goes_through(case: Case, drawn: Call, outputs: Sequence[Any]) -> bool:
     cotangents = [np.ones(outputs[place].shape, np.float32) for place in given]
     try:
         products = vector_jacobian(case, replace(drawn, inputs=wide), cotangents, positions, symbolic=False, by=between)
-    except TenonnxError:  # of a rule that is of floats alone, too
+    except TenonnxError:  # the rule accepts floats only
         return False
     return any(np.any(product) for product in products)
 

@@ -1,4 +1,4 @@
-"""Edge cases: memory layouts, empty axes, special values, very large numbers."""
+"""Edge cases: memory layouts, empty axes, special values, negative axes."""
 
 from __future__ import annotations
 
@@ -20,18 +20,18 @@ from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, expect, exp
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-#: Narrower floats than float32 overflow soon, in a body at every step.
+#: Large numbers by dtype; float16 overflows early, since a body rounds at every step.
 LARGE = {DType.float16: 3e2, DType.float32: 1e4, DType.float64: 1e4, DType.bfloat16: 1e4}
 
-#: Integers that float32 does not hold, and those of 64 bits that float64 does not.
+#: Integers that are not exact in float32, or for 64 bits in float64.
 LARGE_INTEGERS = {DType.int32: 2**24 + 1, DType.uint32: 2**24 + 1, DType.int64: 2**53 + 1, DType.uint64: 2**53 + 1}
 
-#: Numbers below the least normal one of their type, whose inverse is finite where that can be.
+#: Denormal numbers by dtype, with a finite reciprocal where possible.
 DENORMAL = {DType.float16: 2e-5, DType.float32: 5e-39, DType.float64: 1e-308, DType.bfloat16: 5e-39}
 
 ZERO, NEGATIVE_ZERO, A_DENORMAL = "zero", "a negative zero", "a denormal number"
 
-#: What is planted in floats and integers, by their types.
+#: Special values by name and dtype, each planted into one element of an input.
 SPECIAL: dict[str, Mapping[DType, float]] = {
     "NaN": dict.fromkeys(LARGE, np.nan),
     "an infinity": dict.fromkeys(LARGE, np.inf),
@@ -42,16 +42,16 @@ SPECIAL: dict[str, Mapping[DType, float]] = {
     "a large integer": LARGE_INTEGERS,
 }
 
-#: What is planted and must be computed by all that take the call at all.
+#: Special values that references of cases are compared on, too.
 COMMON = ("a large number", "a large integer", "white space", "unusual text", HALVES, BEYOND_HALVES, EQUAL, SMALL)
 
-#: What a rule gives as zero is less than that where it takes denormal numbers for zero, and not where it rounds.
+#: A rule flushes denormal numbers to zero if it returns zero where the body's result is nonzero and below this.
 HARDLY = 1e-30
 
-#: Text whose white space and zeros are part of it, and of which letters are special.
+#: Texts with significant white space, leading zeros or special letters.
 TEXTS = (" a", "b\t", "\n", "x  y ", "007", "", "Straße")
 
-#: Elements of the largest tensor that planted numbers may ask for.
+#: Size limit of tensors, since a planted number may be a size.
 LARGE_TENSOR = 1 << 16
 
 
@@ -63,7 +63,7 @@ def _in_fortran_order(array: Array) -> Array:
 
 
 def _strided(array: Array) -> Array:
-    """Every second element of an array twice as long, from the last one back."""
+    """Return an equal view with stride -2 along the last axis of a larger array."""
     if not array.ndim:
         return array
     held = np.repeat(array[..., ::-1], 2, axis=-1)
@@ -71,7 +71,7 @@ def _strided(array: Array) -> Array:
 
 
 def _permuted(array: Array) -> Array:
-    """The second axis, of those that there are, lies outermost in memory, with room between its elements."""
+    """Return an equal view whose second axis is outermost in memory, with gaps between its elements."""
     if array.ndim < 2:
         return np.repeat(array, 2)[::2].reshape(array.shape)
     order = (1, 0, *range(2, array.ndim))
@@ -87,12 +87,12 @@ LAYOUTS: dict[str, Callable[[Array], Array]] = {
 
 
 def most_axes(drawn: Call) -> int:
-    """Number of axes of the inputs with several places: with fewer than two, there is one layout."""
+    """Largest number of axes longer than 1 of an input; with fewer than two, all memory layouts are the same."""
     return max((sum(side > 1 for side in v.shape) for v in drawn.inputs if isinstance(v, np.ndarray)), default=0)
 
 
 def any_layout_serves(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """Arrays that are not contiguous give the same numbers: all of them or, of two calls, once all but one."""
+    """Check that non-contiguous inputs give the same outputs. Every second call keeps one input contiguous."""
     places = [k for k, v in enumerate(drawn.inputs) if isinstance(v, np.ndarray)]
     spared = places[drawn.turn // 2 % len(places)] if len(places) > 1 and drawn.turn % 2 else None
     for name, lay in LAYOUTS.items():
@@ -108,15 +108,15 @@ def any_layout_serves(case: Case, drawn: Call, expected: Outputs) -> bool:
 
 
 def has_rule_and_body(case: Case) -> bool:
-    """Whether there are two ways to compute the op that may disagree."""
+    """Whether the op has both a numpy rule and a body."""
     return not case.op.primitive and find_rule(case.op, "numpy") is not None
 
 
 def special_values_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """The numpy rule and the body give the same where an input holds a NaN, a large number, white space or the like.
+    """Check that the numpy rule equals the body on special values such as NaN, large numbers and white space.
 
-    What is zero, or a negative zero, is so in both where an input holds a zero or a denormal number, and the rule keeps
-    the digits that the body keeps.
+    The signs of zeros have to agree for inputs with zeros, the rule may not flush denormal numbers to zero, and it has
+    to be about as precise as the body.
     """
     if is_random(case.op, drawn):
         return False
@@ -130,7 +130,7 @@ def special_values_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
         try:
             expect(case, there, f"its body where an input holds {name}", present(by_body), present(by_rule))
             if name in (ZERO, NEGATIVE_ZERO, ZEROS, A_DENORMAL):
-                _same_zeros(case, name, present(by_body), present(by_rule))
+                _check_zeros(case, name, present(by_body), present(by_rule))
         except Failure as failure:
             failure.add_note(f"planted: {one_line(case.op, there)}")
             failure.call = there
@@ -141,8 +141,8 @@ def special_values_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
     return compared
 
 
-def _same_zeros(case: Case, name: str, by_body: list[Any], by_rule: list[Any]) -> None:
-    """Raise ``Failure`` where zeros differ by their sign, or the rule alone gives zero for what is hardly more."""
+def _check_zeros(case: Case, name: str, by_body: list[Any], by_rule: list[Any]) -> None:
+    """Raise ``Failure`` if signs of zeros differ, or if only the rule flushes denormal results to zero."""
     for position, (one, other) in enumerate(zip(by_body, by_rule, strict=True)):
         if not isinstance(one, np.ndarray) or one.dtype == object or DType.of(one.dtype) not in DENORMAL:
             continue
@@ -161,12 +161,12 @@ def _same_zeros(case: Case, name: str, by_body: list[Any], by_rule: list[Any]) -
 
 
 def planted(case: Case, drawn: Call) -> Iterator[tuple[str, Call]]:
-    """The call with a NaN, an infinity, a negative zero or the like somewhere; of integers, with a large one."""
+    """Yield the call with one special value in an input, for each kind of special value, with its name."""
     random = np.random.default_rng(zlib.crc32(one_line(case.op, drawn).encode()))
     contents = {k: v for k, v in enumerate(drawn.inputs) if isinstance(v, np.ndarray) and not is_index(case.op, k)}
     for name, numbers in SPECIAL.items():
-        places = [k for k, v in contents.items() if _holds(v, numbers)]
-        if not places or (name == "a large integer" and any(_holds(v, LARGE) for v in contents.values())):
+        places = [k for k, v in contents.items() if _has_dtype(v, numbers)]
+        if not places or (name == "a large integer" and any(_has_dtype(v, LARGE) for v in contents.values())):
             continue
         place = places[random.integers(len(places))]
         array = drawn.inputs[place].copy()
@@ -188,18 +188,18 @@ def _texts(random: np.random.Generator, array: Array) -> Array:
 
 
 def floats_first(drawn: Call) -> int:
-    """Number of axes with several places, of calls with floats; other calls come behind all of these."""
+    """Sort key: the number of axes longer than 1 for calls with floats, -1 for others."""
     arrays = (v for v in drawn.inputs if isinstance(v, np.ndarray) and v.dtype != object)
     return most_axes(drawn) if any(DType.of(v.dtype).is_float for v in arrays) else -1
 
 
 def holds_negative_zero(call: Call) -> bool:
-    """Whether an input has a negative zero: a condition of gaps, of what adds to a zero of its own."""
+    """Whether an input has a negative zero: a condition for gaps of ops that add 0.0."""
     floats = (v for v in call.inputs if isinstance(v, np.ndarray) and v.dtype.kind not in "OUSb")
     return any(bool(((v == 0) & np.signbit(v.astype(np.float64))).any()) for v in floats)
 
 
-def _holds(contents: Array, kinds: Mapping[DType, float]) -> bool:
+def _has_dtype(contents: Array, kinds: Mapping[DType, float]) -> bool:
     return contents.size > 0 and contents.dtype != object and DType.of(contents.dtype) in kinds
 
 
@@ -207,31 +207,31 @@ def _holds(contents: Array, kinds: Mapping[DType, float]) -> bool:
 
 
 def empty_axes_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """Empty axes, and numbers in place of tensors, are refused, or computed alike everywhere.
+    """Check that empty axes, and scalars for tensors, are rejected or give the same outputs in every way to run.
 
-    No numpy rule breaks where the body computes. Of two calls one after the other, each has half of what there is to
-    try; of four, one has numbers for all tensors.
+    The numpy rule may not raise a foreign error where the body computes. Each call tries half of the variants; every
+    fourth call tries scalars for all tensors.
     """
     given = {k: v for k, v in enumerate(drawn.inputs) if isinstance(v, np.ndarray) and not is_index(case.op, k)}
     numbers = {k: v.reshape(-1)[:1].reshape(()) for k, v in given.items() if v.ndim and v.size}
     tried = [*_emptied(drawn, given), *(_with_inputs(drawn, {k: number}) for k, number in numbers.items())]
-    places = {k: v[:0] for k, v in enumerate(drawn.inputs) if _is_places(case, k, v)}
+    places = {k: v[:0] for k, v in enumerate(drawn.inputs) if _is_index_list(case, k, v)}
     tried += [_with_inputs(drawn, {k: none}) for k, none in places.items()]
     chosen = tried[drawn.turn % 2 :: 2]
-    if len(numbers) > 1 and drawn.turn % 4 == 1:  # once in four calls, as many as there are
+    if len(numbers) > 1 and drawn.turn % 4 == 1:  # in every fourth call, scalars for all tensors
         chosen.append(_with_inputs(drawn, numbers))
     for changed in chosen:
         refuse_or_agree(case, drawn, changed, expected, symbolic=False, by_body="broken")
     return bool(tried)
 
 
-def _is_places(case: Case, place: int, contents: Any) -> bool:
-    """Whether an input holds positions, sizes or axes along its first axis."""
+def _is_index_list(case: Case, place: int, contents: Any) -> bool:
+    """Whether an input is a non-empty list of indices, sizes or axes."""
     return isinstance(contents, np.ndarray) and is_index(case.op, place) and contents.ndim > 0 and contents.size > 0
 
 
 def _emptied(drawn: Call, given: Mapping[int, Array]) -> Iterator[Call]:
-    """The call without the axes of each size in turn."""
+    """Yield the call with all axes of one size made empty, for each size."""
     for size in sorted({n for v in drawn.inputs if isinstance(v, np.ndarray) for n in v.shape} - {0}):
         yield _with_inputs(drawn, {k: _without(v, size) for k, v in given.items()})
 
@@ -241,7 +241,7 @@ def _with_inputs(drawn: Call, changed: Mapping[int, Array]) -> Call:
 
 
 def _without(array: Array, size: int) -> Array:
-    """The array with no elements along every axis of a size."""
+    """Return the array with every axis of length ``size`` made empty."""
     return array[(*(slice(0) if n == size else slice(None) for n in array.shape), ...)]
 
 
@@ -253,10 +253,10 @@ def names_axes(case: Case) -> bool:
 
 
 def axes_count_from_either_end(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """An axis may be counted from the other end, where the op says that it is one (``axis("axis", of="X")``)."""
+    """Check that negative axes equal positive ones for parameters declared as axes (``axis("axis", of="X")``)."""
     compared = False
     for requirement in case.op.requirements.declared:
-        turned = _turned(case, drawn, *requirement.names) if requirement.word == "axis" else None
+        turned = _with_flipped_axes(case, drawn, *requirement.names) if requirement.word == "axis" else None
         if turned is not None:
             with blaming(f"{case.op.title} with axes counted from the other end"):
                 found = evaluate(case.op, turned)
@@ -265,8 +265,8 @@ def axes_count_from_either_end(case: Case, drawn: Call, expected: Outputs) -> bo
     return compared
 
 
-def _turned(case: Case, drawn: Call, name: str, of: str) -> Call | None:
-    """The call with an axis, or several, of one of its inputs counted from the other end; None where it gives none."""
+def _with_flipped_axes(case: Case, drawn: Call, name: str, of: str) -> Call | None:
+    """Return the call with the sign convention of its axes flipped (k to k - rank or back); None if it has no axes."""
     names = [case.op.signature.input_at(k).name for k in range(len(drawn.inputs))]
     rank = getattr(drawn.inputs[names.index(of)] if of in names else None, "ndim", 0)
     place = names.index(name) if name in names else None

@@ -1,4 +1,4 @@
-"""Checks of export: outputs are the same at every opset, and a file that was read is written back unchanged."""
+"""Checks of export: equal outputs at every opset, and lossless writing and reading."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.models import Trial
 from tenonnx_testing.run import Failure, Outputs, blaming, expect, is_random, present, run_graph, trace
 
-#: Older opsets have no broadcasting as it is today.
+#: Oldest opset to export to; numpy-style broadcasting began there.
 OLDEST = 7
 
 
 def versions(case: Case) -> Sequence[int]:
-    """The versions of ``ai.onnx`` to export to."""
+    """Versions of ``ai.onnx`` to export to."""
     return range(OLDEST, oracles.newest_of_onnx() + 1)
 
 
-def keeps_numbers(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """In the ops of ``ai.onnx`` at one opset the call gives the same numbers, here and in onnxruntime.
+def equals_exported(case: Case, drawn: Call, expected: Outputs) -> bool:
+    """Check that the call exported to ``ai.onnx`` ops at one opset gives the same outputs, here and in onnxruntime.
 
-    An op that has no form there may be refused, and is counted as not compared.
+    Returns False if the op cannot be expressed at that opset.
     """
     assert drawn.version is not None
     what = f"{case.op.title} exported to ai.onnx {drawn.version}"
-    graph, feeds, is_clean = _written(case, drawn)
+    graph, feeds, is_clean = _traced_and_checked(case, drawn)
     try:
         with blaming(what, passing=NotRepresentable):
             moved = retarget(graph, drawn.version, ["ai.onnx"])
@@ -49,25 +49,25 @@ def keeps_numbers(case: Case, drawn: Call, expected: Outputs) -> bool:
     expect(case, drawn, what, actual, present(expected))
     named = {value.name: contents for value, contents in zip(moved.all_inputs, feeds, strict=True)}
     _agrees_in_onnxruntime(case, drawn, Trial(model, named, expected), what)
-    _count(case, case.op.version)
+    _record_version(case, case.op.version)
     return True
 
 
-#: The last call that was written, and what became of it: the next one is often the same at another version.
+#: Cache of the last traced call: the next one is often the same at another version.
 _latest: tuple[Call, tuple[Graph, list[Any], bool]] | None = None
 
 
-def _written(case: Case, drawn: Call) -> tuple[Graph, list[Any], bool]:
-    """The call as a graph of one node, what to feed it with, and whether ONNX's own inference takes it.
+def _traced_and_checked(case: Case, drawn: Call) -> tuple[Graph, list[Any], bool]:
+    """Return the call as a single-node graph, its feeds, and whether ONNX's own shape inference accepts it.
 
-    Of three calls one has constants for all inputs but the first.
+    Every third call has constants for all inputs but the first.
     """
     global _latest
     if _latest is None or _latest[0].inputs is not drawn.inputs or _latest[0].attributes is not drawn.attributes:
         with blaming(f"{case.op.title} in a graph"):
             graph, feeds = _traced(case, drawn)
             graph.opsets = {case.op.domain: case.op.version}
-        _is_fixpoint(case, graph)
+        _check_round_trip(case, graph)
         _latest = drawn, (graph, feeds, _is_clean(case.op.domain, graph))
     return _latest[1]
 
@@ -84,21 +84,21 @@ def _traced(case: Case, drawn: Call) -> tuple[Graph, list[Any]]:
 
 
 def own_versions(case: Case) -> Sequence[int]:
-    """One version for each way that the op's own domain ever had to say or to spell it."""
+    """Versions of the op's own domain at which its meaning or signature changes."""
     held = default_registry().meanings(case.op.domain, case.op.name)
     meanings = held if case.op in held else tuple(case.op.meanings)
     return sorted({version for meaning in meanings for version in schemas.versions(meaning)})
 
 
 def has_versions(case: Case) -> bool:
-    """Whether a domain that ``export`` does not go through has more than one way to say the op."""
+    """Whether an op of another domain than ai.onnx has several versions."""
     return case.op.domain != "ai.onnx" and len(own_versions(case)) > 1
 
 
 def keeps_meaning(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """At another version of the op's own domain the call gives the same numbers, and back again.
+    """Check that the call gives the same outputs at another version of the op's own domain, and converted back.
 
-    What has no form there may be refused, and is counted as not compared.
+    Returns False if the call cannot be expressed at that version.
     """
     assert drawn.version is not None
     domain = case.op.domain
@@ -115,21 +115,21 @@ def keeps_meaning(case: Case, drawn: Call, expected: Outputs) -> bool:
         with blaming(what):
             actual = run_graph(graph, feeds)
         expect(case, drawn, what, actual, present(expected))
-    _count(case, drawn.version)
+    _record_version(case, drawn.version)
     return True
 
 
 # ----- judging --------------------------------------------------------------------------------------------------------
 
 
-def _count(case: Case, version: int) -> None:
-    """Take a version as compared, of an op that nobody else has: it agrees with its other versions and with ONNX."""
+def _record_version(case: Case, version: int) -> None:
+    """Record a version as compared, for an op without a schema of ONNX or onnxruntime."""
     if not schemas.history(case.op.domain, case.op.name):
         case.reached.add(version)
 
 
 def _is_clean(domain: str, graph: Graph) -> bool:
-    """Whether ONNX's own inference takes the op as it is: bodies of some ONNX functions break its rules."""
+    """Whether the full ``onnx.checker`` accepts the op; it rejects the bodies of some ONNX functions."""
     if domain not in schemas.domains():
         return True
     try:
@@ -149,8 +149,8 @@ def _agrees_in_onnxruntime(case: Case, drawn: Call, trial: Trial, what: str) -> 
     expect(case, drawn, f"onnxruntime on {what}", actual, present(trial.expected))
 
 
-def _is_fixpoint(case: Case, graph: Graph) -> None:
-    """Written, read and written again, the model is the same to the byte."""
+def _check_round_trip(case: Case, graph: Graph) -> None:
+    """Check that the model is the same to the byte after it was written, read and written again."""
     with blaming(f"writing and reading {case.op.title}"):
         once = to_model(graph)
         again = to_model(read(once, registry=graph.registry))

@@ -1,4 +1,4 @@
-"""Whole ranges of integers, exact halves, equal and small elements, and several special values at once."""
+"""Extreme inputs: full integer ranges, rounding ties, equal, small and offset elements, several special values."""
 
 from __future__ import annotations
 
@@ -35,55 +35,55 @@ WHOLE_RANGE, HALVES, BEYOND_HALVES, EQUAL, SMALL, SMALL_ONE, OFFSET, SEVERAL, RO
 
 INTEGERS = ("int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64")
 
-#: Scales, in turn: of multiples of half of one, each second one is halfway between two integers after a division in
-#: float32. By the inverse of the second scale it is not, and neither is it by the third one in float64.
+#: Scales, in rotation. Odd multiples of half a scale are rounding ties after a float32 division by the scale. They are
+#: no ties after multiplication by the reciprocal (second scale), or after a float64 division (third scale).
 SCALES = (0.5, 61 / 128, 0.7)
 
-#: The largest multiple of half a scale, alone and as a factor of integers; bytes of integers that are sums of products.
+#: Largest multiple of half a scale, without and with integer operands; bytes of accumulator integers.
 MULTIPLES, FACTORS, SUMS = 40, 4, 4
 
-#: The share of the ends of a range among its numbers.
+#: Share of the bounds of a range among its random integers.
 ENDS = 0.25
 
-#: Length of an axis whose places need more than 8 bits.
+#: Length of an axis whose indices need more than 8 bits.
 ROOM = 300
 
-#: Factor of small numbers; distance of others from zero, whose squares leave float32 few digits.
+#: Factor of small numbers; offset of others, whose squares leave float32 few digits.
 LITTLE, FAR = 1e-4, 256.0
 
 
 def extremes(case: Case, drawn: Call, expected: Outputs) -> Iterator[tuple[str, Call]]:
-    """The call with all of its integers or floats replaced by those at which formulas differ."""
+    """Yield the call with its integers or floats replaced by extreme ones, each with its name."""
     random = np.random.default_rng(zlib.crc32(one_line(case.op, drawn).encode()))
     given = {k: v for k, v in enumerate(drawn.inputs) if _is_plain(v) and not is_index(case.op, k)}
     floats = {k: v for k, v in given.items() if DType.of(v.dtype).is_float and DType.of(v.dtype).bits > 8}
     if floats and moves_data(case.op, drawn.attributes):
         yield ZEROS, _with(drawn, _zeros(floats, drawn.turn))
-    if (there := _far_places(case, drawn, random)) is not None:
+    if (there := _large_indices(case, drawn, random)) is not None:
         yield FAR_PLACES, there
     integers = {k: v for k, v in given.items() if v.dtype.name in INTEGERS}
     if integers:
-        yield WHOLE_RANGE, _with(drawn, {k: _of_whole_range(random, v) for k, v in integers.items()})
+        yield WHOLE_RANGE, _with(drawn, {k: _full_range(random, v) for k, v in integers.items()})
         yield (
             WHOLE_RANGE,
-            _with(drawn, {k: _ends(v, drawn.turn * (1 + k * (drawn.turn % 2))) for k, v in integers.items()}),
+            _with(drawn, {k: _bounds(v, drawn.turn * (1 + k * (drawn.turn % 2))) for k, v in integers.items()}),
         )
-        there = _of_another_kind(case, drawn, integers)
+        there = _with_other_integers(case, drawn, integers)
         if there is not None:
-            yield WHOLE_RANGE, _with(there, {k: _of_whole_range(random, there.inputs[k]) for k in integers})
+            yield WHOLE_RANGE, _with(there, {k: _full_range(random, there.inputs[k]) for k in integers})
         if len(integers) > 1:
             widest = max(integers, key=lambda k: integers[k].size)
             for each in filter(None, (drawn, there)):
-                yield WHOLE_RANGE, _with(each, {widest: _of_whole_range(random, each.inputs[widest])})
+                yield WHOLE_RANGE, _with(each, {widest: _full_range(random, each.inputs[widest])})
             place = [*integers][(drawn.turn + 1) % len(integers)]
             for each in filter(None, (drawn, there)):
                 full = {k: np.full_like(each.inputs[k], np.iinfo(each.inputs[k].dtype).max) for k in integers}
-                yield WHOLE_RANGE, _with(each, full | {place: _widths(random, full[place])})
+                yield WHOLE_RANGE, _with(each, full | {place: _shift_counts(random, full[place])})
     if floats and any(isinstance(v, np.ndarray) and v.dtype.kind in "iub" for v in expected):
         first, *others = floats
         scale = SCALES[drawn.turn % len(SCALES)]
         halves = {k: np.full_like(floats[k], scale) for k in others}
-        most = FACTORS if integers else MULTIPLES  # a product with integers is to be within the range of the result
+        most = FACTORS if integers else MULTIPLES  # products with integers have to stay within the range of the result
         halves[first] = (random.integers(-most, most + 1, floats[first].shape) * (scale / 2)).astype(
             floats[first].dtype
         )
@@ -93,8 +93,8 @@ def extremes(case: Case, drawn: Call, expected: Outputs) -> Iterator[tuple[str, 
         if larger := larger_inputs(given, drawn.turn):
             yield FRESH, _with(drawn, larger | {k: _scaled(random, larger[k]) for k in floats if k in larger})
         if sums:
-            yield BEYOND_HALVES, _with(drawn, _beyond_halves(random, floats, sums))
-    yield EQUAL, _with(drawn, {k: _of_two(random, v) for k, v in (floats | integers).items()})
+            yield BEYOND_HALVES, _with(drawn, _near_ties(random, floats, sums))
+    yield EQUAL, _with(drawn, {k: _two_values(random, v) for k, v in (floats | integers).items()})
     if floats:
         place = max(floats, key=lambda k: floats[k].size)
         several = floats[place].copy()
@@ -112,24 +112,24 @@ def extremes(case: Case, drawn: Call, expected: Outputs) -> Iterator[tuple[str, 
 
 
 def _scaled(random: np.random.Generator, array: Array) -> Array:
-    """Each element by a random share of itself."""
+    """Multiply each element by a random factor between 0.5 and 1."""
     return np.asarray(array * random.uniform(0.5, 1, array.shape)).astype(array.dtype)
 
 
 def _zeros(floats: dict[int, Array], turn: int) -> dict[int, Array]:
-    """Zeros alone, of one sign in each input: of two zeros, ONNX does not say which is greater."""
+    """Replace inputs by zeros of one sign each: ONNX does not define which of two zeros is greater."""
     return {k: np.full_like(v, 0.0 if (place + turn) % 2 else -0.0) for place, (k, v) in enumerate(floats.items())}
 
 
-def _beyond_halves(random: np.random.Generator, floats: dict[int, Array], sums: dict[int, Array]) -> dict[int, Array]:
-    """Integers whose products with a power of two are next to halves, which float32 takes for halves."""
+def _near_ties(random: np.random.Generator, floats: dict[int, Array], sums: dict[int, Array]) -> dict[int, Array]:
+    """Integers that are next to a rounding tie after scaling by 2 ** -23, and that float32 rounds to the tie."""
     odd = {k: 2 * random.integers(0, MULTIPLES, v.shape) + 1 for k, v in sums.items()}
     beyond = {k: ((n << 22) + random.choice([-1, 1], n.shape)).astype(sums[k].dtype) for k, n in odd.items()}
     return beyond | {k: np.full_like(v, 2.0**-23) for k, v in floats.items()}
 
 
-def _far_places(case: Case, drawn: Call, random: np.random.Generator) -> Call | None:
-    """The call with an axis of so many elements that its places need more than 8 bits, and with such places."""
+def _large_indices(case: Case, drawn: Call, random: np.random.Generator) -> Call | None:
+    """Return the call with an axis longer than 255 and indices into it; None if it has no indices or is rejected."""
     places = [k for k, v in enumerate(drawn.inputs) if _is_plain(v) and v.dtype.kind in "iu" and is_index(case.op, k)]
     given = {k: v for k, v in enumerate(drawn.inputs) if _is_plain(v) and v.ndim and k not in places}
     if not places or not given or any(isinstance(v, list | dict) for v in drawn.inputs):
@@ -148,38 +148,38 @@ def _is_plain(contents: Any) -> bool:
     return isinstance(contents, np.ndarray) and contents.size > 0 and contents.dtype != object
 
 
-def _of_whole_range(random: np.random.Generator, array: Array) -> Array:
-    """Random integers of all of the dtype, among them its least and greatest, minus one, zero and one."""
+def _full_range(random: np.random.Generator, array: Array) -> Array:
+    """Random integers of the full range of the dtype, with a share of its bounds, -1, 0 and 1."""
     info = np.iinfo(array.dtype)
     found = random.integers(info.min, info.max, array.shape, array.dtype, endpoint=True)
     chosen = random.random(array.shape) < ENDS
-    return np.asarray(np.where(chosen, random.choice(_ends_of(array.dtype), array.shape), found))
+    return np.asarray(np.where(chosen, random.choice(_bounds_of(array.dtype), array.shape), found))
 
 
-def _ends(array: Array, first: int) -> Array:
-    """The ends of a dtype's range one after the other, beginning with one of them."""
-    return np.resize(np.roll(_ends_of(array.dtype), -first), array.shape)
+def _bounds(array: Array, first: int) -> Array:
+    """Fill with the bounds of the dtype in rotation, beginning at position ``first``."""
+    return np.resize(np.roll(_bounds_of(array.dtype), -first), array.shape)
 
 
-def _ends_of(dtype: np.dtype[Any]) -> Array:
-    """The least and greatest integers of a dtype, minus one, zero and one."""
+def _bounds_of(dtype: np.dtype[Any]) -> Array:
+    """Bounds of an integer dtype, and -1, 0 and 1."""
     info = np.iinfo(dtype)
     return np.array([info.min, -1 if info.min else 2, info.max, info.max - 1, 0, 1], dtype)
 
 
-def _widths(random: np.random.Generator, array: Array) -> Array:
-    """The number of bits of a dtype, one less and one more, as counts of a shift."""
+def _shift_counts(random: np.random.Generator, array: Array) -> Array:
+    """Shift counts around the bit width of the dtype."""
     bits = 8 * array.dtype.itemsize
     return np.asarray(random.choice(np.array([bits, bits - 1, bits + 1], array.dtype), array.shape))
 
 
-def _of_two(random: np.random.Generator, array: Array) -> Array:
-    """Elements that are each one of the first two."""
+def _two_values(random: np.random.Generator, array: Array) -> Array:
+    """Replace each element by one of the first two, at random."""
     return np.asarray(array.reshape(-1)[random.integers(0, min(2, array.size), array.shape)])
 
 
-def _of_another_kind(case: Case, drawn: Call, integers: dict[int, Array]) -> Call | None:
-    """The call with its first kind of integers as another kind that the op takes, of those in turn."""
+def _with_other_integers(case: Case, drawn: Call, integers: dict[int, Array]) -> Call | None:
+    """Return the call with its first integer dtype converted to another that the op accepts, in rotation."""
     first = next(iter(integers.values())).dtype
     for name in (INTEGERS[(drawn.turn + place) % len(INTEGERS)] for place in range(len(INTEGERS))):
         there = _with(drawn, {k: as_dtype(v, name) for k, v in integers.items() if v.dtype == first})

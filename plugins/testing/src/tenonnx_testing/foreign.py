@@ -1,4 +1,4 @@
-"""Errors of Python and numpy from calls that meet all requirements, with the requirement that is missing."""
+"""Foreign errors (of Python or numpy) from calls that meet all requirements, and the missing requirement."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ import tenonnx
 from tenonnx.extend import DType, Op, TenonnxError
 from tenonnx_testing.cases import Call
 
-#: Where what core raises comes from.
+#: Folder of core, whose errors are not foreign.
 _CORE = str(Path(tenonnx.__file__).parent)
 
-#: The words for the axes of an input in a requirement that is suggested.
+#: Names of axes in a suggested requirement.
 AXES = ("rows", "columns", "depth", "others")
 
 
 def foreign_cause(op: Op, error: TenonnxError) -> BaseException | None:
-    """The exception of Python or numpy that a rule or the body of an op itself ended in; None for any other error."""
+    """Exception of Python or numpy that a rule or the op's own body raised; None for any other error."""
     cause = error.__cause__
-    own = str(error).startswith(f"{op.title} cannot be computed from these inputs")  # not one of its body
+    own = str(error).startswith(f"{op.title} cannot be computed from these inputs")  # not an error of an op in its body
     if not own or cause is None or isinstance(cause, TenonnxError):
         return None
     last = traceback.extract_tb(cause.__traceback__)[-1]
-    return None if last.filename.startswith(_CORE) else cause  # such as that of dims that do not broadcast
+    return None if last.filename.startswith(_CORE) else cause  # core raises, for example, if dims do not broadcast
 
 
 def missing_requirement(op: Op, drawn: Call, changed: Call, error: BaseException | None = None) -> str:
-    """The requirement, as an author writes it, that refuses what was changed of a call that is right."""
+    """Source text of the requirement that would reject the change from a valid call to ``changed``."""
     names = {k: op.signature.input_at(k).name for k in range(len(drawn.inputs))}
     found: list[str] = []
     resized: list[int] = []
@@ -41,22 +41,24 @@ def missing_requirement(op: Op, drawn: Call, changed: Call, error: BaseException
         if not isinstance(given, np.ndarray) or not isinstance(other, np.ndarray):
             found.append(f"a value of {names[k]}, which is optional," if other is None else f"holds({names[k]})")
         elif given.dtype != other.dtype:
-            found.append(_of_dtypes(drawn, names, k))
+            found.append(_dtype_requirement(drawn, names, k))
         elif given.shape != other.shape:
             resized.append(k)
         elif not np.array_equal(given, other):
             found.append(f"holds(a function of {names[k]})")
     if resized:
-        found.append(_of_sizes(drawn, changed, names, resized))
+        found.append(_shape_requirement(drawn, changed, names, resized))
     for name, given in drawn.attributes.items():
         if name in changed.attributes and not _same(changed.attributes[name], given):
             of_axis = isinstance(error, np.exceptions.AxisError)
-            found.append(f'axis("{name}", of="{names[0]}")' if of_axis and names else _of_attribute(name, given))
+            found.append(
+                f'axis("{name}", of="{names[0]}")' if of_axis and names else _attribute_requirement(name, given)
+            )
     return " and ".join(dict.fromkeys(found)) or "holds(...)"
 
 
-def _of_sizes(drawn: Call, changed: Call, names: dict[int, str], resized: list[int]) -> str:
-    """The requirement of shapes: one word for each size, which other inputs may share, and of what is not 0."""
+def _shape_requirement(drawn: Call, changed: Call, names: dict[int, str], resized: list[int]) -> str:
+    """Suggest ``shapes(...)`` with one name for each size, and ``at_least(...)`` for axes that may not be empty."""
     arrays = {k: v for k, v in enumerate(drawn.inputs) if isinstance(v, np.ndarray)}
     sizes = list(dict.fromkeys(size for k in resized for size in arrays[k].shape))
     words = {size: AXES[place] if place < len(AXES) else "_" for place, size in enumerate(sizes)}
@@ -69,8 +71,8 @@ def _of_sizes(drawn: Call, changed: Call, names: dict[int, str], resized: list[i
     return f"shapes({known}){positive}"
 
 
-def _of_dtypes(drawn: Call, names: dict[int, str], place: int) -> str:
-    """The requirement of the element type of an input: that it is another's, too, or one of a kind."""
+def _dtype_requirement(drawn: Call, names: dict[int, str], place: int) -> str:
+    """Suggest ``dtypes(...)`` for an input, or ``same_dtype(...)`` with another input of equal dtype."""
     given = drawn.inputs[place]
     beside: Iterator[int] = (k for k in names if k != place and getattr(drawn.inputs[k], "dtype", None) == given.dtype)
     dtype = DType.of(given.dtype)
@@ -79,7 +81,7 @@ def _of_dtypes(drawn: Call, names: dict[int, str], place: int) -> str:
     return next((f'{known} or same_dtype("{names[k]}", "{names[place]}")' for k in beside), known)
 
 
-def _of_attribute(name: str, given: Any) -> str:
+def _attribute_requirement(name: str, given: Any) -> str:
     if isinstance(given, str):
         return f"one_of({name}=({given!r}, ...))"
     if isinstance(given, int | float):

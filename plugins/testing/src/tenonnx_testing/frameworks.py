@@ -1,4 +1,4 @@
-"""Comparison with frameworks that compute graphs: outputs and gradients of a call there."""
+"""Comparison of outputs and gradients with frameworks that execute graphs."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.gradients import differentiable, vector_jacobian, widened
 from tenonnx_testing.run import Outputs, blaming, expect, is_random, present, trace
 
-#: Of which numpy and the frameworks have the same elements.
+#: Dtypes that numpy and all frameworks have.
 _SHARED = ("float16", "float32", "float64", "int8", "int16", "int32", "int64", "uint8", "bool")
 
-#: From cotangents of the outputs, None for those that have none, to gradients.
+#: Maps cotangents of the outputs (None where there is none) to gradients.
 Pullback = Callable[[Sequence[Any]], list[Any]]
 
 
 @dataclass(frozen=True, slots=True)
 class Framework:
-    """Framework that computes graphs by rules ``name``, and differentiates them by itself.
+    """Framework with its own automatic differentiation; ops have rules ``name`` for it.
 
-    ``runtime`` is its Python module, ``form`` what a graph becomes there, in words. ``run`` gives the outputs of a
-    graph for feeds by name, and what leads back to those of ``wrt``. It raises ``UnsupportedOp`` or
-    ``NotRepresentable`` where the framework lacks what the call takes.
+    ``runtime`` is its Python module; ``form`` describes a converted graph, for messages. ``run`` takes a graph, feeds
+    by name and the names ``wrt``, and returns the outputs and a pullback to ``wrt``. It raises ``UnsupportedOp`` or
+    ``NotRepresentable`` if the framework cannot express the call.
     """
 
     name: str
@@ -39,11 +39,11 @@ class Framework:
     run: Callable[[Graph, Mapping[str, Any], Sequence[str]], tuple[list[Any], Pullback]]
 
     def applies(self, case: Case) -> bool:
-        """Whether the op has a rule for the framework, and that is there to ask."""
+        """Whether the op has a rule for the framework, and the framework is installed."""
         return find_spec(self.runtime) is not None and find_rule(case.op, self.name) is not None
 
     def is_alike(self, case: Case, drawn: Call, expected: Outputs) -> bool:
-        """The call gives the same numbers there and, in float64, the same gradient."""
+        """Check that the framework gives the same outputs and, in float64, the same gradient."""
         arrays = [v for v in drawn.inputs if v is not None]
         if is_random(case.op, drawn) or not all(isinstance(v, np.ndarray) and v.dtype.name in _SHARED for v in arrays):
             return False
@@ -54,10 +54,10 @@ class Framework:
         expect(case, drawn, self.form, outputs, present(expected))
         if case.gradient is not False:
             with suppress(UnsupportedOp, NotRepresentable):
-                self._same_gradient(case, replace(drawn, inputs=tuple(widened(v) for v in drawn.inputs)))
+                self._compare_gradients(case, replace(drawn, inputs=tuple(widened(v) for v in drawn.inputs)))
         return True
 
-    def _same_gradient(self, case: Case, wide: Call) -> None:
+    def _compare_gradients(self, case: Case, wide: Call) -> None:
         wrt = differentiable(case, wide)
         outputs, pullback = self._called(case, wide, wrt)
         if not wrt or any(isinstance(each, list) for each in outputs):
@@ -81,6 +81,6 @@ class Framework:
 
 
 def installed() -> list[Framework]:
-    """The frameworks that installed packages name by entry points, without importing any framework."""
+    """Frameworks declared by entry points of installed packages; imports no framework."""
     found = loaded("tenonnx.frameworks")
     return [Framework(plugin.name, module.runtime, module.form, module.run) for plugin, module in found]

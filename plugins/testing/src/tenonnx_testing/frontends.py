@@ -1,4 +1,4 @@
-"""The suite of a front end or format: its graphs run, and survive files."""
+"""Test suite of a front end or file format: types, outputs, and round trips through files."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ from tenonnx_testing.run import Failure
 
 @dataclass(frozen=True)
 class Example:
-    """Something that a front end reads: what ``tx.load`` is given, and what the graph gives for ``feeds``.
+    """A source for ``tx.load``, with feeds and expected outputs.
 
-    ``tolerance`` replaces that of the table where the library computes in another way; it must carry a reason.
+    ``tolerance`` replaces the default where the source's library computes differently; it has to give a reason.
     """
 
     source: Any
@@ -37,12 +37,15 @@ class Example:
 def frontend_conformance(
     make: Callable[[Path], Mapping[str, Example]], *, write: Callable[[Graph, Path], object] | None = None
 ) -> Callable[..., None]:
-    """A pytest function that holds what a front end reads to what every graph must do.
+    """Return a pytest function that tests the graphs of a front end.
 
-    ``make`` is given an empty folder and returns examples by name. Of each, the types can be inferred; it gives the
-    expected outputs on numpy; reading it changes no file and gives the same graph again; and it is the same model after
-    an export that ``onnx.checker`` takes, and after it was saved as a native file. Where the package writes its format,
-    too, ``write`` is given a graph and the path of the example, and what is read back must be the same.
+    ``make`` takes an empty folder and returns examples by name. For each example:
+
+    - all types can be inferred, and numpy computes the expected outputs;
+    - reading changes no file, and gives the same graph twice;
+    - the graph stays the same through an ONNX export that ``onnx.checker`` accepts, and through a native file;
+    - with ``write``, a function of a graph and the path of the example, it stays the same through the package's own
+      format.
     """
     checks = {name: check for name, check in _CHECKS.items() if write is not None or name != "its own file"}
 
@@ -92,22 +95,22 @@ def _twice(example: Example, folder: Path, write: Any) -> None:
 
 def _through_onnx(example: Example, folder: Path, write: Any) -> None:
     path = folder / "again.onnx"
-    _returns(example, path, tx.export)
+    _check_written(example, path, tx.export)
     if problems := structure_problems(path):
         raise Failure(f"onnx.checker rejects the exported file: {problems[0]}")
 
 
 def _through_native(example: Example, folder: Path, write: Any) -> None:
-    _returns(example, folder / "again.safetensors", lambda graph, path: graph.save(path))
+    _check_written(example, folder / "again.safetensors", lambda graph, path: graph.save(path))
 
 
 def _through_own(example: Example, folder: Path, write: Any) -> None:
     if not isinstance(example.source, Path):
         raise Failure("the source of an example with write is not a path")
-    _returns(example, example.source.with_name(f"again{example.source.suffix}"), write)
+    _check_written(example, example.source.with_name(f"again{example.source.suffix}"), write)
 
 
-def _returns(example: Example, path: Path, write: Callable[[Graph, Path], object]) -> None:
+def _check_written(example: Example, path: Path, write: Callable[[Graph, Path], object]) -> None:
     graph = example.read()
     write(graph, path)
     again = tx.load(path) if path.suffix in (".onnx", ".safetensors") else replace(example, source=path).read()

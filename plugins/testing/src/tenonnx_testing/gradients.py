@@ -1,4 +1,4 @@
-"""Gradients against finite differences, along a random direction and for a random cotangent, in float64."""
+"""Comparison of gradients with finite differences, along a random direction for a random cotangent, in float64."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from tenonnx_testing.run import (
     trace,
 )
 
-#: Steps of the differences: from wide for ops that round inside to float32, down to a few digits above float64's noise.
+#: Steps of the differences: large ones for ops that round to float32 inside, small ones near the noise of float64.
 STEPS = (1e-2, 2e-3, 4e-4, 8e-5, 1.6e-5)
 
-#: How far, relative to the sizes of its summands, the product may be from the differences, beyond their own error.
+#: Accepted error of the product relative to the size of its terms, in addition to the uncertainty of the differences.
 RELATIVE = 1e-5
 
-#: Differences that are less certain than this say that the op is not smooth there.
+#: Relative uncertainty of the differences above which the op counts as not smooth at the point.
 SMOOTH = 1e-2
 
 
@@ -42,9 +42,9 @@ def applies(case: Case) -> bool:
 
 
 def equals_differences(case: Case, drawn: Call, expected: tuple[Any, ...]) -> bool:
-    """The reverse-mode product agrees with central differences wherever inputs and outputs are floats.
+    """Check that the vector-Jacobian product agrees with central differences, for float inputs and outputs.
 
-    It is that of a graph of known dims for every second call, and of symbolic dims for the others.
+    Calls alternate between graphs with known and with symbolic dims.
     """
     wide = Call(tuple(widened(v) for v in drawn.inputs), drawn.attributes, drawn.outputs, drawn.version)
     wrt = differentiable(case, wide)
@@ -59,7 +59,7 @@ def equals_differences(case: Case, drawn: Call, expected: tuple[Any, ...]) -> bo
     if all(c is None for c in cotangents):
         return False
     floats = [position for position, c in enumerate(cotangents) if c is not None]
-    if len(floats) > 1 and (turn := drawn.turn % (len(floats) + 1)):  # of each output alone, and of all
+    if len(floats) > 1 and (turn := drawn.turn % (len(floats) + 1)):  # alternate between all outputs and single ones
         cotangents = [c if position == floats[turn - 1] else None for position, c in enumerate(cotangents)]
     given = [c for c, o in zip(cotangents, outputs, strict=True) if o is not None]
     directions = {p: random.uniform(-1, 1, wide.inputs[p].shape) for p in wrt}
@@ -88,7 +88,7 @@ def equals_differences(case: Case, drawn: Call, expected: tuple[Any, ...]) -> bo
         _rests_on_right_rules(case, wide, directions)
         if is_between(float(sum(np.sum(term) for term in terms.values())), along):
             return True
-        for position, term in terms.items():  # which of them is it?
+        for position, term in terms.items():  # find the input whose gradient is wrong
             name = case.op.signature.input_at(position).name
             alone = differences(partial(along, chosen=[position]))
             _agree(f'{what} with respect to input "{name}"', [term], *alone)
@@ -97,7 +97,7 @@ def equals_differences(case: Case, drawn: Call, expected: tuple[Any, ...]) -> bo
 
 
 def _rests_on_right_rules(case: Case, wide: Call, directions: Mapping[int, Any]) -> None:
-    """Raise ``Failure`` where the op itself is wrong, on which differences rest."""
+    """Raise ``Failure`` if the op's own outputs are wrong, since the differences depend on them."""
     moved = tuple(v + STEPS[0] * directions[p] if p in directions else v for p, v in enumerate(wide.inputs))
     with blaming(f"{case.op.title} in float64"):
         rests_on_right_rules(case, [wide, replace(wide, inputs=moved)])
@@ -119,9 +119,9 @@ def _agree(what: str, terms: Sequence[Any], slope: float, uncertainty: float) ->
 
 
 def is_between(product: float, function: Callable[[float], float]) -> bool:
-    """Whether a function has a kink at 0, and the product is between the slopes on both sides of it.
+    """Whether a function has a kink at 0 and the product lies between its one-sided slopes.
 
-    The jump of the slope at a kink stays what it is for smaller steps; a curve's shrinks with them.
+    The difference of the slopes stays the same for smaller steps at a kink, and shrinks for a smooth function.
     """
     middle = function(0.0)
     sides = [sorted([(function(h) - middle) / h, (middle - function(-h)) / h]) for h in STEPS[-2:]]
@@ -130,10 +130,10 @@ def is_between(product: float, function: Callable[[float], float]) -> bool:
 
 
 def differences(function: Callable[[float], float]) -> tuple[float, float]:
-    """The derivative of a function at 0 and how uncertain it is.
+    """Return the derivative of a function at 0 and its uncertainty.
 
-    Central differences of ever smaller steps, each two extrapolated to step 0 (Richardson). Two that agree are right
-    up to what rounding inside the function does at their steps, which the smallest step shows best.
+    Central differences with decreasing steps, of which each two are extrapolated to step 0 (Richardson). Two that agree
+    are right up to rounding inside the function, which the smallest step shows best.
     """
     slopes = [(function(h) - function(-h)) / (2 * h) for h in STEPS]
     limits = [
@@ -161,11 +161,11 @@ def vector_jacobian(
     expected: Outputs | None = None,
     known: Container[int] = (),
 ) -> list[np.ndarray[Any, Any]]:
-    """The gradients of the outputs, weighted with their cotangents, with respect to the inputs at ``wrt``.
+    """Vector-Jacobian product of a call: gradients of the inputs at ``wrt`` for cotangents of the outputs.
 
-    ``by`` makes the outputs from the inputs where it is not the op alone, and ``known`` tells which inputs are
-    constants. Raises ``Failure`` where the graph that has the gradients gives other outputs than those ``expected``: a
-    rule ``residuals`` says them anew.
+    ``by`` builds the outputs from the inputs, by default with the op; inputs at ``known`` are constants. Raises
+    ``Failure`` if the graph with the gradients gives other outputs than ``expected``, since a ``residuals`` rule
+    computes them in its own way.
     """
     found = jacobian_function(case, drawn, cotangents, wrt, symbolic=symbolic, by=by, known=known, expected=expected)
     return found(drawn.inputs)
@@ -182,7 +182,7 @@ def jacobian_function(
     known: Container[int] = (),
     expected: Outputs | None = None,
 ) -> Callable[[Sequence[Any]], list[np.ndarray[Any, Any]]]:
-    """A function of the inputs that gives the gradients, made once for a call; the rest as ``vector_jacobian``."""
+    """Return ``vector_jacobian`` as a function of the inputs, for repeated evaluation."""
 
     def the_op(builder: Builder, values: list[Value | None]) -> Sequence[Value | None]:
         return builder.call(case.op, values, drawn.attributes, drawn.outputs)
@@ -196,7 +196,7 @@ def jacobian_function(
     def products(inputs: Sequence[Any]) -> list[np.ndarray[Any, Any]]:
         outputs = run_graph(derived, [*(inputs[p] for p in fed), *(c for _, c in weighted)])
         if expected is not None:
-            # the shape of what a loop without iterations stacks is as much as inference knows of its body
+            # a loop without iterations returns the inferred shape of its scan outputs, which may be less precise
             pairs = [(a, b) for a, b in zip(outputs, present(expected), strict=False) if getattr(b, "size", 1)]
             expect(case, drawn, "what its rule residuals gives", *zip(*pairs, strict=True))
         return [np.asarray(product) for product in outputs[len(graph.outputs) :]]
@@ -220,7 +220,7 @@ def is_wide(contents: Any) -> bool:
 
 
 def widened(contents: Any) -> Any:
-    """Floats as float64, but for those of 8 bits or fewer: an op may take them as quantized values alone."""
+    """Convert floats to float64, except those of 8 bits or fewer, which an op may accept as quantized values only."""
     if isinstance(contents, list):
         return [widened(c) for c in contents]
     if not isinstance(contents, np.ndarray) or contents.dtype == object:

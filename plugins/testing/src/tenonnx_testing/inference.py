@@ -1,4 +1,4 @@
-"""Inferred types are real types: with the shapes known, as symbols, and without them."""
+"""Comparison of inferred types with the real ones, for known, symbolic and unknown shapes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tenonnx_testing.oracles import newest_of_onnx
 from tenonnx_testing.run import Failure, blaming, is_index, symbolic_type
 from tenonnx_testing.schemas import schema_at
 
-#: What inference is told of the inputs, and whether of the contents of Index inputs too.
+#: Knowledge of the input shapes, and whether the contents of index inputs are known too.
 _VIEWS = (
     ("static shapes", True),
     ("static shapes", False),
@@ -46,7 +46,7 @@ _VIEWS = (
 
 
 def inferred_are_real(case: Case, drawn: Call, expected: tuple[Any, ...]) -> bool:
-    """No inferred type contradicts the real outputs; what ONNX infers from static shapes is inferred here, too."""
+    """Check that inferred types fit the real outputs, and are at least as precise as ONNX's own shape inference."""
     for view, contents_known in _VIEWS:
         what = f"with {view}" + ("" if contents_known else " and unknown contents of index inputs")
         values, symbols = values_of(case, drawn, view, contents_known)
@@ -57,17 +57,17 @@ def inferred_are_real(case: Case, drawn: Call, expected: tuple[Any, ...]) -> boo
                 if view != "unknown ranks":
                     raise
                 continue
-        _hold(case, known, expected, symbols, what)
+        _check_types(case, known, expected, symbols, what)
         if view != "unknown ranks":
-            _knows_what_the_body_knows(case.op, values, drawn, known, what)
+            _check_against_body(case.op, values, drawn, known, what)
         if view == "static shapes" and contents_known:
-            _as_good_as_onnx(case, drawn, known, expected)
-    _known_beside_unknown_ranks(case, drawn, expected)
+            _check_against_onnx(case, drawn, known, expected)
+    _check_one_unknown_rank(case, drawn, expected)
     return True
 
 
-def _known_beside_unknown_ranks(case: Case, drawn: Call, expected: tuple[Any, ...]) -> None:
-    """No inferred type contradicts the real outputs where the rank of one input alone is unknown."""
+def _check_one_unknown_rank(case: Case, drawn: Call, expected: tuple[Any, ...]) -> None:
+    """Check that inferred types fit the real outputs if the rank of one input is unknown."""
     if len(drawn.inputs) < 2:
         return
     static, _ = values_of(case, drawn, contents_known=False)
@@ -80,11 +80,11 @@ def _known_beside_unknown_ranks(case: Case, drawn: Call, expected: tuple[Any, ..
             known = infer_call(case.op, values, drawn.attributes, drawn.outputs)
         except UnknownType:
             return
-    _hold(case, known, expected, {}, what)
+    _check_types(case, known, expected, {}, what)
 
 
 def inferred_beside_ones(case: Case, drawn: Call, expected: tuple[Any, ...]) -> None:
-    """No inferred type contradicts the real outputs where dims of length 1 are known, and all others are symbols."""
+    """Check that inferred types fit the real outputs if dims of length 1 are known and all others symbolic."""
     values, symbols = values_of(case, drawn, "symbolic dims")
     for value in values:
         if value is not None and value.data is None and isinstance(value.type, TensorType) and value.type.shape:
@@ -93,15 +93,15 @@ def inferred_beside_ones(case: Case, drawn: Call, expected: tuple[Any, ...]) -> 
     what = "with symbolic dims beside those of length 1"
     try:
         known = infer_call(case.op, values, drawn.attributes, drawn.outputs)
-    except (TypeMismatch, *UNFORESEEN):  # "types" judges what inference refuses
+    except (TypeMismatch, *UNFORESEEN):  # the check "types" reports errors of inference
         return
-    _hold(case, known, expected, symbols, what)
+    _check_types(case, known, expected, symbols, what)
 
 
 def values_of(
     case: Case, drawn: Call, view: str = "static shapes", contents_known: bool = True
 ) -> tuple[list[Value | None], dict[str, int]]:
-    """Inputs of which inference is told so much, and the sizes that symbols stand for."""
+    """Input values with the shape knowledge of ``view``, and the sizes of their symbolic dims."""
     values: list[Value | None] = []
     symbols: dict[str, int] = {}
     for position, contents in enumerate(drawn.inputs):
@@ -120,7 +120,7 @@ def values_of(
     return values, symbols
 
 
-def _hold(
+def _check_types(
     case: Case, known: list[Known | None], expected: tuple[Any, ...], symbols: Mapping[str, int], what: str
 ) -> None:
     if len(known) < len(expected):
@@ -138,15 +138,13 @@ def _hold(
             raise Failure(f"{case.op.title} {what}: output {position} is inferred as {inferred}, not {real}: {problem}")
 
 
-def _knows_what_the_body_knows(
-    op: Op, values: list[Value | None], drawn: Call, known: list[Known | None], what: str
-) -> None:
-    """A type rule knows every rank, size, symbol and type that the body gives without it."""
+def _check_against_body(op: Op, values: list[Value | None], drawn: Call, known: list[Known | None], what: str) -> None:
+    """Check that a type rule infers every dtype, rank, size and symbol that inference through the body finds."""
     if op.primitive or find_rule(op, "type") is None:
         return
     try:
         by_body = infer_by_body(op, values, drawn.attributes, drawn.outputs)
-    except (TypeMismatch, *UNFORESEEN):  # the body wants to know more
+    except (TypeMismatch, *UNFORESEEN):  # the body needs more knowledge
         return
     for position, (entry, other) in enumerate(zip(known, by_body, strict=False)):
         if entry is not None and other is not None and is_vaguer(entry.type, other.type):
@@ -157,7 +155,7 @@ def _knows_what_the_body_knows(
 
 
 def rule_knows_more(case: Case, drawn: Call) -> bool:
-    """Whether the type rule of an op tells of some output what the body leaves open, at known ranks."""
+    """Whether the type rule of an op infers more than its body at known ranks."""
     for view, contents_known in _VIEWS:
         if view == "unknown ranks":
             continue
@@ -174,12 +172,12 @@ def rule_knows_more(case: Case, drawn: Call) -> bool:
 
 
 def _is_plain(dim: Dim) -> bool:
-    """Whether a dim is a number or a symbol: of longer expressions, a rule may leave those out that tell little."""
+    """Whether a dim is a number or a single symbol; rules may leave out longer expressions."""
     return isinstance(dim, int) or (dim is not None and symbols_of(dim) == {str(dim)})
 
 
 def is_vaguer(one: Type | None, other: Type | None, tells: Callable[[Dim], bool] = _is_plain) -> bool:
-    """Whether a type leaves open what another one tells, where not every dim ``tells`` something."""
+    """Whether a type lacks something that ``other`` has; of its dims, those count for which ``tells`` is true."""
     if isinstance(one, SequenceType | OptionalType) and isinstance(other, SequenceType | OptionalType):
         return is_vaguer(one.element, other.element, tells)
     if not isinstance(one, TensorType) or not isinstance(other, TensorType):
@@ -190,7 +188,7 @@ def is_vaguer(one: Type | None, other: Type | None, tells: Callable[[Dim], bool]
 
 
 def contradiction(inferred: Type | None, contents: Any, symbols: Mapping[str, int]) -> str:
-    """Reason why contents are not of an inferred type; nothing if they are."""
+    """Reason why contents do not fit an inferred type; empty if they fit."""
     if inferred is None:
         return ""
     if isinstance(inferred, OptionalType):
@@ -216,15 +214,15 @@ def contradiction(inferred: Type | None, contents: Any, symbols: Mapping[str, in
         try:
             value = value_of(dim, symbols)
         except ValueError:
-            continue  # a symbol that inference made up
+            continue  # a symbol that inference created
         if value != side:
             where = ", ".join(f"{name}={symbols[name]}" for name in sorted(symbols_of(dim)))
             return f"dim {axis} would be {value}" + (f" for {where}" if where else "")
     return ""
 
 
-def _as_good_as_onnx(case: Case, drawn: Call, known: list[Known | None], expected: tuple[Any, ...]) -> None:
-    """Every dim that ONNX's own inference finds is found, too."""
+def _check_against_onnx(case: Case, drawn: Call, known: list[Known | None], expected: tuple[Any, ...]) -> None:
+    """Check that every dim inferred by ONNX is inferred here, too."""
     schema = schema_at(case.op, case.op.version)
     if schema is None or not schema.judged or not any(_has_unknown(entry) for entry in known):
         return

@@ -1,4 +1,4 @@
-"""Gradients at points that drawn calls miss: ties, 0 and large numbers."""
+"""Checks of gradients at kinks: ties, 0 and large numbers."""
 
 from __future__ import annotations
 
@@ -13,33 +13,33 @@ from tenonnx_testing.gradients import differentiable, is_wide, vector_jacobian, 
 from tenonnx_testing.repro import one_line
 from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, is_random
 
-#: What inputs hold that have a gradient: so all are ties, too.
+#: Constants that fill the differentiable inputs, so that all elements are ties.
 POINTS = (0.0, 100.0, -100.0, 1.5)
 
-#: Steps to either side, whose slopes must agree, and how far.
+#: Two steps for one-sided slopes, and the relative difference up to which their slopes agree.
 STEPS, AGREEMENT = (1e-4, 1e-5), 1e-2
 
-#: How far the product may be outside of what both sides give, relative to the slopes.
+#: Accepted distance of the product from the interval of the one-sided slopes, relative to them.
 MARGIN = 1e-3
 
 
 def between_both_sides(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """Gradients between the slopes on either side, of two inputs at once, and of one."""
+    """Check that gradients lie between the one-sided slopes, for one and for two inputs at a kink."""
     wide = Call(tuple(widened(v) for v in drawn.inputs), drawn.attributes, drawn.outputs, drawn.version)
     wrt = differentiable(case, wide)
     if not wrt or is_random(case.op, wide):
         return False
     point = POINTS[drawn.turn % len(POINTS)]
     turn = drawn.turn // len(POINTS)
-    # where three tie, a gradient may lie outside of what both sides give
+    # with ties of three inputs, a valid gradient may lie outside the interval of the slopes
     pair = sorted({wrt[turn % len(wrt)], wrt[(turn + 1) % len(wrt)]})
     chosen = {tuple(pair), (pair[turn % len(pair)],)}
-    compared = [_holds_at(case, wide, point, places, wrt) for places in sorted(chosen)]
+    compared = [_check_at(case, wide, point, places, wrt) for places in sorted(chosen)]
     return any(compared)
 
 
-def _holds_at(case: Case, wide: Call, point: float, places: Sequence[int], wrt: Sequence[int]) -> bool:
-    """Whether the slopes exist where the inputs at ``places`` hold a number alone; raises where the gradient errs."""
+def _check_at(case: Case, wide: Call, point: float, places: Sequence[int], wrt: Sequence[int]) -> bool:
+    """Check inputs at ``places`` filled with ``point``; return False where one-sided slopes do not exist."""
     inputs = tuple(np.full_like(v, point) if p in places else v for p, v in enumerate(wide.inputs))
     there = Call(inputs, wide.attributes, wide.outputs, wide.version)
     random = np.random.default_rng(0)
@@ -69,7 +69,7 @@ def _holds_at(case: Case, wide: Call, point: float, places: Sequence[int], wrt: 
 
 
 def _slopes(case: Case, drawn: Call, directions: dict[int, Any]) -> tuple[Outputs, list[Any], list[Any]] | None:
-    """The outputs at a call and their slopes from either side; None where these do not exist, or it is refused."""
+    """Outputs of a call and their one-sided slopes; None if these do not exist or the op rejects the call."""
 
     def at(step: float) -> Outputs:
         moved = tuple(v + step * directions[p] if p in directions else v for p, v in enumerate(drawn.inputs))

@@ -1,4 +1,4 @@
-"""The test function of a package, and the running of one check on drawn calls."""
+"""Execution of checks on drawn calls, with gaps, shrinking and replay."""
 
 from __future__ import annotations
 
@@ -31,39 +31,39 @@ from tenonnx_testing.run import Failure, Outputs, blaming, completed, evaluate
 from tenonnx_testing.schemas import versions
 from tenonnx_testing.selection import by_coverage, undrawn_combinations
 
-#: How many times more calls are drawn before a gap is called stale.
+#: Factor of drawn calls before a gap is reported as stale.
 STUBBORN = 10
 
-#: So many calls are drawn of each case at least, and those taken that cover what is drawn.
+#: Minimum number of calls drawn from a case, of which those that cover most features are selected.
 DRAWS = 40
 
-#: Seconds in which a simpler call is looked for that fails, too.
+#: Seconds spent on shrinking a failing call.
 SIMPLIFYING = 1.0
 
-#: The turns of a case begin below this number, which all small numbers divide.
+#: Upper bound of the first turn of a case, divisible by all small numbers.
 TURNS = 840
 
-#: The number that all draws depend on.
+#: Seed of all draws, in a list so that it can be set.
 _SEED = [0]
 
-#: What a gap says of a kind of call must be met by so many calls, or by all, before it is called stale.
+#: Minimum number of affected calls, or all calls if fewer, before a gap is reported as stale.
 ENOUGH = 12
 
-#: The checks of a case see so many different shares of the calls that are drawn of it, and all see the simplest one.
+#: Number of different subsets of the drawn calls that checks use; each subset has the simplest call.
 SHARES = 3
 
-#: From one call to the next, the versions that a check is at move by so many.
+#: Offset of the checked versions from one call to the next.
 SPREAD = 3
 
 
 def check_case(case: Case, name: str, examples: int = EXAMPLES) -> None:
     """Run one check on drawn calls of a case.
 
-    Raises ``Failure`` where it does not hold or, of at least the usual number of calls, a gap is stale, and the
-    outcomes of pytest for known gaps (xfail) and for calls that could not be compared at all (skip).
+    Raises ``Failure`` if the check fails or, with at least ``EXAMPLES`` calls, a gap is stale. Raises pytest's xfail
+    for known gaps, and skip if nothing could be compared.
     """
     check = CHECKS[name]
-    judged = examples >= EXAMPLES  # fewer calls tell too little of a gap
+    judged = examples >= EXAMPLES  # with fewer calls a gap may look stale
     compared, gaps = run_check(case, check, examples)
     if judged and any(seen.is_stale for seen in gaps.values()):
         compared, gaps = run_check(case, check, examples * STUBBORN)
@@ -84,7 +84,7 @@ def check_case(case: Case, name: str, examples: int = EXAMPLES) -> None:
 
 
 def run_check(case: Case, check: Check, examples: int) -> tuple[int, dict[Gap, _Seen]]:
-    """Run a check on so many drawn calls: how many comparisons took place, and what was seen of each gap."""
+    """Run a check on ``examples`` drawn calls; return the number of comparisons, and counts by gap."""
     gaps = {gap: _Seen() for gap in case.gaps_of(check.name)}
     compared = 0
     for turn, drawn in enumerate(_share(case, check, examples), zlib.crc32(case.title.encode()) % TURNS):
@@ -109,9 +109,9 @@ def replay(
     _outputs: int | None = None,
     **attributes: Any,
 ) -> None:
-    """Run one check on one call again, as the line "reproduce" of a failure does.
+    """Run one check on one call again; the line "reproduce" of a failure calls this.
 
-    Raises ``Failure`` where it does not hold, and ``InvalidCall`` for an op without cases or an unknown check.
+    Raises ``Failure`` if the check fails, and ``InvalidCall`` for an op without cases or an unknown check.
     """
     load()
     held = [case for case in collected(op) if case.number == _case]
@@ -126,7 +126,7 @@ def replay(
 
 
 class _Drawn:
-    """A drawn call; what it is in full and what it gives are found once for all checks."""
+    """A drawn call, with its completed form and its outputs cached for all checks."""
 
     def __init__(self, case: Case, call: Call) -> None:
         self.op, self.call = case.op, call
@@ -141,14 +141,14 @@ class _Drawn:
 
 
 @contextmanager
-def _drawing_by_seed_alone() -> Iterator[None]:
-    """Leave out numbers that hypothesis draws now and then from the source of whatever happens to be imported."""
+def _reproducible_draws() -> Iterator[None]:
+    """Disable hypothesis' draws of constants from imported source files, which differ between environments."""
     with patch.object(HypothesisProvider, "_maybe_draw_constant", lambda *_, **__: None, create=True):
         yield
 
 
 def _draw(case: Case, count: int, take: Callable[[_Drawn], None], *phases: Phase) -> None:
-    """Give ``take`` so many calls of a case, the same ones each time."""
+    """Call ``take`` with ``count`` calls of a case, always the same ones."""
 
     @seed(zlib.crc32(case.title.encode()) ^ _SEED[0])
     @settings(
@@ -164,7 +164,7 @@ def _draw(case: Case, count: int, take: Callable[[_Drawn], None], *phases: Phase
     def run(drawn: Call) -> None:
         take(_Drawn(case, drawn))
 
-    with _drawing_by_seed_alone():
+    with _reproducible_draws():
         run()
 
 
@@ -173,7 +173,7 @@ def _calls(draw: Callable[[st.SearchStrategy[Any]], Any], case: Case) -> Call:
     return case.function(draw)
 
 
-@lru_cache(maxsize=16)  # the checks of a case follow each other, and those of its op come behind
+@lru_cache(maxsize=16)  # checks of a case run one after the other, followed by those of its op
 def _draws(case: Case, count: int) -> list[_Drawn]:
     found: list[_Drawn] = []
     _draw(case, count, found.append)
@@ -189,12 +189,12 @@ def _pool(case: Case, count: int, covering: bool = False) -> list[_Drawn]:
 
 
 def draws(case: Case) -> list[Call]:
-    """All calls that are drawn of a case by default, as the case gives them."""
+    """Default calls of a case, not completed."""
     return [drawn.call for drawn in _draws(case, DRAWS)]
 
 
 def seed_draws(number: int) -> None:
-    """Draw other calls from now on; those of 0 are drawn by default."""
+    """Set the seed of all further draws; the default is 0."""
     if _SEED[0] != number:
         _SEED[0] = number
         _draws.cache_clear()
@@ -202,12 +202,12 @@ def seed_draws(number: int) -> None:
 
 
 def calls(case: Case, count: int) -> list[Call]:
-    """So many completed calls of a case, the same ones each time."""
+    """Return ``count`` completed calls of a case, always the same ones."""
     return [drawn.completed for drawn in _pool(case, count)]
 
 
 def covering_calls(case: Case, count: int) -> list[Call]:
-    """So many completed calls of a case, chosen to cover what is drawn, and one of each further element type."""
+    """Return ``count`` completed calls of a case that cover most features, and one for each further element type."""
     chosen = _pool(case, count, covering=True)
     others = [drawn for drawn in _draws(case, max(DRAWS, count)) if drawn not in chosen]
     known = {first_dtype(drawn.call) for drawn in chosen}
@@ -220,17 +220,17 @@ def covering_calls(case: Case, count: int) -> list[Call]:
 
 
 def first_dtype(call: Call) -> str:
-    """The element type of the first input, empty for anything but an array."""
+    """Dtype of the first input as text; empty unless it is an array."""
     return next((str(getattr(each, "dtype", "")) for each in call.inputs), "")
 
 
 def pool_size(examples: int) -> int:
-    """Number of calls drawn, so that each check sees so many; where they are many, all see the same ones."""
+    """Number of calls to draw for ``examples`` per check; above the default, all checks use the same calls."""
     return 1 + SHARES * (examples - 1) if examples <= EXAMPLES else examples
 
 
 def _share(case: Case, check: Check, examples: int) -> list[_Drawn]:
-    """Share of a check in the pool: the simplest call, and others than the checks beside it."""
+    """Calls of a check: the simplest one, and a subset that differs from those of neighboring checks."""
     first, *others = _pool(case, pool_size(examples), check.covering)
     count = examples if check.examples is None else -(-examples * check.examples // EXAMPLES)
     begin = list(CHECKS).index(check.name) % SHARES * (examples - 1)
@@ -239,7 +239,7 @@ def _share(case: Case, check: Check, examples: int) -> list[_Drawn]:
 
 
 def _raise_simplest(case: Case, check: Check, turn: int, examples: int) -> None:
-    """Raise what the simplest call fails with that is found in time; nothing if all hold when they are drawn again."""
+    """Raise the failure of the simplest failing call found in time; return if none fails again."""
     until = time.monotonic() + SIMPLIFYING
     failing: set[str] = set()
 
@@ -259,7 +259,7 @@ def _raise_simplest(case: Case, check: Check, turn: int, examples: int) -> None:
 
 @dataclass(slots=True)
 class _Seen:
-    """Number of calls that met a gap, and of failures among them."""
+    """Number of calls that a gap covers, and of failures among them."""
 
     met: int = 0
     failed: int = 0
@@ -297,7 +297,7 @@ def _check_call(case: Case, check: Check, drawn: _Drawn, turn: int, gaps: dict[G
                 found = True
                 gaps[gap].failed += 1
             except Exception as error:
-                if not line_of(case.op, error):  # of the kit itself
+                if not line_of(case.op, error):  # an error of the kit itself
                     raise
                 what = f'the check "{check.name}" of {case.op.title}'
                 raise Failure(f"{what} raised {type(error).__name__}: {error}") from error
@@ -310,7 +310,7 @@ def _check_call(case: Case, check: Check, drawn: _Drawn, turn: int, gaps: dict[G
             cause.add_note(f"at {place}")
         line = replay_line(check.name, case.op, drawn.call, case.number, turn)
         cause.add_note(f"reproduce: {line}")
-        cause.add_note(f"written at: {', '.join(_written_at(case.op))}")
+        cause.add_note(f"written at: {', '.join(_source_locations(case.op))}")
         if cause is failed:
             raise
         raise cause from cause.__cause__
@@ -319,8 +319,8 @@ def _check_call(case: Case, check: Check, drawn: _Drawn, turn: int, gaps: dict[G
     return compared
 
 
-def _written_at(op: Op) -> list[str]:
-    """Locations of the body, rules, older meanings and lowerings of an op, as far as they are its author's."""
+def _source_locations(op: Op) -> list[str]:
+    """Source locations of the body, rules, older meanings and lowerings of an op, except those in core."""
     written = {"body": op.function, **op.rules}
     written |= {f"the meaning below {older.before}": older.function for older in op.meanings if older is not op}
     written |= {f"lowering {place}": function for place, (_, function) in enumerate(op.lowerings)}
@@ -334,27 +334,27 @@ def _written_at(op: Op) -> list[str]:
 
 
 def given_names(op: Op, drawn: Call) -> set[str]:
-    """The inputs that are present in a call, and the attributes that are not their default."""
+    """Names of present inputs and of attributes that differ from their default."""
     inputs = {op.signature.input_at(k).name for k, given in enumerate(drawn.inputs) if given is not None}
     defaults = op.signature.attributes
     return inputs | {name for name, a in drawn.attributes.items() if not same_attribute(a, defaults.get(name))}
 
 
 def left_out_names(op: Op, drawn: Call) -> set[str]:
-    """The optional inputs that are absent in a call."""
+    """Names of the optional inputs that are absent in a call."""
     present = {op.signature.input_at(k).name for k, given in enumerate(drawn.inputs) if given is not None}
     return {*optional(op)} - present
 
 
 def optional(op: Op) -> list[str]:
-    """The names of the inputs that some call of a case should leave out."""
+    """Names of the optional inputs, each of which some call should leave out."""
     return [p.name for p in op.signature.inputs if p.optional and not p.variadic]
 
 
 def drawable(op: Op) -> list[str]:
-    """The names of all inputs and attributes, which the calls of some case should have.
+    """Names of the inputs and attributes, each of which some call should have.
 
-    What has one value, and what the newest version of the meaning lacks, is none of them.
+    Attributes with a single choice are left out, and parameters that the newest version of the meaning lacks.
     """
     newest = signature_at(op, max(versions(op), default=op.version))
     fixed = set(newest.lacks)
@@ -363,6 +363,6 @@ def drawable(op: Op) -> list[str]:
 
 
 def known_gaps() -> list[tuple[Case, Gap]]:
-    """Every gap that the cases of the installed packages declare, for the docs."""
+    """Gaps declared by the cases of all installed packages, for the documentation."""
     load()
     return [(case, gap) for case in collected() for gap in case.gaps]

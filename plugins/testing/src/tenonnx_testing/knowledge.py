@@ -1,4 +1,4 @@
-"""Checks that constant inputs change nothing but the speed."""
+"""Checks that constant inputs change no result."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, expect, is_
 
 
 def constants_are_alike(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """With constants for some inputs, the op, its body, its types and its gradient are as with fed ones.
+    """Check that constant inputs give the same outputs (by rule and body), types and gradient as fed ones.
 
-    They are all the inputs, all but the first, or the first alone, from one call to the next.
+    Calls alternate between constants for all inputs, for all but the first, and for the first only.
     """
     places = [k for k, v in enumerate(drawn.inputs) if isinstance(v, np.ndarray)]
     known = (places, places[1:], places[:1])[drawn.turn % 3]
     if not known or is_random(case.op, drawn):
         return False
     what = f"where {', '.join(case.op.signature.input_at(k).name for k in known)} are constants"
-    _same_numbers(case, drawn, expected, known, what)
-    _real_types(case, drawn, expected, known, what)
+    _compare_outputs(case, drawn, expected, known, what)
+    _check_types(case, drawn, expected, known, what)
     if case.gradient is not False and len(known) < len(places):
-        _same_gradient(case, drawn, known, what)
+        _compare_gradients(case, drawn, known, what)
     return True
 
 
-def _same_numbers(case: Case, drawn: Call, expected: Outputs, known: Sequence[int], what: str) -> None:
+def _compare_outputs(case: Case, drawn: Call, expected: Outputs, known: Sequence[int], what: str) -> None:
     op = case.op
 
     def the_op(builder: Builder, values: list[Value | None]) -> Sequence[Value | None]:
@@ -54,7 +54,7 @@ def _same_numbers(case: Case, drawn: Call, expected: Outputs, known: Sequence[in
         expect(case, drawn, f"its body {what}", found, present(expected))
 
 
-def _real_types(case: Case, drawn: Call, expected: Outputs, known: Sequence[int], what: str) -> None:
+def _check_types(case: Case, drawn: Call, expected: Outputs, known: Sequence[int], what: str) -> None:
     if find_rule(case.op, "type") is None:
         return
     values, _ = values_of(case, drawn)
@@ -67,7 +67,7 @@ def _real_types(case: Case, drawn: Call, expected: Outputs, known: Sequence[int]
             raise Failure(f"{case.op.title} {what} is inferred otherwise than it is: {problem}")
 
 
-def _same_gradient(case: Case, drawn: Call, known: Sequence[int], what: str) -> None:
+def _compare_gradients(case: Case, drawn: Call, known: Sequence[int], what: str) -> None:
     wide = Call(tuple(widened(v) for v in drawn.inputs), drawn.attributes, drawn.outputs, drawn.version)
     wrt = [k for k in differentiable(case, wide) if k not in known]
     outputs = evaluate(case.op, wide)

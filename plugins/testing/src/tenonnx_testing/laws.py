@@ -1,4 +1,4 @@
-"""Distributions of random ops, held to the law of their case."""
+"""Check of random ops against the distribution that their case declares."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.run import Failure, Outputs, blaming, evaluate
 
-#: So many seeds are tried, and the mean of what they give may be so many of its own deviations from the right one.
+#: Number of seeds, and accepted deviation of their mean in standard errors.
 SEEDS, SIGMAS = 100, 5
 
 
 def is_followed(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """Over many seeds the first output has the mean, deviation and range of the law, and each seed its own numbers."""
+    """Check mean, standard deviation and range of the first output over many seeds; equal seeds give equal numbers."""
     assert case.law is not None
     law = case.law(drawn)
 

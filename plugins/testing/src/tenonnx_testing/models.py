@@ -1,4 +1,4 @@
-"""Single-node models: one drawn call by the signature of one version."""
+"""Single-node models of drawn calls, at one version."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tenonnx_testing.schemas import Schema, schema_at
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A model, what to feed it with, and what it has to give."""
+    """A model with feeds and expected outputs."""
 
     model: onnx.ModelProto
     feeds: Mapping[str, Any]
@@ -36,10 +36,10 @@ def single_node(
     *,
     constant: Callable[[Op, int], bool] = is_index,
 ) -> Trial | None:
-    """The call as a model at ``version`` of the op's domain; other domains are at ``newest`` (of ``ai.onnx``).
+    """Return the call as a model at ``version`` of the op's domain; opset ``newest`` imports the other domains.
 
-    None where that version has no form for the call or does not take its element types. Inputs are initializers where
-    ``constant`` says so of the op and their position, or if runtimes cannot be fed with their element types.
+    Returns None if that version cannot express the call or does not accept its element types. Inputs are initializers
+    if ``constant`` returns True for the op and their position, or if runtimes cannot be fed with their element types.
     """
     form = signature_at(op, version)
     static: dict[str, Any] = {}
@@ -76,7 +76,7 @@ def single_node(
         made = builder.add(op, values, drawn.attributes, known, version=version, written=_typed(schema, written))
     graph.outputs = [v for v in made if v is not None]
     present = tuple(e for e, v in zip(kept, made, strict=True) if v is not None)
-    if graph.nodes[0].subgraphs:  # their nodes are as the case wrote them
+    if graph.nodes[0].subgraphs:  # nodes of subgraphs are not adapted to the version
         try:
             graph = retarget(graph, graph.opsets)
         except NotRepresentable:
@@ -100,7 +100,7 @@ def _input(
 
 
 def _is_extended(array: np.ndarray[Any, Any]) -> bool:
-    """Whether numpy itself does not have the element type."""
+    """Whether numpy lacks the element type, so that ml_dtypes provides it."""
     return bool(array.dtype.isbuiltin == 2)
 
 
@@ -109,7 +109,7 @@ def _as_attribute(contents: Any, is_number: bool) -> Any:
 
 
 def _typed(schema: Schema | None, written: dict[str, Any]) -> dict[str, Any]:
-    """Whole numbers as floats where the schema has floats."""
+    """Convert integers to floats where the schema has float attributes."""
     typed = dict(written)
     for name, value in written.items():
         if schema is not None and name in schema.attributes and schema.attributes[name].is_float:
@@ -118,7 +118,7 @@ def _typed(schema: Schema | None, written: dict[str, Any]) -> dict[str, Any]:
 
 
 def without_output_types(model: onnx.ModelProto) -> onnx.ModelProto:
-    """A copy whose outputs are typed by whoever runs it."""
+    """Return a copy without output types, which the runtime infers."""
     copy = onnx.ModelProto()
     copy.CopyFrom(model)
     for output in copy.graph.output:

@@ -1,4 +1,4 @@
-"""Calls with a small error: each must be refused with a tenonnx error, or give the same outputs everywhere."""
+"""Checks of invalid calls: each raises a tenonnx error, or gives the same outputs in every way to run it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from tenonnx_testing.run import (
 )
 from tenonnx_testing.schemas import schema_at, versions
 
-#: How many things are done to each drawn call, one at a time.
+#: Number of mutations tried on each drawn call, one at a time.
 MUTATIONS = 3
 
 Random: TypeAlias = np.random.Generator
@@ -46,8 +46,8 @@ Mutation: TypeAlias = Callable[[Random, Op, Call], Call | None]
 DTYPES = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool", "string", "complex64")
 
 
-def refused_or_alike(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """No mutation of the call raises anything but an error of the family, nor is it computed in two ways."""
+def mutations_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
+    """Check that mutations of a call raise a ``TenonnxError`` or give the same outputs in every way to run."""
     random = np.random.default_rng(zlib.crc32(one_line(case.op, drawn).encode()))
     for _ in range(MUTATIONS):
         tried = (mutate(random, case.op, drawn) for mutate in random.permutation(np.array(_MUTATIONS, object)))
@@ -67,9 +67,10 @@ def refuse_or_agree(
     symbolic: bool,
     by_body: Literal["", "refused", "broken"] = "",
 ) -> None:
-    """Raise ``Failure`` unless a drawn call that was mutated is refused, or computed alike in every way to run it.
+    """Raise ``Failure`` unless a mutated call is rejected, or gives the same outputs in every way to run it.
 
-    Where the body computes it, it may not be refused, or the numpy rule may not break on it, as ``by_body`` has it.
+    Where the body computes the call, ``by_body="refused"`` forbids that the numpy rule rejects it, and ``"broken"``
+    that the rule raises a foreign error.
     """
     ways: dict[str, Callable[[], Outputs | None]] = {"called": lambda: called(case.op, mutated)}
     inferred: list[Type | None] = []
@@ -82,11 +83,11 @@ def refuse_or_agree(
         ways["from a file"] = lambda: _from_file(model, mutated)
     try:
         found = {way: outputs for way, run in ways.items() if (outputs := _attempt(way, run)) is not None}
-        if symbolic and "called" not in found:  # nobody knows a dim before it is there
+        if symbolic and "called" not in found:  # with symbolic dims, a mismatch shows at run time only
             found.pop("in a graph", None)
         if "called" not in found:
-            ends_in_our_error(case.op, drawn, mutated)
-        if by_body and "called" not in found and _rule_alone_refuses(case.op, mutated, by_body == "broken"):
+            check_error_type(case.op, drawn, mutated)
+        if by_body and "called" not in found and _only_rule_rejects(case.op, mutated, by_body == "broken"):
             raise Failure(f"{case.op.title} refuses, when called, what its body computes")
         if not found:
             return
@@ -104,14 +105,14 @@ def refuse_or_agree(
                     found["by its body"] = evaluate(case.op, mutated, body_of=case.op)
                 except Exception as error:
                     raise Failure(f"{case.op.title} accepts, when called, what its body refuses: {error}") from error
-        whole = len(found["called"]) == len(expected)  # a file with fewer outputs may be refused for that
+        whole = len(found["called"]) == len(expected)  # a file with fewer outputs may be invalid for that reason alone
         if whole and model is not None and (objection := _objection(case.op, mutated, model)):
             raise Failure(f"{case.op.title} accepts, when called, what ONNX refuses: {objection}")
         if is_random(case.op, mutated):
             return
         (_, first), *others = found.items()
         for way, outputs in others:
-            common = min(len(present(outputs)), len(present(first)))  # a file may name fewer
+            common = min(len(present(outputs)), len(present(first)))  # a file may have fewer outputs
             expect(case, mutated, f"what it is {way}", present(outputs)[:common], present(first)[:common])
     except Failure as failure:
         failure.add_note(f"mutated: {one_line(case.op, mutated)}")
@@ -119,8 +120,8 @@ def refuse_or_agree(
         raise
 
 
-def ends_in_our_error(op: Op, drawn: Call, mutated: Call) -> None:
-    """Raise ``Failure`` where a call that meets all requirements ends in an error of Python or numpy."""
+def check_error_type(op: Op, drawn: Call, mutated: Call) -> None:
+    """Raise ``Failure`` if a call that meets all requirements ends in an error of Python or numpy."""
     try:
         called(op, mutated)
     except TenonnxError as error:
@@ -131,8 +132,8 @@ def ends_in_our_error(op: Op, drawn: Call, mutated: Call) -> None:
         raise Failure(f"{what}; what is missing may be {missing_requirement(op, drawn, mutated, foreign)}") from foreign
 
 
-def _rule_alone_refuses(op: Op, drawn: Call, broken: bool) -> bool:
-    """Whether the body computes what its numpy rule refuses, or breaks on, though the types are taken."""
+def _only_rule_rejects(op: Op, drawn: Call, broken: bool) -> bool:
+    """Whether the body computes an admitted call that its numpy rule rejects (``broken``: with a foreign error)."""
     if op.primitive or find_rule(op, "numpy") is None or broken_requirement(op, drawn):
         return False
     if broken and not _breaks(op, drawn):
@@ -149,7 +150,7 @@ def _rule_alone_refuses(op: Op, drawn: Call, broken: bool) -> bool:
 
 
 def is_admitted(op: Op, drawn: Call) -> bool:
-    """Whether the requirements and the type rule of an op take a call."""
+    """Whether the requirements and the type rule of an op accept a call."""
     if broken_requirement(op, drawn):
         return False
     types = [None if v is None else Value("", type_of(v)) for v in drawn.inputs]
@@ -163,7 +164,7 @@ def is_admitted(op: Op, drawn: Call) -> bool:
 
 
 def _breaks(op: Op, drawn: Call) -> bool:
-    """Whether a call ends with an error that is none of the family, which the family's tells of."""
+    """Whether a call ends in a foreign error, wrapped in a ``TenonnxError``."""
     try:
         called(op, drawn)
     except TenonnxError as error:
@@ -172,7 +173,7 @@ def _breaks(op: Op, drawn: Call) -> bool:
 
 
 def broken_requirement(op: Op, drawn: Call) -> str:
-    """Return the requirement that the call violates, or None."""
+    """Return the message of the requirement that the call violates; empty if it violates none."""
     contents = [None if v is None else Value("", type_of(v)) for v in drawn.inputs]
     try:
         op.requirements.check(contents, op.signature.complete(op, drawn.attributes))
@@ -235,14 +236,14 @@ def _model(op: Op, drawn: Call, outputs: int) -> onnx.ModelProto:
 
 def _from_file(model: onnx.ModelProto, drawn: Call) -> Outputs | None:
     graph = load(model)
-    if not all(isinstance(node.op, Op) for node in graph.nodes):  # it is not registered, as ops of tests
+    if not all(isinstance(node.op, Op) for node in graph.nodes):  # ops of tests are not registered
         return None
     feeds = {v.name: drawn.inputs[int(v.name.removeprefix("input"))] for v in graph.inputs}
     return tuple(compile_graph(graph, "numpy")(feeds).values())
 
 
 def _objection(op: Op, drawn: Call, model: onnx.ModelProto) -> str:
-    """Reason why ONNX's own inference refuses the ranks or attributes, or the types at every version, or nothing."""
+    """Reason why ONNX rejects the element types at every version, or its shape inference the model; else empty."""
     schemas = [found for version in versions(op) if (found := schema_at(op, version)) is not None]
     if not schemas or not schemas[-1].judged:
         return ""
@@ -255,12 +256,14 @@ def _objection(op: Op, drawn: Call, model: onnx.ModelProto) -> str:
         onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
         reason = " ".join(str(error).split())
-        return "" if reason.count("op_type") > 1 else reason[:300]  # what a function body cannot say is no objection
+        return (
+            "" if reason.count("op_type") > 1 else reason[:300]
+        )  # errors inside ONNX's own function bodies do not count
     return ""
 
 
 def _alike(dtype: DType, allowed: str) -> bool:
-    """Whether a type as schemas write it is one of tensors, or optional ones, of a kind: wider elements are welcome."""
+    """Whether a type of a schema accepts a dtype or another of its kind (float, integer, complex)."""
     name = allowed.removeprefix("optional(").removeprefix("tensor(").rstrip(")")
     other = DType.float64 if name == "double" else DType.float32 if name == "float" else DType.__members__.get(name)
     if other is None:
@@ -277,7 +280,7 @@ def has_subgraph(drawn: Call) -> bool:
 
 
 def _at_array(change: Callable[[Random, np.ndarray[Any, Any]], np.ndarray[Any, Any] | None]) -> Mutation:
-    """A mutation of one tensor among the inputs."""
+    """Return a mutation that changes one input tensor."""
 
     def mutate(random: Random, op: Op, drawn: Call) -> Call | None:
         places = [k for k, v in enumerate(drawn.inputs) if isinstance(v, np.ndarray)]
@@ -314,7 +317,7 @@ def _other_dtype(random: Random, array: np.ndarray[Any, Any]) -> np.ndarray[Any,
 
 
 def as_dtype(array: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
-    """Contents as elements of another type, whatever becomes of them."""
+    """Convert contents to another dtype, without regard to overflow or precision."""
     dtype = DType[name]
     if array.dtype == object:
         return np.ones(array.shape, "int64" if dtype is DType.string else dtype.numpy)
@@ -325,7 +328,7 @@ def as_dtype(array: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
 
 
 def _other_position(random: Random, op: Op, drawn: Call) -> Call | None:
-    """One element of an input that holds positions, sizes or axes is another number."""
+    """Change one element of an index input (positions, sizes or axes)."""
     places = [k for k, v in enumerate(drawn.inputs) if isinstance(v, np.ndarray) and v.size and is_index(op, k)]
     places = [k for k in places if drawn.inputs[k].dtype.kind in "iu"]
     if not places:
@@ -339,7 +342,7 @@ def _other_position(random: Random, op: Op, drawn: Call) -> Call | None:
 
 
 def _other_count(random: Random, op: Op, drawn: Call) -> Call | None:
-    """An input is missing, or there is one too many."""
+    """Remove an input, or add one too many."""
     if not drawn.inputs or has_subgraph(drawn):  # a loop without its condition never ends
         return None
     if random.integers(3) == 0:
@@ -352,7 +355,7 @@ def _other_count(random: Random, op: Op, drawn: Call) -> Call | None:
 
 
 def _other_attribute(random: Random, op: Op, drawn: Call) -> Call | None:
-    """An attribute is out of range, of another kind or of another length."""
+    """Set an attribute to a value out of range, of another type or of another length."""
     names = [name for name, value in drawn.attributes.items() if isinstance(value, int | float | str | list)]
     if not names:
         return None
@@ -362,7 +365,7 @@ def _other_attribute(random: Random, op: Op, drawn: Call) -> Call | None:
 
 
 def others(value: Any) -> list[Any]:
-    """Other attribute values: out of range, of another kind or of another length."""
+    """Invalid or unusual values for an attribute: out of range, of another type or of another length."""
     if isinstance(value, str):
         return ["nonsense", "", 3, ["text"]]
     if isinstance(value, int):

@@ -1,7 +1,7 @@
-"""The backend protocol of the onnx package, so that the standard suites of ONNX run as they are.
+"""The backend protocol of the onnx package, so that ONNX's own test suites run unchanged.
 
-``onnx.backend.test.BackendTest(tenonnx.backend, __name__)`` tests numpy, and with ``with_backend("onnxruntime")`` in
-place of the module another backend.
+``onnx.backend.test.BackendTest(tenonnx.backend, __name__)`` tests the numpy backend. Pass
+``with_backend("onnxruntime")`` in place of the module to test another one.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ class PreparedModel(BackendRep):
         self.program = program
 
     def run(self, inputs: Any, **kwargs: Any) -> tuple[Any, ...]:
-        """The outputs in order.
+        """Run the model and return its outputs in order.
 
-        ``inputs`` are a mapping by name, the only input, or a sequence: of the inputs without an initializer, or where
-        it is longer, of all. Raises ``InvalidCall`` for too many, ``InvalidFeed`` for what the graph does not take.
+        ``inputs`` is a mapping by name, a single array, or a sequence. A sequence has the inputs without an
+        initializer or, if it is longer, all inputs. Raises ``InvalidCall`` for too many inputs, ``InvalidFeed`` for
+        inputs that do not fit the graph.
         """
         results = self.program(inputs if isinstance(inputs, Mapping) else self._feeds(inputs))
         return tuple(results[value.name] for value in self.graph.outputs)
@@ -51,33 +52,34 @@ class PreparedModel(BackendRep):
 
 
 class Backend(OnnxBackend):
-    """The protocol for the backend that is called ``backend``."""
+    """The protocol of onnx for the backend named ``backend``."""
 
     backend = "numpy"
 
     @classmethod
     def prepare(cls, model: onnx.ModelProto, device: str = "CPU", **kwargs: Any) -> PreparedModel:
-        """Compile a model; ``kwargs`` are options of the backend. Raises ``InvalidCall`` for any device but the CPU."""
+        """Compile a model; ``kwargs`` are options of the backend. Raises ``InvalidCall`` unless the device is a CPU."""
         if not cls.supports_device(device):
             raise InvalidCall("cannot prepare a model for an absent device", given=device, available="CPU")
-        tolerances = ("rtol", "atol")  # the runner of onnx gives its own keywords to everyone
+        tolerances = ("rtol", "atol")  # onnx's test runner passes its own keywords too
         options = {name: value for name, value in kwargs.items() if name not in tolerances}
         graph = load(model)
         return PreparedModel(graph, compile_graph(graph, cls.backend, **options))
 
     @classmethod
     def run_model(cls, model: onnx.ModelProto, inputs: Any, device: str = "CPU", **kwargs: Any) -> tuple[Any, ...]:
-        """The outputs of a model for one call."""
+        """Compile and run a model, and return its outputs in order."""
         return cls.prepare(model, device, **kwargs).run(inputs)
 
     @classmethod
     def run_node(
         cls, node: onnx.NodeProto, inputs: Any, device: str = "CPU", outputs_info: Any = None, **kwargs: Any
     ) -> tuple[Any, ...]:
-        """The outputs of one node, at ``opset_version`` of its domain or else the newest that onnx has.
+        """Run one node and return its outputs in order.
 
-        ``inputs`` are a mapping by name, or a sequence for the inputs that the node names. Types of outputs are
-        inferred, so ``outputs_info`` is not needed.
+        ``opset_version`` is that of the node's domain, by default the newest that onnx has. ``inputs`` is a mapping by
+        name, or a sequence in the order of the node's distinct input names. ``outputs_info`` is ignored, since output
+        types are inferred.
         """
         version = kwargs.pop("opset_version", None) or _newest(node.domain)
         names = list(dict.fromkeys(name for name in node.input if name))
@@ -100,13 +102,13 @@ class Backend(OnnxBackend):
 
 
 def _newest(domain: str) -> int:
-    """The newest version of a domain that onnx knows; domains of others usually stay at 1."""
+    """Newest version of a domain that onnx knows; 1 for unknown domains."""
     versions = [s.since_version for s in onnx.defs.get_all_schemas() if s.domain == domain]
     return int(onnx.defs.onnx_opset_version()) if not domain else max(versions, default=1)
 
 
 def with_backend(name: str) -> type[Backend]:
-    """The protocol for another backend, such as ``onnxruntime`` or ``auto``."""
+    """Return the protocol for another backend, such as ``onnxruntime`` or ``auto``."""
     return type(f"{name.capitalize()}Backend", (Backend,), {"backend": name})
 
 

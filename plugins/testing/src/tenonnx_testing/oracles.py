@@ -1,4 +1,4 @@
-"""Other implementations that may have an op: onnxruntime and the reference of the onnx package."""
+"""Oracles: onnxruntime and the reference implementation of the onnx package."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 
 class Refused(Exception):
-    """The oracle has no such kernel."""
+    """The oracle cannot run a model."""
 
 
 def run_reference(trial: Trial) -> list[Any]:
-    """The outputs by ``onnx.reference``. Raises ``Refused`` for whatever it raises: it is no runtime."""
+    """Return the outputs of ``onnx.reference``. Raises ``Refused`` for any error, since it lacks parts of ONNX."""
     from onnx.reference import ReferenceEvaluator
 
     try:
@@ -46,7 +46,7 @@ def newest_of_onnx() -> int:
 
 @functools.cache
 def newest_of_onnxruntime() -> int:
-    """The newest version of ``ai.onnx`` that the installed onnxruntime loads."""
+    """Newest version of ``ai.onnx`` that the installed onnxruntime loads."""
     for version in range(newest_of_onnx(), 0, -1):
         node = onnx.helper.make_node("Identity", ["x"], ["y"])
         info = [onnx.helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [1]) for name in ("x", "y")]
@@ -81,7 +81,7 @@ def _session(model: onnx.ModelProto) -> onnxruntime.InferenceSession:
 
 
 def run_onnxruntime(trial: Trial) -> list[Any]:
-    """The outputs by onnxruntime's own kernels, without optimizations. Raises ``Refused`` where it has none."""
+    """Return the outputs of onnxruntime's CPU kernels, without graph optimizations. Raises ``Refused`` on errors."""
     session = _session(without_output_types(trial.model))
     try:
         return run_session(session, trial.feeds)
@@ -94,5 +94,5 @@ def _shortened(error: Exception) -> str:
 
 
 def check(trial: Trial) -> None:
-    """Let ``onnx.checker`` judge a model."""
+    """Run ``onnx.checker`` on a model."""
     onnx.checker.check_model(trial.model)

@@ -1,4 +1,4 @@
-"""Relative errors of the numpy rule in float32, where the body has small ones."""
+"""Check of the relative error of numpy rules in float32."""
 
 from __future__ import annotations
 
@@ -15,20 +15,21 @@ from tenonnx_testing.run import Failure, evaluate, is_index, present
 
 Array: TypeAlias = np.ndarray[Any, Any]
 
-#: Factors of the drawn floats: functions saturate at some, squares and products overflow or underflow at others.
+#: Factors of the drawn floats: the first saturates many functions, the others overflow or underflow products.
 FACTORS = (8.0, 1e10, 1e-10)
 
-#: Relative error of the body up to which it is exact, and that of the rule from which on it is wrong.
+#: Relative error up to which the body counts as exact, and above which the rule is wrong.
 EXACT, WRONG = 1e-3, 0.1
 
-#: Range of results in which float32 has all of its digits.
+#: Range of results with the full precision of float32.
 LEAST, GREATEST = 1e-30, 1e30
 
 
 def keeps_digits(case: Case, drawn: Call) -> bool:
-    """Raise ``Failure`` where the numpy rule is off by a tenth, and the body in float32 has three right digits.
+    """Check the float32 error of the numpy rule; return whether anything was compared.
 
-    The body in float64 is what both are compared with.
+    Both the rule and the body in float32 are compared with the body in float64. Raises ``Failure`` if the relative
+    error of the rule exceeds 10 %, while that of the body is at most 0.1 %.
     """
     places = [k for k, v in enumerate(drawn.inputs) if _is_single(v) and not is_index(case.op, k)]
     compared = False
@@ -61,7 +62,7 @@ def keeps_digits(case: Case, drawn: Call) -> bool:
 
 
 def _lost(exact: Array, body: Array, rule: Array) -> Any:
-    """Mask of the elements of the rule that are wrong, of those that the body computes well."""
+    """Mask of the elements that the rule computes wrongly and the body precisely."""
     size = np.abs(exact)
     with np.errstate(all="ignore"):
         known = (size > LEAST) & (size < GREATEST) & (np.abs(body - exact) <= EXACT * size)

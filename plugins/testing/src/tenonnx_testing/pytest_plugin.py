@@ -1,6 +1,6 @@
-"""The pytest plugin: options of the conformance kit, its summary, and the certificate.
+"""Pytest plugin: options of the conformance kit, its summary, and the certificate.
 
-Every pytest of an environment that has the kit loads it, so it imports nothing before it is used.
+Pytest loads it in every environment with the kit, so imports are lazy.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pytest
 
 from tenonnx_testing.cases import EXAMPLES
 
-#: What the processes of a distributed run saw.
+#: Comparisons of the worker processes of a distributed run.
 _PARTS = pytest.StashKey[list[dict[str, Any]]]()
 
 
@@ -56,7 +56,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Keep the tests that say what could not be imported: what they would have tested is in no selection."""
+    """Keep tests that report failed imports in every selection, since the tests of the module are missing from it."""
     suites = {(item.parent, mark.args) for item in items for mark in item.iter_markers("tenonnx_always") if mark.args}
     yield
     for module, ids in suites:
@@ -70,7 +70,7 @@ def _id(item: pytest.Item) -> str:
 
 
 def _seen() -> dict[str, Any] | None:
-    """Comparisons of this process, if it used the kit."""
+    """Comparisons of this process; None if it did not use the kit."""
     if "tenonnx_testing.kit" not in sys.modules:
         return None
     from tenonnx_testing.report import seen_here
@@ -80,7 +80,7 @@ def _seen() -> dict[str, Any] | None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Hand over what a process of a distributed run saw."""
+    """Send the comparisons of a worker process to the main process."""
     output = getattr(session.config, "workeroutput", None)
     if output is not None and (seen := _seen()) is not None:
         output["tenonnx"] = seen
@@ -88,14 +88,14 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any, error: object) -> None:
-    """Take what a process of a distributed run saw."""
+    """Receive the comparisons of a worker process."""
     seen = getattr(node, "workeroutput", {}).get("tenonnx")
     if seen is not None:
         node.config.stash.setdefault(_PARTS, []).append(seen)
 
 
 def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
-    """Say how much was compared and what was never drawn, and write the certificate."""
+    """Print the number of comparisons and what was never drawn, and write the certificate."""
     here = None if config.stash.get(_PARTS, []) else _seen()
     parts = [*config.stash.get(_PARTS, []), *([here] if here is not None else [])]
     if not parts:

@@ -1,4 +1,4 @@
-"""The same call again, in this thread and in another one."""
+"""Check that repeated calls give equal results, in this thread and another one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, is_random
 
 
 def gives_the_same_again(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """Called again, and in another thread, the op gives the same bits."""
+    """Check that a second call and a call in another thread give the same bits."""
     if is_random(case.op, drawn):
         return False
     with blaming(f"{case.op.title}, called again,"):

@@ -1,4 +1,4 @@
-"""The certificate of a run: comparisons and gaps, as JSON and Markdown."""
+"""Certificate of a run: comparisons and gaps, as JSON and Markdown."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tenonnx_testing.cases import CHECKS, Case, collected
 from tenonnx_testing.kit import drawable, optional
 from tenonnx_testing.suite import outcomes
 
-#: What one process has seen, or several together: made of what JSON has.
+#: Comparisons of one or more processes, as JSON values.
 Seen = dict[str, Any]
 
-#: What calls are drawn by.
+#: Description of the random seed.
 SEED = "the checksum of each case: every run draws the same calls"
 
 
 def seen_here() -> Seen:
-    """Comparisons of this process, to merge with those of others."""
+    """Comparisons of this process, to be merged with those of others."""
     found: Seen = {"cases": {}, "outcomes": outcomes()}
     for case in collected():
         if case.compared or case.drawn:
@@ -51,12 +51,12 @@ def _described(case: Case) -> dict[str, Any]:
     }
 
 
-#: What is known of a case by the calls that some process saw.
+#: Entries of a case that are merged as sets.
 _SETS = ("reached", "drawn", "left_out")
 
 
 def merged(parts: Iterable[Seen]) -> Seen:
-    """Merged comparisons of several processes."""
+    """Merge the comparisons of several processes."""
     whole: Seen = {"cases": {}, "outcomes": {}}
     for part in parts:
         whole["outcomes"].update(part["outcomes"])
@@ -79,22 +79,22 @@ def comparisons(seen: Seen) -> dict[str, int]:
 
 
 def never_drawn(seen: Seen) -> dict[str, list[str]]:
-    """The inputs and attributes of each meaning that no call had which was compared."""
+    """Inputs and attributes that no compared call had, by meaning."""
     return _missing(seen, "drawable", "drawn")
 
 
 def never_left_out(seen: Seen) -> dict[str, list[str]]:
-    """The optional inputs of each meaning that all calls had which were compared."""
+    """Optional inputs that every compared call had, by meaning."""
     return _missing(seen, "optional", "left_out")
 
 
 def alone(seen: Seen) -> list[str]:
-    """The ops that were compared with their own bodies, and with nothing else."""
+    """Ops that were compared with their own bodies only."""
     return unjudged({"ops": _ops(case for case in seen["cases"].values() if any(case["compared"].values()))})
 
 
 def table(seen: Seen) -> list[str]:
-    """A line for each op: how many checks passed, which had nothing to compare, and which failed."""
+    """One line per op: number of passed checks, and names of failed, xfailed and skipped ones."""
     rows: dict[str, dict[str, list[str]]] = {}
     for label, outcome in seen["outcomes"].items():
         title, _, check = label.partition("-")
@@ -110,7 +110,7 @@ def table(seen: Seen) -> list[str]:
 
 
 def _missing(seen: Seen, wanted: str, held: str) -> dict[str, list[str]]:
-    """Cases that no call of a meaning covers, where there was a call."""
+    """Names of ``wanted`` that are missing in ``held``, by meaning, for meanings with a call."""
     names: dict[str, list[str]] = {}
     met: dict[str, set[str]] = {}
     for case in seen["cases"].values():
@@ -126,7 +126,7 @@ def _missing(seen: Seen, wanted: str, held: str) -> dict[str, list[str]]:
 
 
 def certificate(seen: Seen) -> dict[str, Any]:
-    """All that a reader needs who was not there; ``hash`` is the SHA-256 of the rest as compact JSON, keys sorted."""
+    """Return the certificate; ``hash`` is the SHA-256 of the rest as compact JSON with sorted keys."""
     failed = {label: outcome for label, outcome in sorted(seen["outcomes"].items()) if outcome.startswith("failed")}
     body: dict[str, Any] = {
         "kit": f"tenonnx-testing {metadata.version('tenonnx-testing')}",
@@ -160,7 +160,7 @@ def _versions(*distributions: str) -> dict[str, str]:
 
 
 def _ops(cases: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """A row for every meaning: versions, which of them were compared with others, counts by check, and gaps."""
+    """One row per meaning: versions, versions that were compared, comparisons by check, and gaps."""
     rows: dict[tuple[str, int], dict[str, Any]] = {}
     for case in sorted(cases, key=lambda case: (case["op"], case["meaning"][0])):
         row = rows.setdefault(
@@ -184,7 +184,7 @@ def _ops(cases: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return list(rows.values())
 
 
-#: The checks that hold an op to something other than its own body, and what judges there.
+#: Checks that compare an op with something other than its own body, and the name of that reference.
 _JUDGES = {
     "onnxruntime": "onnxruntime",
     "reference": "onnx.reference",
@@ -194,17 +194,17 @@ _JUDGES = {
 
 
 def judges(row: Mapping[str, Any]) -> list[str]:
-    """References of a row of a certificate besides the op's own body."""
+    """References that a row of a certificate was compared with, besides the op's own body."""
     return [judge for check, judge in _JUDGES.items() if row["compared"].get(check)]
 
 
 def unjudged(made: Mapping[str, Any]) -> list[str]:
-    """The ops of which some meaning agrees with its own body alone, so that nothing tells whether that is right."""
+    """Ops with a meaning that was compared with its own body only, so that an error in the body goes unnoticed."""
     return sorted({row["op"] for row in made["ops"] if not judges(row)})
 
 
 def badge(made: Mapping[str, Any]) -> str:
-    """One line of Markdown for a README: amber where an op was judged by nothing but its own body."""
+    """Badge in Markdown for a README: amber if an op was compared with its own body only."""
     ops, count = len({row["op"] for row in made["ops"]}), sum(made["comparisons"].values())
     alone = len(made["not judged"])
     verdict = f"{ops}%20ops%2C%20{count}%20calls" + (f"%2C%20{alone}%20not%20judged-orange" if alone else "-green")
@@ -214,7 +214,7 @@ def badge(made: Mapping[str, Any]) -> str:
 
 
 def markdown(made: Mapping[str, Any]) -> str:
-    """The certificate as a page."""
+    """Return the certificate as a Markdown page."""
     oracles = ", ".join(f"{name} {version}" for name, version in sorted(made["oracles"].items()))
     names = " and ".join(package.partition(" ")[0] for package in made["packages"])
     lines = [
@@ -248,7 +248,7 @@ def markdown(made: Mapping[str, Any]) -> str:
 
 
 def write(made: Mapping[str, Any], path: Path) -> None:
-    """The certificate as ``path`` in JSON, a line for each op, and beside it as ``*.md``."""
+    """Write the certificate to ``path`` as JSON with one line per op, and to ``*.md`` next to it."""
     entries = ((key, f"[\n{_lines(value)}\n]" if key == "ops" else _compact(value)) for key, value in made.items())
     text = ",\n".join(f"{_compact(key)}: {value}" for key, value in sorted(entries))
     path.write_text(f"{{\n{text}\n}}\n", "utf-8")

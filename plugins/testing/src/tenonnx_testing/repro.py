@@ -1,4 +1,4 @@
-"""A drawn call as one line of Python that can be pasted."""
+"""Drawn calls as one line of Python."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import numpy as np
 from tenonnx.extend import DType, Graph, Op
 from tenonnx_testing.cases import Call
 
-#: Larger arrays of one number are written as one.
+#: Longer arrays of equal elements are written as ``np.full``.
 FEW = 16
 
 
 def one_line(op: Op, drawn: Call) -> str:
-    """A program of one line that makes the call."""
+    """One-line program that executes the call."""
     arguments = [_text(v) for v in drawn.inputs]
     arguments += [f"{name}={_text(value)}" for name, value in drawn.attributes.items()]
     if drawn.outputs is not None:
@@ -27,7 +27,7 @@ def one_line(op: Op, drawn: Call) -> str:
 
 
 def replay_line(check: str, op: Op, drawn: Call, case: int, turn: int) -> str:
-    """A program of one line that runs a check on the call once more, with all that the check makes of it."""
+    """One-line program that runs a check on the call again, with all changed calls that the check derives."""
     imports, _, text = one_line(op, drawn).rpartition("; print(")
     arguments = text.removeprefix(f"{op.__name__}(").removesuffix("))")
     places = [f"_{name}={number}" for name, number in (("case", case), ("turn", turn)) if number]

@@ -1,4 +1,4 @@
-"""Running one drawn call: on arrays, by the body, and as a graph."""
+"""Execution of one drawn call: on arrays, by the body, and as a graph."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tenonnx.extend.testing import Evaluator, as_inputs, compare, evaluate_graph
 from tenonnx.extend.transforms import Builder, interpreting, invoke
 from tenonnx_testing.cases import Call, Case
 
-#: The outputs of an op, None for those that a call leaves out.
+#: Outputs of an op; None for absent ones.
 Outputs: TypeAlias = tuple[Any, ...]
 
 
 class Failure(AssertionError):
-    """A check does not hold: of the drawn call, or of the ``call`` that the check made of it."""
+    """A check failed, on the drawn call or on the changed ``call`` that the check derived from it."""
 
     call: Call | None = None
 
 
 @contextmanager
 def blaming(what: str, *, passing: type[Exception] | tuple[type[Exception], ...] = ()) -> Iterator[None]:
-    """Turn whatever the op's own functions raise, but for ``passing``, into a failure that says what was being done."""
+    """Convert errors of the op's own functions, except ``passing``, to a ``Failure`` that begins with ``what``."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
@@ -42,7 +42,7 @@ def blaming(what: str, *, passing: type[Exception] | tuple[type[Exception], ...]
 
 
 def expect(case: Case, drawn: Call, what: str, actual: Iterable[Any], expected: Iterable[Any]) -> None:
-    """Raise ``Failure`` unless the outputs agree; of random ones only the types are compared."""
+    """Raise ``Failure`` unless the outputs agree; for random outputs, only the types are compared."""
     found, wanted = list(actual), list(expected)
     if len(found) != len(wanted):
         raise Failure(f"{what} gives {len(found)} outputs, and {case.op.title} itself {len(wanted)}")
@@ -61,12 +61,14 @@ def expect(case: Case, drawn: Call, what: str, actual: Iterable[Any], expected: 
 
 
 def expect_new(what: str, drawn: Call, found: Outputs, earlier: Outputs) -> None:
-    """Raise ``Failure`` where an output lies in the memory of one given earlier, which its receiver may have changed.
+    """Raise ``Failure`` if an output shares memory with an earlier output, which its receiver may have changed.
 
-    Where it lies in an input or an attribute, or cannot be written, that is as it may be.
+    Read-only outputs, and memory of an input or attribute, are allowed.
     """
     given = list(_arrays([*drawn.inputs, *drawn.attributes.values()]))
-    if any(isinstance(attribute, Graph) for attribute in drawn.attributes.values()):  # which has constants
+    if any(
+        isinstance(attribute, Graph) for attribute in drawn.attributes.values()
+    ):  # constants of a subgraph may be outputs, too
         return
     for position, (now, before) in enumerate(zip(found, earlier, strict=False)):
         arrays = isinstance(now, np.ndarray) and isinstance(before, np.ndarray)
@@ -85,19 +87,19 @@ def _arrays(given: Iterable[Any]) -> Iterator[np.ndarray[Any, Any]]:
 
 
 def _owner(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The array in whose memory another lies."""
+    """The array that owns the memory of a view."""
     while isinstance(array.base, np.ndarray):
         array = array.base
     return array
 
 
 def present(outputs: Outputs) -> list[Any]:
-    """The outputs that are not absent; a lone None is an empty optional."""
+    """Outputs that are present; a single None is an empty optional."""
     return [output for output in outputs if output is not None or len(outputs) == 1]
 
 
 def completed(op: Op, drawn: Call) -> Call:
-    """The call with contents for every input and with all attributes, as ``op(*inputs, **attributes)`` has them."""
+    """Return the call with arrays for all inputs and values for all attributes, as ``op`` itself completes them."""
     inputs, attributes = op.signature.arrange(op, list(drawn.inputs), dict(drawn.attributes))
     evaluator = Evaluator()
     plain = [_plain(op, position, item) for position, item in enumerate(inputs)]
@@ -108,21 +110,21 @@ def completed(op: Op, drawn: Call) -> Call:
         for p, w in zip(plain, wrapped, strict=True)
     ]
     return replace(
-        drawn, inputs=tuple(pad(op, given)), attributes={name: _as_written(a) for name, a in attributes.items()}
+        drawn, inputs=tuple(pad(op, given)), attributes={name: _as_stored(a) for name, a in attributes.items()}
     )
 
 
-def _as_written(attribute: Any) -> Any:
-    """An attribute as a file holds it: floats have 32 bits, tensors are constants."""
+def _as_stored(attribute: Any) -> Any:
+    """Convert an attribute as a file stores it: floats are rounded to 32 bits, tensors become constants."""
     if isinstance(attribute, np.ndarray | np.generic):
         return ArrayConstant(np.asarray(attribute))
     if isinstance(attribute, list | tuple):
-        return [_as_written(a) for a in attribute]
+        return [_as_stored(a) for a in attribute]
     return float(np.float32(attribute)) if isinstance(attribute, float) else attribute
 
 
 def _plain(op: Op, position: int, item: Any) -> Any:
-    """A list of numbers is a vector, any other list a sequence."""
+    """Convert a list of numbers or texts to a vector; other lists are sequences."""
     if not isinstance(item, list | tuple) or any(v is None or isinstance(v, np.ndarray | list) for v in item):
         return item
     if not item:
@@ -133,11 +135,11 @@ def _plain(op: Op, position: int, item: Any) -> Any:
 
 
 def evaluate(op: Op, drawn: Call, body_of: Op | None = None) -> tuple[Any, ...]:
-    """The outputs of a completed call by numpy rules, or by the body of ``body_of``; absent ones at the end are cut."""
+    """Compute a completed call by numpy rules, or by the body of ``body_of``; absent outputs at the end are removed."""
     evaluator = Evaluator(body_of=body_of)
     with interpreting(evaluator):
         values = [
-            None if v is None and not takes_none(op, p) else evaluator.wrap(_locked(v))
+            None if v is None and not takes_none(op, p) else evaluator.wrap(_read_only(v))
             for p, v in enumerate(drawn.inputs)
         ]
         results = evaluator.call(op, values, drawn.attributes, drawn.outputs)
@@ -145,11 +147,11 @@ def evaluate(op: Op, drawn: Call, body_of: Op | None = None) -> tuple[Any, ...]:
 
 
 def takes_none(op: Op, position: int) -> bool:
-    """Whether None at a position is an optional value without an element rather than an absent input."""
+    """Whether None at a position is an empty optional rather than an absent input."""
     return bool(op.signature.inputs) and not op.signature.input_at(position).optional
 
 
-def _locked(contents: Any) -> Any:
+def _read_only(contents: Any) -> Any:
     if isinstance(contents, np.ndarray):
         contents = contents.view()
         contents.flags.writeable = False
@@ -157,7 +159,7 @@ def _locked(contents: Any) -> Any:
 
 
 def trimmed(outputs: Sequence[Any]) -> tuple[Any, ...]:
-    """Outputs without the absent ones at the end; a lone None is an empty optional and stays."""
+    """Remove absent outputs at the end; a single None is an empty optional and stays."""
     kept = list(outputs)
     while len(kept) > 1 and kept[-1] is None:
         kept.pop()
@@ -165,14 +167,14 @@ def trimmed(outputs: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def is_index(op: Op, position: int) -> bool:
-    """Whether an input holds positions, sizes or axes, whose contents decide about shapes."""
+    """Whether an input is an index input: its contents (positions, sizes or axes) determine shapes."""
     return op.signature.input_at(position).index
 
 
 def symbolic_type(contents: Any, prefix: str, *, unknown: str = "") -> tuple[Type | None, dict[str, int]]:
-    """The type of contents with a symbol of its own for every dim, and what the symbols stand for.
+    """Return the type of contents with a distinct symbol for every dim, and the sizes of the symbols.
 
-    ``unknown`` may say that not even symbols are known (``"dims"``) or not even the rank (``"rank"``).
+    With ``unknown="dims"`` the dims are None, with ``unknown="rank"`` the shape is None.
     """
     kind = type_of(contents)
     if not isinstance(kind, TensorType) or kind.shape is None:
@@ -191,10 +193,10 @@ def trace(
     symbolic: bool,
     known: Container[int] = (),
 ) -> tuple[Graph, list[Any]]:
-    """A graph of what ``apply(builder, values)`` calls, and the contents to feed it with.
+    """Trace ``apply(builder, values)`` into a graph; return it and the feeds.
 
-    Index inputs and those at ``known`` become constants, all others graph inputs, of symbolic dims if wanted. Absent
-    results leave no output.
+    Index inputs and those at ``known`` become constants, all others graph inputs, with ``symbolic`` dims or real ones.
+    Absent results get no graph output.
     """
     graph = Graph("conformance")
     feeds: list[Any] = []
@@ -219,11 +221,11 @@ def trace(
 
 
 def run_graph(graph: Graph, feeds: Sequence[Any]) -> tuple[Any, ...]:
-    return evaluate_graph(graph, [_locked(f) for f in feeds])
+    return evaluate_graph(graph, [_read_only(f) for f in feeds])
 
 
 def is_random(op: Op, drawn: Call) -> bool:
-    """Whether the outputs of this call are drawn at random, so that only their types can be compared."""
+    """Whether the outputs of this call are random, so that only their types can be compared."""
     if op.pure:
         return False
     if op.primitive:

@@ -1,4 +1,4 @@
-"""Schemas of the onnx package and of onnxruntime, as oracles."""
+"""Op schemas of the onnx package and of onnxruntime."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from tenonnx.extend.testing import canonical_domain
 
 @dataclass(frozen=True, slots=True)
 class Formal:
-    """One input: ``kind`` is "Single", "Optional" or "Variadic", ``types`` names a constraint or is itself a type.
+    """One input or output: ``kind`` is "Single", "Optional" or "Variadic", ``types`` a type constraint or a type.
 
-    ``differentiable`` is False where the schema does not say so.
+    ``differentiable`` is True only if the schema declares it.
     """
 
     name: str
@@ -30,7 +30,7 @@ class Formal:
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
-    """One attribute: its default is ``REQUIRED`` for none and None for an optional one."""
+    """One attribute: ``default`` is ``REQUIRED`` for a required one, None for an optional one without default."""
 
     default: Any
     is_float: bool
@@ -38,9 +38,9 @@ class Attribute:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """An op as one version declares it.
+    """Schema of an op at one version.
 
-    ``ends`` tells that the version takes the op away, ``judged`` that ``onnx.checker`` accepts the op at this version.
+    With ``ends``, this version deprecates the op. With ``judged``, ``onnx.checker`` knows the op at this version.
     """
 
     inputs: tuple[Formal, ...]
@@ -52,7 +52,7 @@ class Schema:
     judged: bool
 
     def accepts(self, inputs: Sequence[Type | None]) -> bool:
-        """Whether inputs of these types are allowed."""
+        """Whether the schema allows inputs of these types; None is an unknown type."""
         bound: dict[str, str] = {}
         for position, kind in enumerate(inputs):
             text, formal = type_text(kind), _formal(self.inputs, position)
@@ -63,14 +63,14 @@ class Schema:
         return self._allows(self.inputs, inputs)
 
     def as_taken(self, position: int, kind: Type | None) -> Type | None:
-        """The type of an input as this version takes it: where that is an optional alone, its element may be given."""
+        """Return the type of an input, wrapped in an optional where this version accepts only that."""
         if kind is None or self._allows_at(self.inputs, position, kind):
             return kind
         optional = OptionalType(kind)
         return optional if self._allows_at(self.inputs, position, optional) else kind
 
     def gives(self, outputs: Sequence[Type | None]) -> bool:
-        """Whether outputs of these types are allowed for some inputs."""
+        """Whether the schema allows outputs of these types; None is an unknown type."""
         return self._allows(self.outputs, outputs)
 
     def _allows(self, formals: Sequence[Formal], kinds: Sequence[Type | None]) -> bool:
@@ -82,34 +82,34 @@ class Schema:
 
 
 def _formal(formals: Sequence[Formal], position: int) -> Formal | None:
-    """The parameter at a position; the last one holds for all further (variadic) ones."""
+    """Return the formal parameter at a position; the last one is repeated (variadic)."""
     return formals[min(position, len(formals) - 1)] if formals else None
 
 
 @functools.cache
 def domains() -> frozenset[str]:
-    """The domains of the onnx package."""
+    """Domains of the onnx package."""
     return frozenset(domain for domain, _ in _of_onnx())
 
 
 def names(domain: str) -> list[str]:
-    """The names of all ops that a domain ever had."""
+    """Names of all ops of a domain, in any version."""
     return sorted(name for held, name in (_of_onnx() if domain in domains() else _of_onnxruntime()) if held == domain)
 
 
 def history(domain: str, name: str) -> Mapping[int, Schema]:
-    """The schemas of an op by the version that introduced them."""
+    """Schemas of an op, by the version that introduced them."""
     return (_of_onnx() if domain in domains() else _of_onnxruntime()).get((domain, name), {})
 
 
 def schema_at(op: Op, version: int) -> Schema | None:
-    """The schema in force at a version."""
+    """Return the schema in force at a version; None if there is none or it is deprecated."""
     held = [schema for since, schema in history(op.domain, op.name).items() if since <= version]
     return held[-1] if held and not held[-1].ends else None
 
 
 def versions(op: Op) -> list[int]:
-    """The versions within a meaning at which its schema or signature changes, the first one included."""
+    """Versions within a meaning at which its schema or signature changes, including the first."""
     steps = {op.since, *(step.before for step in op.signature_changes)}
     steps.update(since for since, schema in history(op.domain, op.name).items() if not schema.ends)
     return sorted(version for version in steps if op.holds_at(version))
@@ -159,7 +159,7 @@ def _collected(schemas: Iterable[Any], types: str, homogeneous: str, *, judged: 
 
 
 def _is_differentiable(formal: Any) -> bool:
-    """onnxruntime's list of schemas does not tell."""
+    """Whether a parameter is declared as differentiable; schemas of onnxruntime lack the field."""
     category = getattr(formal, "differentiation_category", None)
     return category is not None and category.name == "Differentiable"
 
@@ -187,7 +187,7 @@ _TENSOR_NAMES = {"float32": "float", "float64": "double"}
 
 
 def type_text(kind: Type | None) -> str | None:
-    """A type as schemas write it, None where it is not known to the last detail."""
+    """Return a type in the notation of schemas; None if it is not fully known."""
     if isinstance(kind, TensorType):
         return f"tensor({_TENSOR_NAMES.get(kind.dtype.name, kind.dtype.name)})"
     if isinstance(kind, SequenceType | OptionalType):

@@ -1,4 +1,4 @@
-"""Selection of a few drawn calls of a case that cover the features of all."""
+"""Selection of drawn calls that cover most features."""
 
 from __future__ import annotations
 
@@ -11,17 +11,20 @@ import numpy as np
 
 from tenonnx_testing.cases import Call
 
-#: Of more combinations of the values of attributes than these, none are listed.
+#: Maximum number of combinations of attribute values; beyond it, none are listed.
 COMBINATIONS = 64
 
-#: Lengths from this on count as one.
+#: Axis lengths from this one on count as the same feature.
 MANY = 3
 
 Item = TypeVar("Item")
 
 
 def features(drawn: Call) -> tuple[frozenset[Hashable], frozenset[Hashable]]:
-    """Element types, ranks and lengths of the inputs, which of them are absent, and values of attributes; and pairs."""
+    """Features of a call, and pairs of features.
+
+    Features are dtypes, ranks and axis lengths of the inputs, absent inputs, and attribute values.
+    """
     found: set[Hashable] = set()
     lengths: set[Hashable] = set()
     for place, contents in enumerate(drawn.inputs):
@@ -46,7 +49,7 @@ def _hashable(value: Any) -> Hashable:
 
 
 def undrawn_combinations(drawn: Sequence[Call]) -> list[dict[str, Any]]:
-    """Combinations of the drawn values of attributes that no call has."""
+    """Combinations of drawn attribute values that no call has."""
     plain = [{n: v for n, v in call.attributes.items() if isinstance(v, int | float | str)} for call in drawn]
     values: dict[str, dict[Any, None]] = {}
     for attributes in plain:

@@ -1,4 +1,4 @@
-"""Signatures against the schemas that others declare: every version, every name, every default, every element type."""
+"""Comparison of op signatures with ONNX and onnxruntime schemas: versions, names, defaults and element types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenonnx_testing.schemas import Schema, type_text
 
 
 def signature_problems(op: Op) -> list[str]:
-    """Differences of the signature of one meaning from the schemas of its versions; nothing for ops without schema."""
+    """Differences between the signature of an op and the schemas of its versions; empty for ops without a schema."""
     history = schemas.history(op.domain, op.name)
     if not history:
         return []
@@ -56,7 +56,7 @@ def _inputs(signature: VersionedSignature, schema: Schema, newest: bool) -> Iter
 
 
 def _same_name(ours: str, theirs: str) -> bool:
-    """Equal, or the name in the schema is none that a Python parameter can have."""
+    """Whether the names are equal, or the name in the schema cannot be that of a Python parameter."""
     return ours == theirs or keyword.iskeyword(theirs) or not theirs.isidentifier()
 
 
@@ -78,13 +78,13 @@ def _attributes(signature: VersionedSignature, schema: Schema) -> Iterator[str]:
 
 def _same_default(ours: Any, theirs: Any, schema: Schema) -> bool:
     if theirs is None:
-        return ours is None or not schema.judged  # the kernels of a vendor have defaults that its schemas leave out
+        return ours is None or not schema.judged  # onnxruntime's kernels have defaults that its schemas omit
     kinds = {list if isinstance(v, tuple) else type(v) for v in (ours, theirs)}
     return len(kinds) == 1 and same_attribute(ours, theirs)
 
 
 def dtype_problems(op: Op, registry: Registry) -> list[str]:
-    """Differences of the registry's table of element types, where it has one, from the schemas of one meaning."""
+    """Differences between the registry's table of element types, if it has one, and the schemas of an op."""
     problems = []
     for version in schemas.versions(op):
         schema, table = schemas.schema_at(op, version), registry.dtypes(op.domain, op.name, version)
@@ -92,7 +92,7 @@ def dtype_problems(op: Op, registry: Registry) -> list[str]:
             continue
         for formal, codes in zip(schema.inputs, table["inputs"], strict=False):
             wanted = {_codes().get(text) for text in schema.constraints.get(formal.types, {formal.types})} - {None}
-            ours = {code for code in codes or () if code in _codes().values()}  # ONNX may have further types
+            ours = {code for code in codes or () if code in _codes().values()}  # newer versions of ONNX may add types
             if codes is not None and ours != wanted:
                 differing = sorted(map(str, ours ^ wanted))
                 problems.append(f'at version {version}, input "{formal.name}" differs in the type codes {differing}')
@@ -101,7 +101,7 @@ def dtype_problems(op: Op, registry: Registry) -> list[str]:
 
 @functools.cache
 def _codes() -> dict[str | None, int | None]:
-    """The code of every type that the tables know, as schemas write it."""
+    """Type codes of the tables, by type in the notation of schemas."""
     tensors: list[Type] = [TensorType(dtype) for dtype in DType if dtype is not DType.undefined]
     sequences: list[Type] = [SequenceType(kind) for kind in tensors]
     optionals: list[Type] = [OptionalType(kind) for kind in (*tensors, *sequences)]
@@ -109,7 +109,7 @@ def _codes() -> dict[str | None, int | None]:
 
 
 def uncovered(registry: Registry, domain: str, distribution: str) -> list[str]:
-    """The schema versions of a domain that are the distribution's to serve, and that no registered meaning covers."""
+    """Schema versions of a domain that a distribution should provide but no registered op covers."""
     return [
         f"{name}@{version}"
         for name in schemas.names(domain)
@@ -120,7 +120,7 @@ def uncovered(registry: Registry, domain: str, distribution: str) -> list[str]:
 
 
 def versions_without_meaning(registry: Registry, op: Op) -> list[int]:
-    """The versions of a registered op's name that no meaning covers, and those that end it though a meaning goes on."""
+    """Schema versions that no registered meaning covers, and deprecating versions that a meaning still covers."""
     return [
         version
         for version, schema in schemas.history(op.domain, op.name).items()

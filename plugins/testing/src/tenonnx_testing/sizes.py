@@ -1,4 +1,4 @@
-"""Calls of many elements, and the time that they take."""
+"""Checks of large tensors: outputs and run time."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from tenonnx.extend import TenonnxError, find_rule, limits
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.run import Failure, Outputs, evaluate, expect, is_index, is_random, present
 
-#: Elements of the largest tensor of a large call, and those of calls before it, which must take less than ``BUDGET``.
+#: Elements of the largest tensor of a large call, and of smaller calls that have to run within ``BUDGET`` before it.
 MANY, STEPS = 1 << 17, (1 << 10, 1 << 13)
 
-#: Seconds beyond which no larger call is tried.
+#: Seconds of a smaller call above which no larger one is tried.
 BUDGET = 0.02
 
-#: So many times as long as a body its rule may take, and so many seconds longer.
+#: A rule may take ``TIMES`` times as long as the body, plus ``SECONDS``.
 TIMES, SECONDS = 10, 0.02
 
 
 def many_elements_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """Of 2 ** 17 elements, the numpy rule gives what the body gives, and takes no longer than ten times as long."""
+    """Check on 2 ** 17 elements that the numpy rule equals the body and takes at most ten times as long."""
     larger = None if is_random(case.op, drawn) else enlarged(case, drawn)
     if larger is None or find_rule(case.op, "numpy") is None:
         return False
     try:
         by_rule, by_body = evaluate(case.op, larger), evaluate(case.op, larger, body_of=case.op)
-    except TenonnxError:  # "variations" judges what one of them refuses
+    except TenonnxError:  # the check "variations" reports calls that only one of them rejects
         return False
     expect(case, larger, f"its body of {MANY} elements", present(by_body), present(by_rule))
     if is_slower(lambda: evaluate(case.op, larger), lambda: evaluate(case.op, larger, body_of=case.op)):
@@ -42,7 +42,7 @@ def many_elements_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
 
 
 def enlarged(case: Case, drawn: Call) -> Call | None:
-    """The call with its longest axis so long that it has many elements; None where it is refused, or takes long."""
+    """Return the call with its longest axis extended to ``MANY`` elements; None if it is rejected or slow."""
     there = None
     for elements in (*STEPS, MANY):
         there = _longer(case, drawn, elements)
@@ -84,7 +84,7 @@ def _repeated(array: Any, size: int, places: int) -> Any:
 
 
 def is_slower(one: Callable[[], Any], other: Callable[[], Any]) -> bool:
-    """Whether one takes many times as long as the other, by the processor time of the best of three."""
+    """Whether ``one`` takes more than ``TIMES`` times as long as ``other``, in thread time and up to three attempts."""
     first, second = _seconds(one), _seconds(other)
     if first <= TIMES * second + SECONDS:
         return False

@@ -1,4 +1,4 @@
-"""The suite of a framework's front end: calls at any size, and bad ones."""
+"""Test suite of a framework's front end: valid calls at several sizes, and invalid ones."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from tenonnx_testing.run import Failure
 
 @dataclass(frozen=True)
 class SourceCase:
-    """A source that a front end reads, with its calls: ``make`` gives it, ``draw`` the examples of one call.
+    """A source object for a front end: ``make`` creates it, ``draw`` draws example inputs.
 
-    ``dims`` are the axes that vary, by input; ``options`` those of ``tx.load`` beside them. ``component`` is the row of
-    the table that the case belongs to.
+    ``dims`` are the dynamic axes by input, ``options`` further options of ``tx.load``. ``component`` is the row of the
+    case in ``component_table``.
     """
 
     make: Callable[[], Any]
@@ -35,7 +35,7 @@ class SourceCase:
 
     @property
     def examples(self) -> tuple[Any, ...]:
-        """Those of one call, the same each time."""
+        """Example inputs of one call, always the same."""
         found: list[tuple[Any, ...]] = []
 
         @settings(max_examples=1, database=None, derandomize=True, phases=[Phase.generate], deadline=None)
@@ -54,12 +54,15 @@ class SourceCase:
 def source_conformance(
     cases: Mapping[str, SourceCase], *, frontend: str, opsets: Sequence[int] = (13, 17, 21), examples: int = 5
 ) -> Callable[..., None]:
-    """A pytest function that holds a front end of this name to what every front end of a framework must do.
+    """Return a pytest function that tests the front end named ``frontend`` on each case.
 
-    Of each case, at sizes of its dims that no example has, too: the numbers are those of the source, which the
-    front end's own verifier judges, in files of each opset as well; for calls that are drawn; dims have their names in
-    the graph, in whichever form they are given, and inputs and outputs those of the caller; a graph that computes
-    something else is found; reading twice gives the same; and dims and names that do not fit are refused.
+    - The front end's own verifier accepts the graph, also at other sizes of dynamic dims, for ``examples`` drawn calls,
+      and in a file of each opset.
+    - Dynamic dims have their names in the graph, in every form of the option; inputs and outputs have those of the
+      caller.
+    - The verifier rejects a changed graph.
+    - Reading twice gives the same file.
+    - Invalid dims, names and options raise ``InvalidCall``.
     """
     checks = {**_CHECKS, "files": _files(opsets), "drawn calls": _drawn(examples)}
 
@@ -159,19 +162,19 @@ def _names(case: SourceCase, reader: Any) -> None:
         found = again.inputs if option == "input_names" else again.outputs
         if [value.name for value in found] != wanted:
             raise Failure(f"{option} does not give the names {wanted}, but {[value.name for value in found]}")
-        _refused(case, {option: [*wanted, "one_more"]})
+        _expect_invalid_call(case, {option: [*wanted, "one_more"]})
 
 
 def _bad_calls(case: SourceCase, reader: Any) -> None:
     if "dims" in inspect.signature(reader.read).parameters:
         first = case.read(verify=False).inputs[0]
-        _refused(case, {"dims": {"no input of this name": {0: "n"}}})
-        _refused(case, {"dims": {first.name: {99: "n"}}})
-        _refused(case, {"dims": "{nonsense"})
-    _refused(case, {"no_such_option": 1})
+        _expect_invalid_call(case, {"dims": {"no input of this name": {0: "n"}}})
+        _expect_invalid_call(case, {"dims": {first.name: {99: "n"}}})
+        _expect_invalid_call(case, {"dims": "{nonsense"})
+    _expect_invalid_call(case, {"no_such_option": 1})
 
 
-def _refused(case: SourceCase, options: Mapping[str, Any]) -> None:
+def _expect_invalid_call(case: SourceCase, options: Mapping[str, Any]) -> None:
     try:
         case.read(verify=False, **options)
     except InvalidCall:
@@ -179,7 +182,7 @@ def _refused(case: SourceCase, options: Mapping[str, Any]) -> None:
     raise Failure(f"InvalidCall was not raised for {options}")
 
 
-def _something_else(case: SourceCase, reader: Any) -> None:
+def _changed_graph(case: SourceCase, reader: Any) -> None:
     graph = case.read(verify=False)
     for value in graph.outputs:
         if isinstance(value.type, TensorType) and value.type.dtype.is_float:
@@ -207,13 +210,13 @@ _CHECKS: Mapping[str, Callable[[SourceCase, Any], None]] = {
     "dims": _dims,
     "names": _names,
     "bad calls": _bad_calls,
-    "something else": _something_else,
+    "something else": _changed_graph,
     "read twice": _twice,
 }
 
 
 def component_table(cases: Mapping[str, str], title: str) -> str:
-    """A table of Markdown of cases by the component that each belongs to."""
+    """Return a Markdown table of case names (``cases`` maps them to components), one row per component."""
     lines = [f"| | {title} |", "| --- | --- |"]
     for component in dict.fromkeys(cases.values()):
         lines.append(f"| {component} | {', '.join(name for name, of in cases.items() if of == component)} |")

@@ -1,4 +1,4 @@
-"""Comparison of kernels for known shapes with the numpy rule."""
+"""Check of ``specialize`` rules: kernels for fixed shapes, compared with the numpy rule."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def specializes(case: Case) -> bool:
 
 
 def kernels_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """A kernel gives what the numpy rule gives: whatever is known beforehand, and however the arrays lie in memory."""
+    """Check that specialized kernels equal the numpy rule for different constant inputs, memory layouts and values."""
     every = range(len(drawn.inputs))
     compared = False
     for fixed in ([k for k in every if is_index(case.op, k)], list(every[1:]), []):
@@ -40,7 +40,7 @@ def kernels_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
 
 
 def _kernel(case: Case, drawn: Call, fixed: list[int]) -> Any:
-    """The kernel for a call; None where the rule serves, as a plan does not ask about sequences and empty tensors."""
+    """Return the kernel for a call; None for sequences and empty tensors, for which no kernel is requested."""
     if any(v is not None and (not isinstance(v, np.ndarray) or not v.size) for v in drawn.inputs):
         return None
     operands = [

@@ -1,6 +1,6 @@
-"""Strategies for inputs: small arrays of plain values.
+"""Hypothesis strategies for inputs: small arrays of moderate values.
 
-Shapes and dtypes are drawn by hypothesis and shrink; the contents come from one drawn seed, which is fast.
+Hypothesis draws and shrinks shapes and dtypes. For speed, contents come from a generator with one drawn seed.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ Array: TypeAlias = np.ndarray[Any, Any]
 Strategy: TypeAlias = st.SearchStrategy[Any]
 Draw: TypeAlias = Callable[[Strategy], Any]
 
-#: How far ``exclude_near`` keeps values away.
+#: Minimum distance of values from the numbers in ``exclude_near``.
 DISTANCE = 0.1
 
 
 @st.composite
 def _of(draw: Draw, drawn: Callable[[Draw], Any]) -> Any:
-    """Draw from ``drawn``. Making a composite reads source code; one for all is made once and not at every draw."""
+    """Draw from ``drawn``. One composite serves all strategies, since creating one reads source code, which is slow."""
     return drawn(draw)
 
 
@@ -34,7 +34,7 @@ _WORDS = ("", "a", "b", "ab", "Tenon", "onnx", "zwölf", "x y", "7", "-1")
 def shapes(
     min_rank: int = 0, max_rank: int = 4, min_side: int = 1, max_side: int = 5
 ) -> st.SearchStrategy[tuple[int, ...]]:
-    """Shapes of so many axes of such lengths."""
+    """Shapes, as tuples of ints, with ranks and axis lengths within the bounds (inclusive)."""
 
     def drawn(draw: Draw) -> tuple[int, ...]:
         rank = draw(st.integers(min_rank, max(min_rank, max_rank)))
@@ -56,10 +56,10 @@ def tensors(
     distinct: bool = False,
     exclude_near: Sequence[float] = (),
 ) -> st.SearchStrategy[Array]:
-    """Arrays of ``dtype``, or of one drawn from a list of dtypes, of a given or drawn shape.
+    """Arrays of ``dtype``, or of a dtype drawn from a list, with a given or drawn shape.
 
-    With ``distinct`` no two elements are equal (the range of values is widened where it holds too few); values keep
-    at least 0.1 away from the numbers in ``exclude_near``.
+    With ``distinct`` no two elements are equal; the range of values is widened if necessary. Values differ by at least
+    0.1 from the numbers in ``exclude_near``.
     """
 
     def drawn(draw: Draw) -> Array:
@@ -82,7 +82,7 @@ def broadcastable(
     max_side: int = 5,
     **same: Any,
 ) -> st.SearchStrategy[list[Array]]:
-    """``n`` arrays of one dtype that broadcast together; the further keywords are those of ``tensors``."""
+    """Lists of ``n`` arrays of one dtype that broadcast together; further keywords are those of ``tensors``."""
 
     def drawn(draw: Draw) -> list[Array]:
         kind = _draw_dtype(draw, dtype)
@@ -99,7 +99,7 @@ def broadcastable(
 
 
 def axis_of(x: Array) -> st.SearchStrategy[int]:
-    """One axis of an array, counted from either end."""
+    """Axes of an array, as nonnegative or negative ints."""
     if not x.ndim:
         raise InvalidCall("a scalar has no axis to draw", do="draw the array with min_rank=1")
     return st.integers(-x.ndim, x.ndim - 1)
@@ -115,7 +115,7 @@ def contents(
     distinct: bool = False,
     exclude_near: Sequence[float] = (),
 ) -> Array:
-    """Random contents of a dtype and shape, as ``tensors`` describes them."""
+    """Return random contents of a dtype and shape; the keywords are those of ``tensors``."""
     shape = tuple(shape)
     if dtype is DType.bool:
         return random.integers(0, 2, shape).astype(bool)
@@ -172,7 +172,7 @@ def _distinct(
 
 
 def _away(values: Any, excluded: Sequence[float]) -> Any:
-    """``values`` moved so far that none lies nearer than the distance to an excluded number."""
+    """Move values that are closer than ``DISTANCE`` to an excluded number."""
     for number in excluded:
         offset = values - number
         direction = np.where(offset < 0, -1.0, 1.0)
@@ -192,7 +192,7 @@ def _draw_dtype(draw: Draw, dtype: Any) -> DType:
 
 
 def _fitting(sides: tuple[int, ...], dtype: DType) -> tuple[int, ...]:
-    """The shape with its longest axes halved until an element type of 8 bits has as many distinct values."""
+    """Halve the longest axes of a shape until an 8-bit dtype has enough distinct values."""
     while dtype.is_numeric and dtype.bits <= 8 and math.prod(sides) > 1 << dtype.bits - 1:
         longest = sides.index(max(sides))
         sides = (*sides[:longest], sides[longest] // 2, *sides[longest + 1 :])

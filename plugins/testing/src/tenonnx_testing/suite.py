@@ -1,4 +1,4 @@
-"""The test function of a package, and the outcomes of its tests."""
+"""Test function of an op package, and the outcomes of its tests."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tenonnx_testing.run import Failure
 
 
 def project_of(place: Path) -> str:
-    """The distribution whose project a file or folder belongs to. Raises ``InvalidCall`` where there is none."""
+    """Name of the project that contains a file or folder. Raises ``InvalidCall`` if there is none."""
     for folder in [place.absolute(), *place.absolute().parents]:
         with suppress(OSError, ValueError, KeyError, TypeError):
             return str(tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))["project"]["name"])
@@ -31,12 +31,11 @@ def project_of(place: Path) -> str:
 def conformance(
     domain_or_distribution: str | None = None, *, op: str | None = None, registry: Registry | None = None
 ) -> Callable[..., None]:
-    """A pytest function with all checks of all cases of a domain, or of all that one distribution has.
+    """Return a pytest function with all checks of all cases of a domain or distribution.
 
-    A whole test file is ``test = conformance("my.domain")``; without a name it is for the project
-    that the file is in; ``op`` leaves the tests of one op alone. Cases are found through the entry-point group
-    ``tenonnx.conformance``. Raises ``InvalidCall`` where no installed package has that name or serves that domain, or
-    none of its ops is called ``op``.
+    ``test = conformance("my.domain")`` is a complete test file. The default is the project that contains the calling
+    file. ``op`` restricts the tests to one op. Cases are found through the entry-point group ``tenonnx.conformance``.
+    Raises ``InvalidCall`` if no installed package has that name or domain, or none of its ops is called ``op``.
     """
     wanted = domain_or_distribution or project_of(Path(sys._getframe(1).f_code.co_filename))
     items = list(find_items(wanted, default_registry() if registry is None else registry))
@@ -53,7 +52,7 @@ def conformance(
 
 
 def _items_of(op: str, items: list[Item]) -> list[Item]:
-    """The tests of one op, by its name with or without the domain or version."""
+    """Tests of one op, by its name with or without domain and version."""
     titles = {item.label: item.label.partition("-")[0].partition("#")[0] for item in items if "@" in item.label}
     names = {
         title: {title, title.partition("@")[0], title.partition("@")[0].rpartition(".")[2]} for title in titles.values()
@@ -65,17 +64,17 @@ def _items_of(op: str, items: list[Item]) -> list[Item]:
     return found
 
 
-#: What became of each test of this process.
+#: Outcome of each test of this process, by test id.
 _outcomes: dict[str, str] = {}
 
 
 def outcomes() -> dict[str, str]:
-    """Outcomes of the tests of this process: passed, failed, skipped or xfailed, and why."""
+    """Outcomes of the tests of this process by test id: passed, failed, skipped or xfailed, with the reason."""
     return dict(_outcomes)
 
 
 def run_item(run: Callable[[int], None], examples: int, label: str = "") -> None:
-    """Run one test; a failure is told by its message and place, not by a traceback through the kit."""
+    """Run one test; report a failure by its message and source line instead of a traceback through the kit."""
     try:
         run(examples)
     except Failure as failure:
@@ -92,7 +91,7 @@ def run_item(run: Callable[[int], None], examples: int, label: str = "") -> None
 
 
 def _places(failure: Failure) -> list[str]:
-    """Location where the exception behind a failure was raised, in place of a traceback through the kit."""
+    """Source line where the exception behind a failure was raised, as a list of at most one text."""
     cause: BaseException = failure
     while cause.__cause__ is not None:
         cause = cause.__cause__

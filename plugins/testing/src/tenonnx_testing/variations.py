@@ -1,4 +1,4 @@
-"""Variations of a case: other element types, ranks, sizes and attributes, absent optional inputs."""
+"""Checks of varied calls: other element types, ranks, sizes and attributes, absent optional inputs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tenonnx_testing.mutations import (
     DTYPES,
     as_dtype,
     called,
-    ends_in_our_error,
+    check_error_type,
     has_subgraph,
     is_admitted,
     others,
@@ -27,35 +27,36 @@ from tenonnx_testing.mutations import (
 from tenonnx_testing.repro import one_line
 from tenonnx_testing.run import Failure, Outputs, evaluate, expect, is_index, is_random, present
 
-#: A larger call has an axis of so many places, and a tensor of so many elements.
+#: Axis length and number of elements of the largest tensor in a larger call.
 PLACES, ELEMENTS = 17, 1000
 
-#: Of more axes of one size than these, a result may have all, so that each has few places.
+#: With more axes of one size than this, axes get the length ``PLACES`` only, since a result may have all of them.
 FEW = 2
 
-#: Beyond so many elements, larger calls cost more than they tell.
+#: Maximum number of elements of a tensor in a larger call.
 TOO_MANY = 1 << 14
 
 RANKS = 5
 
-#: So many sizes of axes are made longer, one at a time.
+#: Number of axis sizes to lengthen, one at a time.
 SIZES = 3
 
 
 def varied_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """Calls of other types, ranks and sizes, and without optional inputs, are refused or computed alike everywhere.
+    """Check that varied calls are rejected or give the same outputs in every way to run.
 
-    What the body computes of half floats and bfloat16, the numpy rule does not refuse.
+    The variations are other dtypes, ranks and sizes, and absent optional inputs. The numpy rule may not reject float16
+    or bfloat16 inputs that the body computes.
     """
     given = {k: v for k, v in enumerate(drawn.inputs) if isinstance(v, np.ndarray) and not is_index(case.op, k)}
     narrow = list(_changed(drawn, [_narrowed(given, drawn.turn)]))
-    larger = [larger_inputs(given, drawn.turn + k) for k in range(SIZES)]  # not each is taken where operands broadcast
+    larger = [larger_inputs(given, drawn.turn + k) for k in range(SIZES)]  # some are rejected if operands broadcast
     larger.append(larger_inputs(given, 0, _named_sizes(case, drawn)))
     distinct = {tuple((k, v.shape) for k, v in each.items()): each for each in larger}
     others = [*distinct.values(), _with_an_axis(given, drawn.turn)]
-    if drawn.turn % 4 == 2:  # once in four calls
-        others += [_of_rank(given, rank) for rank in range(RANKS)]
-        others += _of_admitted_types(case, drawn, given)
+    if drawn.turn % 4 == 2:  # in every fourth call
+        others += [_with_rank(given, rank) for rank in range(RANKS)]
+        others += _with_other_dtypes(case, drawn, given)
         others += [{k: v[None]} for k, v in enumerate(drawn.inputs) if _is_index_array(case, k, v)]
     tried = [*_changed(drawn, others), *_without_options(case, drawn)]
     for changed in narrow:
@@ -75,14 +76,14 @@ def _changed(drawn: Call, changes: Iterable[dict[int, Any]]) -> Iterator[Call]:
 
 
 def _narrowed(given: dict[int, Any], turn: int) -> dict[int, Any]:
-    """All floats as half floats or as bfloat16, in turn."""
+    """Convert all floats to float16 or bfloat16, alternately."""
     wide = (DType.float32, DType.float64)
     name = ("float16", "bfloat16")[turn % 2]
     return {k: as_dtype(v, name) for k, v in given.items() if DType.of(v.dtype) in wide}
 
 
-def _of_admitted_types(case: Case, drawn: Call, given: dict[int, Any]) -> Iterator[dict[int, Any]]:
-    """One tensor, or all of one element type, as each other element type that the op takes."""
+def _with_other_dtypes(case: Case, drawn: Call, given: dict[int, Any]) -> Iterator[dict[int, Any]]:
+    """Yield conversions of one tensor, or of all tensors of one dtype, to every other dtype that the op accepts."""
     alike = {kind: [k for k, v in given.items() if v.dtype == kind] for kind in {v.dtype for v in given.values()}}
     groups = [[k] for k in given] + [places for places in alike.values() if len(places) > 1]
     for places in groups:
@@ -92,8 +93,8 @@ def _of_admitted_types(case: Case, drawn: Call, given: dict[int, Any]) -> Iterat
                 yield there
 
 
-def _of_rank(given: dict[int, Any], rank: int) -> dict[int, Any]:
-    """All tensors of the highest rank with axes of one place before the others, or without their first axes."""
+def _with_rank(given: dict[int, Any], rank: int) -> dict[int, Any]:
+    """Change the highest rank: prepend axes of length 1 to those tensors, or remove leading axes."""
     highest = max((v.ndim for v in given.values()), default=0)
     if highest == rank or not all(v.size for v in given.values()):
         return {}
@@ -104,7 +105,7 @@ def _of_rank(given: dict[int, Any], rank: int) -> dict[int, Any]:
 
 
 def _named_sizes(case: Case, drawn: Call) -> list[int]:
-    """The sizes of axes that attributes name."""
+    """Sizes of the axes that attributes refer to."""
     found = []
     names = [case.op.signature.input_at(k).name for k in range(len(drawn.inputs))]
     for requirement in case.op.requirements.declared:
@@ -116,13 +117,13 @@ def _named_sizes(case: Case, drawn: Call) -> list[int]:
 
 
 def _with_an_axis(given: dict[int, Any], turn: int) -> dict[int, Any]:
-    """One tensor twice, along a new first axis."""
+    """Stack one tensor twice along a new first axis."""
     places = list(given)
     return {k: np.stack([given[k], given[k]]) for k in places[turn % max(1, len(places)) :][:1]}
 
 
 def larger_inputs(given: dict[int, Any], turn: int, sizes: Sequence[int] | None = None) -> dict[int, Any]:
-    """All axes of one size longer, so that the largest tensor has many elements."""
+    """Lengthen all axes of one size, so that the largest tensor has about ``ELEMENTS`` elements."""
     largest = max(given.values(), key=lambda v: v.size, default=np.zeros(0))
     sizes = sizes if sizes is not None else sorted(set(largest.shape)) if largest.size else []
     for size in (*sizes[turn % max(1, len(sizes)) :], *sizes[: turn % max(1, len(sizes))]):
@@ -140,18 +141,18 @@ def larger_inputs(given: dict[int, Any], turn: int, sizes: Sequence[int] | None 
 def _repeated(array: Any, size: int, places: int) -> Any:
     for axis, found in enumerate(array.shape):
         if found == size:
-            array = array.take(_places(size, places), axis)
+            array = array.take(_indices(size, places), axis)
     return array
 
 
-def _places(size: int, count: int) -> Any:
-    """So many places of an axis, all of them first and then some at random."""
+def _indices(size: int, count: int) -> Any:
+    """Return ``count`` indices of an axis: all in order, then random ones."""
     more = np.random.default_rng(count).integers(0, size, max(0, count - size))
     return np.concatenate([np.arange(min(size, count)), more])
 
 
 def _without_options(case: Case, drawn: Call) -> Iterator[Call]:
-    """The call without one of the optional inputs that it has, another one in each turn."""
+    """Yield the call without one of its optional inputs, in rotation."""
     if has_subgraph(drawn):  # a loop without its condition never ends
         return
     given = [
@@ -167,30 +168,32 @@ def _without_options(case: Case, drawn: Call) -> Iterator[Call]:
 
 
 def has_other_ways(case: Case) -> bool:
-    """Whether a call with attributes is computed in other ways, too: by rules or at other versions."""
+    """Whether the op has attributes, and rules or versions to compare."""
     consumers = ("numpy", "rewrite", "rewrite.if_fewer") if not case.op.primitive else ("rewrite", "rewrite.if_fewer")
     rules = any(find_rule(case.op, consumer) is not None for consumer in consumers)
     return bool(case.op.signature.attributes) and (rules or len(exports.own_versions(case)) > 1)
 
 
 def other_attributes_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
-    """With an attribute that no call may have, the body, rewrites and other versions of a call agree with it."""
+    """Check that the body, rewrites and other versions agree for attribute values that no drawn call has."""
     if is_random(case.op, drawn):
         return False
     compared = False
     versions = exports.own_versions(case)
-    for place, there in enumerate(_with_another(case, drawn)):
-        outputs = _taken(case, there)
+    for place, there in enumerate(_with_other_attributes(case, drawn)):
+        outputs = _try_call(case, there)
         if outputs is None:
-            if not schemas.history(case.op.domain, case.op.name):  # of others' signatures, "bad input" judges it
-                ends_in_our_error(case.op, drawn, there)
+            if not schemas.history(case.op.domain, case.op.name):  # with a schema, the check "bad input" reports errors
+                check_error_type(case.op, drawn, there)
             continue
         tried = versions if len(versions) <= FEW + 1 else [versions[(drawn.turn // 2 + place) % len(versions)]]
         there = replace(there, version=tried[0])
         try:
-            compared |= _as_its_body(case, there, outputs)
+            compared |= _equals_body(case, there, outputs)
             compared |= claims.rewritten_alike(case, there, outputs)
-            if not any(getattr(output, "dtype", None) == np.float64 for output in outputs):  # of attributes of 32 bits
+            if not any(
+                getattr(output, "dtype", None) == np.float64 for output in outputs
+            ):  # stored attributes have 32 bits
                 for version in tried if len(versions) > 1 else ():
                     compared |= exports.keeps_meaning(case, replace(there, version=version), outputs)
         except Failure as failure:
@@ -200,8 +203,8 @@ def other_attributes_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
     return compared
 
 
-def _as_its_body(case: Case, drawn: Call, outputs: Outputs) -> bool:
-    """The body gives the same, as far as it takes the call at all: "bad input" judges what one of them refuses."""
+def _equals_body(case: Case, drawn: Call, outputs: Outputs) -> bool:
+    """Compare the body, unless it rejects the call: the check "bad input" reports such errors."""
     if case.op.primitive or find_rule(case.op, "numpy") is None:
         return False
     try:
@@ -212,33 +215,35 @@ def _as_its_body(case: Case, drawn: Call, outputs: Outputs) -> bool:
     return True
 
 
-def _taken(case: Case, drawn: Call) -> Outputs | None:
-    """Return the result of a call, or None where it is refused."""
+def _try_call(case: Case, drawn: Call) -> Outputs | None:
+    """Return the outputs of a call, or None if it is rejected."""
     try:
         return called(case.op, drawn)
     except Exception:
         return None
 
 
-def _with_another(case: Case, drawn: Call) -> Iterator[Call]:
-    """The call with one attribute changed to what meets the requirements, or with a combination that no call has."""
+def _with_other_attributes(case: Case, drawn: Call) -> Iterator[Call]:
+    """Yield the call with one attribute changed to another valid value, and with undrawn combinations of values."""
     known = {name: items for each in case.op.requirements.declared for name, items in each.choices.items()}
     for name, value in drawn.attributes.items():
         if not isinstance(value, int | float | str | list):
             continue
         tried = [v for v in (*known.get(name, ()), *others(value)) if type(v) is type(value) and v != value]
-        tried = [v for v in tried if _is_taken(case, replace(drawn, attributes={**drawn.attributes, name: v}))]
+        tried = [
+            v for v in tried if _meets_requirements(case, replace(drawn, attributes={**drawn.attributes, name: v}))
+        ]
         for turn in sorted({drawn.turn % len(tried), (drawn.turn + len(tried) // 2) % len(tried)} if tried else ()):
             yield replace(drawn, attributes={**drawn.attributes, name: tried[turn]})
     for place in range(2 * drawn.turn, 2 * drawn.turn + 2) if case.combinations else ():
         chosen = case.combinations[place % len(case.combinations)]
         combined = {name: float(np.float32(v)) if isinstance(v, float) else v for name, v in chosen.items()}
         there = replace(drawn, attributes={**drawn.attributes, **combined})
-        if _is_taken(case, there):
+        if _meets_requirements(case, there):
             yield there
 
 
-def _is_taken(case: Case, drawn: Call) -> bool:
+def _meets_requirements(case: Case, drawn: Call) -> bool:
     contents = [None if v is None else Value("", type_of(v)) for v in drawn.inputs]
     try:
         case.op.requirements.check(contents, case.op.signature.complete(case.op, drawn.attributes))

@@ -1,4 +1,4 @@
-"""Each requirement is broken on purpose, by a drawn call with one thing changed that breaks it before any other."""
+"""Check of requirements: each is violated on purpose by changing a drawn call."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ Array: TypeAlias = np.ndarray[Any, Any]
 
 
 def check_requirements(op: Op, examples: int) -> None:
-    """Every requirement of an op refuses a call that breaks it, with an error that names the op and what is wrong.
+    """Check that every requirement of an op rejects a call that violates it, with an error that names op and parameter.
 
-    Raises ``Failure`` where one does not, and where no change to a drawn call breaks one.
+    Raises ``Failure`` if one does not, or if no changed call violates it first.
     """
     waiting = list(op.requirements.declared)
     gaps = [gap for case in collected(op) for gap in case.gaps_of("requirements")]
@@ -56,7 +56,7 @@ def _expect_refusal(op: Op, broken: Call, requirement: Requirement) -> None:
     ways: dict[str, Callable[[], Any]] = {
         "where contents are known": lambda: infer_call(op, as_values(broken), attributes, broken.outputs)
     }
-    if first_broken(op, broken, contents=False) is requirement:  # on arrays types are judged
+    if first_broken(op, broken, contents=False) is requirement:  # eager calls check types only
         ways["when called"] = lambda: called(op, broken)
     for way, run in ways.items():
         try:
@@ -85,7 +85,7 @@ def _is_named(requirement: Requirement, text: str) -> bool:
 
 
 def _parameters(op: Op, requirement: Requirement) -> set[str]:
-    """The inputs and attributes of an op, and the sizes that a requirement names."""
+    """Names of the inputs and attributes of an op, and of the dims of a requirement."""
     return {*(p.name for p in op.signature.inputs), *op.signature.attributes, *requirement.names, *requirement.dims}
 
 
@@ -94,7 +94,7 @@ def _words(text: str) -> set[str]:
 
 
 def first_broken(op: Op, drawn: Call, *, contents: bool = True) -> Requirement | None:
-    """The first requirement that a call breaks; None where it breaks none, or is no call of the op at all."""
+    """Return the first violated requirement; None if there is none or the arguments do not fit the signature."""
     values = as_values(drawn, contents=contents)
     try:
         op.signature.check_inputs(op, values)
@@ -112,7 +112,7 @@ def first_broken(op: Op, drawn: Call, *, contents: bool = True) -> Requirement |
 
 
 def as_values(drawn: Call, *, contents: bool = True) -> list[Value | None]:
-    """The inputs of a call as values of their types, whose contents are known or not."""
+    """Return the inputs of a call as typed values, with or without known contents."""
     return [None if v is None else _value(v, contents) for v in drawn.inputs]
 
 
@@ -124,7 +124,7 @@ def _value(given: Any, contents: bool) -> Value:
 # ----- changes --------------------------------------------------------------------------------------------------------
 
 
-#: What an attribute may be that is not given, by its kind.
+#: Values to try for attributes that are None, by kind.
 _SAMPLES: dict[str, list[Any]] = {
     "int": [1, -1, 9],
     "float": [1.0, -1.0],
@@ -139,7 +139,7 @@ _SAMPLES: dict[str, list[Any]] = {
 
 
 def changed(op: Op, drawn: Call, requirement: Requirement) -> Iterator[Call]:
-    """The call with one thing changed of what a requirement reads, always in one order."""
+    """Yield the call with one change to something that a requirement reads, always in the same order."""
     names = requirement.names or tuple(drawn.attributes)
     places = {k: op.signature.input_at(k).name for k in range(len(drawn.inputs))}
     for name in names:
@@ -199,7 +199,7 @@ def _other_lengths(contents: Array) -> Iterator[Array]:
 
 
 def _other_types(drawn: Call) -> Iterator[Call]:
-    """All inputs of one element type have another."""
+    """Convert all inputs of one dtype to another."""
     for held in dict.fromkeys(v.dtype for v in drawn.inputs if isinstance(v, np.ndarray)):
         for name in DTYPES:
             yield replace(
@@ -211,7 +211,7 @@ def _other_types(drawn: Call) -> Iterator[Call]:
 
 
 def _other_sizes(drawn: Call) -> Iterator[Call]:
-    """All axes of one length have another."""
+    """Resize all axes of one length."""
     for size in sorted({size for v in drawn.inputs if isinstance(v, np.ndarray) for size in v.shape}):
         for other in _sizes(size):
             yield replace(drawn, inputs=tuple(_all_resized(v, size, other) for v in drawn.inputs))

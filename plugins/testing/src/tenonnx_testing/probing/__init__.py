@@ -1,1 +1,1 @@
-"""Probing: ops, versions, element types and attributes that a consumer of ONNX files computes correctly."""
+"""Probing: measure which ops, versions, element types and attributes a consumer of ONNX files computes correctly."""

@@ -12,10 +12,10 @@ from typing import Any
 
 from tenonnx.extend import InvalidCall
 
-#: One result: facts of a call, the outcome and its reason.
+#: One result: facts about a call, the outcome and the reason.
 Result = Mapping[str, Any]
 
-#: Types of the values of a line, which the user may have edited.
+#: Expected types of the values of a line, checked since the user may have edited the file.
 _TRAITS: Mapping[str, type] = {"opset": int, "ir_version": int, "static_shapes": bool, "external_data": bool}
 _RESULT: Mapping[str, type | UnionType] = {
     **dict.fromkeys(("op", "dtype", "outcome", "reason"), str),
@@ -29,7 +29,7 @@ _RESULT: Mapping[str, type | UnionType] = {
 
 
 class Journal:
-    """The file of finished cases, by title; one of other ``settings`` is begun anew."""
+    """File with the results of finished cases, by title; it is overwritten if its ``settings`` differ."""
 
     def __init__(self, path: Path, settings: Mapping[str, Any]) -> None:
         self.path, self.traits = path, None
@@ -48,7 +48,7 @@ class Journal:
         self._append({"traits": self.traits})
 
     def add(self, case: str, results: Sequence[Result]) -> None:
-        """Keep the results of a case."""
+        """Append the results of a case."""
         self.results[case] = results
         self._append({"case": case, "results": results})
 
@@ -62,7 +62,7 @@ class Journal:
 
 
 def _lines(path: Path) -> list[dict[str, Any]]:
-    """The whole lines of the file: the last one may be torn."""
+    """Read the valid lines of the file; the last one may be incomplete."""
     if not os.path.lexists(path):
         return []
     if not stat.S_ISREG(path.lstat().st_mode):

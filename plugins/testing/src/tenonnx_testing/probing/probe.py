@@ -1,4 +1,4 @@
-"""Run of a probe: every trial through the runner, in order, with a journal."""
+"""Execution of a probe: runs every single-op model, with a journal of results."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tenonnx_testing.probing.traits import find_traits
 from tenonnx_testing.probing.trials import OLDEST, Probe, cases_of, newest_versions, probes, with_constants
 from tenonnx_testing.run import Failure, expect
 
-#: Crashes and hangs of a case after which its other calls are left out.
+#: Number of crashes and hangs of a case after which its remaining calls are skipped.
 _ENOUGH = 3
 
-#: Characters of a reason.
+#: Maximum number of characters of a reason.
 _LONGEST_REASON = 120
 
 
 class Runner(Protocol):
-    """A consumer that is probed."""
+    """Consumer under test: returns the outputs ``names`` of the file at ``path``."""
 
     name: str
 
@@ -40,9 +40,9 @@ class Runner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ProbeRequest:
-    """Request of a probe: ops of ``domains``, all or those named, with ``examples`` calls of each case.
+    """Options of a probe: ``ops`` of ``domains`` (all if empty), with ``examples`` calls of each case.
 
-    The target is called ``name``; its text is TOML, or with ``json`` JSON, which is faster to read.
+    The target is named ``name``. Its text is TOML or, with ``json``, JSON, which loads faster.
     """
 
     title: str
@@ -57,7 +57,7 @@ class ProbeRequest:
 
 @dataclass(slots=True)
 class Measured:
-    """Result of a probe: the target file, and the number of calls by outcome."""
+    """Result of a probe: text of the target file, number of calls by outcome, limits by op, and failures."""
 
     text: str
     outcomes: Counter[str]
@@ -68,7 +68,11 @@ class Measured:
 def measure(
     runner: Runner, request: ProbeRequest, journal: Path, progress: Callable[[str], None] = lambda title: None
 ) -> Measured:
-    """Probe a consumer. ``journal`` keeps the results of an interrupted probe, and is removed at the end."""
+    """Probe a consumer and return the measured target.
+
+    ``journal`` stores results for resuming an interrupted probe. ``progress`` is called with the title of each case.
+    Raises ``InvalidCall`` if no case matches the request.
+    """
     default_registry().load_all()
     load()
     seed_draws(request.seed)
@@ -142,7 +146,7 @@ def _outcome(runner: Runner, probe: Probe, path: Path, ir_version: int) -> tuple
         return summary.HUNG, _one_line(error.what, path)
     except InvalidCall:
         raise
-    except (TenonnxError, TypeError) as error:  # feeds that no process can be sent
+    except (TenonnxError, TypeError) as error:  # feeds that cannot be sent to a process
         return summary.REFUSED, _one_line(str(error), path)
     try:
         expect(probe.case, probe.call, "it", outputs, probe.trial.expected)

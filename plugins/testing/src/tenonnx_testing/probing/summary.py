@@ -1,4 +1,4 @@
-"""Limits of ops from the results of single calls."""
+"""Limits of ops, derived from the results of single calls."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from tenonnx_testing.probing.journal import Result
 
 RIGHT, WRONG, REFUSED, CRASHED, HUNG = "right", "wrong", "refused", "crashed", "hung"
 
-#: Names of what limits are on, beside attributes.
+#: Names of limits other than attributes.
 DTYPE, RANK, OUTPUTS = "element type", "rank", "number of outputs"
 
-#: Common element types, which stay in the limits of an op if no call with them was drawn, whatever other types do.
+#: Common element types, which are allowed if no call with them was drawn.
 COMMON = {"bool": "bool", "double": "float64", "float": "float32", "int32": "int32", "int64": "int64"}
 
-#: Share of the calls within the limits of an op that may give other results or end the process: no limit of a target
-#: file explains them. Up to half may be refused, which users see.
+#: Maximum share of wrong results and crashes within the limits of an op, which no limit of a target file explains. Up
+#: to half of the calls may be rejected, since users notice that.
 _TOLERATED = 0.2
 
-#: Failed calls from which on a value that none but they have is taken for the reason.
+#: Minimum number of failed calls before a value that only they have counts as the cause.
 _ENOUGH = 2
 
 
 @dataclass(frozen=True, slots=True)
 class OpEntry:
-    """Limits of an op from one version to another, as target files have them; None where there is no limit."""
+    """Limits of an op in a range of versions, for a target file; None for no limit."""
 
     since: int | None
     until: int | None
@@ -42,7 +42,7 @@ class OpEntry:
 
 @dataclass(frozen=True, slots=True)
 class OpFailure:
-    """Failed calls of an op: the outcome, how many of how many calls, element types that always fail, a reason."""
+    """Failed calls of an op: outcome, number of failed and all calls, dtypes that always fail, most common reason."""
 
     op: str
     outcome: str
@@ -55,9 +55,9 @@ class OpFailure:
 def entries(
     results: Iterable[Result], newest: Mapping[str, int], common: Mapping[str, str] = COMMON
 ) -> dict[str, list[OpEntry]]:
-    """The limits of each op within which it is computed rightly; an op without any is left out.
+    """Return the limits within which each op is computed correctly; ops that mostly fail are left out.
 
-    ``common`` maps element types as schemas of ONNX write them to names of those that few draws may have missed.
+    ``common`` maps element types in ONNX's notation to dtype names; these are allowed if no call with them was drawn.
     """
     by_op: dict[str, dict[tuple[int, int], list[Result]]] = {}
     for result in _without_inexact_types(list(results)):
@@ -77,9 +77,9 @@ def entries(
 
 
 def _without_inexact_types(results: Sequence[Result]) -> list[Result]:
-    """The results, but for those whose later inputs are of a type that the consumer mostly computes in another one.
+    """Leave out results whose later inputs have a dtype that the consumer mostly computes wrongly.
 
-    Limits of an op are on the type of the first input, and calls of the type as first input show the fault.
+    Limits of an op are about the dtype of the first input, and calls with the dtype as first input show the fault.
     """
     wrong = Counter(each["dtype"] for each in results if each["outcome"] == WRONG)
     right = Counter(each["dtype"] for each in results if each["outcome"] == RIGHT)
@@ -88,7 +88,7 @@ def _without_inexact_types(results: Sequence[Result]) -> list[Result]:
 
 
 def _usual_types(op: str, common: Mapping[str, str]) -> set[str]:
-    """Common element types that the first input of an op may have by the specification."""
+    """Common dtypes that the specification allows for the first input of an op."""
     domain, _, name = op.rpartition("::")
     domain = "" if domain == "ai.onnx" else domain
     if not onnx.defs.has(name, domain):
@@ -99,16 +99,16 @@ def _usual_types(op: str, common: Mapping[str, str]) -> set[str]:
 
 
 def _with_types(entry: OpEntry, types: set[str]) -> OpEntry:
-    """The entry whose limit of types, if there is one, allows further ones."""
+    """Return the entry with further dtypes allowed, if it limits them."""
     return entry if entry.dtypes is None else replace(entry, dtypes=tuple(sorted({*entry.dtypes, *types})))
 
 
 def _merged(held: Sequence[OpEntry], oldest: int, newest: int) -> Iterator[OpEntry]:
-    """Entries that follow each other with equal limits as one, without the versions at either end."""
+    """Merge adjacent entries with equal limits; leave out version bounds at the oldest and newest version."""
     joined: list[OpEntry] = []
     for each in held:
         last = joined[-1] if joined else None
-        if last is not None and last.until is not None and each.since == last.until + 1 and _alike(last, each):
+        if last is not None and last.until is not None and each.since == last.until + 1 and _equal_limits(last, each):
             joined[-1] = replace(last, until=each.until)
         else:
             joined.append(each)
@@ -117,16 +117,17 @@ def _merged(held: Sequence[OpEntry], oldest: int, newest: int) -> Iterator[OpEnt
         yield replace(each, since=since, until=None if each.until == newest else each.until)
 
 
-def _alike(one: OpEntry, other: OpEntry) -> bool:
+def _equal_limits(one: OpEntry, other: OpEntry) -> bool:
     return replace(one, since=None, until=None) == replace(other, since=None, until=None)
 
 
 def _entry(first: int, last: int, results: Sequence[Result], right_ones: Sequence[Result]) -> OpEntry | None:
-    """The limits that take in right calls and keep out failed ones, None where there are none.
+    """Return limits that include the correct calls and exclude the failed ones; None if there are none.
 
-    What was not tried at these versions is taken where it is among ``right_ones`` of any; without failures there is no
-    limit. Types of inputs that never succeed together give none: target files limit that of the first. Nor does a type
-    of which there is a single call here, if calls succeed at other versions.
+    Values that were not tried at these versions are allowed if a call at another version (``right_ones``) succeeded
+    with them. Without failures there is no limit. Failures with combinations of dtypes that never succeed are ignored,
+    since target files limit the dtype of the first input only. So is the failure of a dtype's only call here, if calls
+    with it succeed at other versions.
     """
     fixed = [each for each in results if not each["computed"]]
     right = [each for each in fixed if each["outcome"] == RIGHT]
@@ -136,7 +137,7 @@ def _entry(first: int, last: int, results: Sequence[Result], right_ones: Sequenc
     together = {_types(each) for each in right}
     failed = [each for each in fixed if each not in right and _types(each) in together]
     limits: dict[str, set[Any]] = {}
-    while explained := _explained(right, failed):
+    while explained := _best_explanation(right, failed):
         name, wrong = explained
         limits[name] = _values(right, name) | _untried(name, [*right, *failed], right_ones)
         failed = [each for each in failed if not _values([each], name) & wrong]
@@ -169,14 +170,14 @@ def _entry(first: int, last: int, results: Sequence[Result], right_ones: Sequenc
 
 
 def _needed_constants(results: Sequence[Result], right: Sequence[Result]) -> set[str]:
-    """Inputs without which no call succeeds unless they are constants, if that is why calls fail."""
+    """Inputs that have to be constants: no call succeeds with them fed, and constants repair failed calls."""
     cured = [each for each in results if each.get("with_constants")]
     fed = {name for each in right for name in each.get("fed", ())}
     return {name for each in cured for name in each["fed"]} - fed if len(cured) >= _ENOUGH or not right else set()
 
 
 def _untried(name: str, results: Sequence[Result], right_ones: Sequence[Result]) -> set[Any]:
-    """Values that no call had: those that succeed at other versions, and ranks between ones that succeed."""
+    """Untried values to allow: those that succeed at other versions, and for ranks also those in between."""
     if name == OUTPUTS:
         return set()
     held = _values(right_ones, name)
@@ -190,14 +191,14 @@ def _first_type(result: Result) -> str:
 
 
 def _types(result: Result) -> tuple[str, ...]:
-    """The element types of the inputs of a call."""
+    """Dtypes of the inputs of a call."""
     return (result["dtype"], *result.get("others", ()))
 
 
-def _explained(right: Sequence[Result], failed: Sequence[Result]) -> tuple[str, set[Any]] | None:
-    """The attribute, the rank or the number of outputs whose values explain the most failures, and these values.
+def _best_explanation(right: Sequence[Result], failed: Sequence[Result]) -> tuple[str, set[Any]] | None:
+    """Return the limit (an attribute, the rank or the number of outputs) that explains most failures, with its values.
 
-    Numbers of outputs explain failures only above those that succeed.
+    A number of outputs explains failures only if it exceeds those that succeed.
     """
     best: tuple[int, str, set[Any]] = (_ENOUGH - 1, "", set())
     for name in [RANK, *dict.fromkeys(name for each in failed for name in each["attributes"]), OUTPUTS]:
@@ -212,7 +213,7 @@ def _explained(right: Sequence[Result], failed: Sequence[Result]) -> tuple[str, 
 
 
 def _values(results: Iterable[Result], name: str) -> set[Any]:
-    """The values of an attribute, or the ranks, element types or numbers of outputs of calls."""
+    """Values of an attribute in some calls, or their ranks, dtypes or numbers of outputs."""
     if name == RANK:
         return {each["rank"] for each in results} - {None}
     if name == OUTPUTS:
@@ -223,7 +224,7 @@ def _values(results: Iterable[Result], name: str) -> set[Any]:
 
 
 def failures(results: Iterable[Result]) -> list[OpFailure]:
-    """The failed calls of each op, by outcome."""
+    """Summarize the failed calls of each op by outcome."""
     by_op: dict[str, list[Result]] = {}
     for result in results:
         by_op.setdefault(result["op"], []).append(result)

@@ -1,4 +1,4 @@
-"""Text of a target file."""
+"""Target files as JSON or TOML text."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WIDTH = 118
 def target_table(
     keys: Mapping[str, Any], ops: Mapping[str, Sequence[OpEntry]], failed: Iterable[OpFailure]
 ) -> dict[str, Any]:
-    """The contents of a target file: its ``keys``, the failures, and tables of ops with equal limits."""
+    """Contents of a target file: ``keys``, failures, and one table for all ops with equal limits."""
     groups: dict[tuple[str, OpEntry], list[str]] = {}
     for op, held in ops.items():
         domain, _, op_type = op.partition("::")
@@ -46,15 +46,15 @@ def _failure(each: OpFailure) -> dict[str, Any]:
 
 
 def json_text(table: Mapping[str, Any], name: str = "") -> str:
-    """A target file in JSON, of one line for each failure and each table of ops.
+    """Return a target file in JSON, with one line per failure and table of ops.
 
-    With a ``name`` it is a table of targets, as packages install it.
+    With a ``name`` it is a table of targets, for installation by a package.
     """
     return json_texts({name: table}) if name else f"{_json_object(table)}\n"
 
 
 def json_texts(tables: Mapping[str, Mapping[str, Any]]) -> str:
-    """A target file in JSON that holds several targets by name."""
+    """Return a file in JSON with several targets by name."""
     held = ",\n".join(f"{json.dumps(name)}: {_json_object(table)}" for name, table in tables.items())
     return f'{{"targets": {{{held}}}}}\n'
 
@@ -69,7 +69,7 @@ def _json_object(table: Mapping[str, Any]) -> str:
 
 
 def toml_text(table: Mapping[str, Any], name: str = "") -> str:
-    """A target file in TOML. With a ``name`` it is a table of targets, as packages install it."""
+    """Return a target file in TOML. With a ``name`` it is a table of targets, for installation by a package."""
     head = f"targets.{_key(name)}"
     lines = [f"[{head}]"] if name else []
     lines += [f"{key} = {_value(value)}" for key, value in table.items() if key not in ("failures", "ops")]
@@ -83,7 +83,7 @@ def toml_text(table: Mapping[str, Any], name: str = "") -> str:
 
 
 def _listed(key: str, names: Sequence[str]) -> list[str]:
-    """A list of texts, over several lines where it is long."""
+    """Lines of a list of texts in TOML, wrapped if long."""
     line = f"{key} = {_value(list(names))}"
     if len(line) <= _WIDTH:
         return [line]
@@ -92,7 +92,7 @@ def _listed(key: str, names: Sequence[str]) -> list[str]:
 
 
 def _value(value: Any) -> str:
-    """A value in TOML, whose texts on one line are those of JSON."""
+    """Return a value in TOML; strings are written as in JSON."""
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{_key(key)} = {_value(each)}" for key, each in value.items()) + " }"
     if isinstance(value, list | tuple):

@@ -15,7 +15,7 @@ from onnx import TensorProto, helper
 from tenonnx.extend import InvalidCall, TenonnxError
 from tenonnx_testing.probing.trials import OLDEST
 
-#: A runner: outputs by these names of the file at a path.
+#: A runner: takes the path of a model, feeds, and names of outputs; returns the outputs.
 Run = Callable[[Path, dict[str, Any], list[str]], list[Any]]
 
 _X = np.array([[-1, 0, 2], [3, -4, 5]], np.float32)
@@ -23,7 +23,7 @@ _X = np.array([[-1, 0, 2], [3, -4, 5]], np.float32)
 
 @dataclass(frozen=True, slots=True)
 class Traits:
-    """Limits on whole models. ``opset`` is the newest of ai.onnx."""
+    """Limits on whole models. ``opset`` is the newest supported version of ai.onnx."""
 
     opset: int
     ir_version: int
@@ -32,7 +32,7 @@ class Traits:
 
 
 def find_traits(run: Run) -> Traits:
-    """Measure them on models of one Relu or Add. Raises ``InvalidCall`` where the runner computes none of them."""
+    """Measure traits with models of one Relu or Add. Raises ``InvalidCall`` if the runner computes no Relu."""
     with TemporaryDirectory(prefix="tenonnx-") as folder:
         trial = _Trials(run, Path(folder, "model.onnx"))
         newest = onnx.defs.onnx_opset_version()
@@ -55,7 +55,7 @@ def find_traits(run: Run) -> Traits:
         )
 
 
-#: An IR version that consumers read which refuse that of an opset.
+#: Fallback IR version, for consumers that reject the one that belongs to an opset.
 _OLD_IR = 8
 
 
@@ -69,13 +69,13 @@ class _Trials:
         self.reason = ""
 
     def relu(self, opset: int, ir_version: int, rows: int | str = 2) -> bool:
-        """Whether a Relu is computed."""
+        """Whether the runner computes a Relu."""
         node = helper.make_node("Relu", ["x"], ["y"])
         self.path.write_bytes(_model([node], opset, ir_version, rows).SerializeToString())
         return self._computes(np.maximum(_X, 0))
 
     def external(self, opset: int, ir_version: int) -> bool:
-        """Whether the sum with a tensor of another file is computed."""
+        """Whether the runner computes an Add with external data."""
         row = np.array([1, 2, 3], np.float32)
         self.path.with_name("model.data").write_bytes(row.tobytes())
         held = TensorProto(name="row", dims=[3], data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL)

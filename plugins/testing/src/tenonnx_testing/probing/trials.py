@@ -1,4 +1,4 @@
-"""Single-op models to probe a consumer with, drawn from the conformance cases."""
+"""Single-op models for probing a consumer, drawn from the conformance cases."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tenonnx_testing.kit import covering_calls, first_dtype
 from tenonnx_testing.models import Trial, single_node
 from tenonnx_testing.run import Failure, blaming, evaluate, is_index
 
-#: Versions of ai.onnx below this one are not probed.
+#: Oldest version of ai.onnx that is probed.
 OLDEST = 7
 
-#: Calls of an older version of an op, as a share of those of the newest.
+#: Divisor of the number of calls at older versions of an op.
 _OLDER_SHARE = 3
 
-#: Calls of each span whose axes, shapes and the like are fed.
+#: Number of calls per span with index inputs (axes, shapes) as graph inputs.
 _COMPUTED = 2
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Versions of a domain in which the form of an op stays: the first, and the last that is probed."""
+    """Range of versions in which the signature of an op stays the same: the first, and the last that is probed."""
 
     first: int
     last: int
@@ -36,7 +36,7 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One model of one call. ``computed`` tells that inputs such as axes are fed rather than initializers."""
+    """A single-op model of one call. With ``computed``, index inputs are fed rather than initializers."""
 
     case: Case
     span: Span
@@ -46,10 +46,10 @@ class Probe:
 
     @property
     def facts(self) -> dict[str, Any]:
-        """Facts that limits of a target may depend on, for JSON: dtypes, ranks, attributes and computed inputs.
+        """JSON-compatible facts for the limits of a target: dtypes, ranks, attributes and computed inputs.
 
-        ``rank`` is that of the input with the most dims, ``fed`` names the inputs after the first that hold values, not
-        positions, and ``outputs`` is the number of outputs, or 0 for ops without optional ones.
+        ``rank`` is the highest rank of an input, ``fed`` names the inputs after the first that are no index inputs, and
+        ``outputs`` is the number of outputs, or 0 for ops without optional outputs.
         """
         op, arrays = self.case.op, [each for each in self.call.inputs if isinstance(each, np.ndarray)]
         first = next(iter([*self.call.inputs, *self.trial.expected]), None)
@@ -70,7 +70,7 @@ class Probe:
 
 
 def _names(op: Op, inputs: Sequence[Any], chosen: Callable[[Op, int], bool]) -> list[str]:
-    """The names of present inputs at some positions."""
+    """Names of the present inputs at some positions."""
     places = [place for place, each in enumerate(inputs) if each is not None and chosen(op, place)]
     return list(dict.fromkeys(op.signature.input_at(place).name for place in places))
 
@@ -88,30 +88,30 @@ def _never(op: Op, place: int) -> bool:
 
 
 def _plain_attributes(op: Op, given: Mapping[str, Any]) -> dict[str, Any]:
-    """The attributes that are texts or whole numbers."""
+    """Attributes that are strings or integers."""
     return {name: value for name, value in given.items() if type(value) in (int, str) or isinstance(value, DType)}
 
 
 def newest_versions(domains: Collection[str], newest: int) -> dict[str, int]:
-    """The version of each domain to probe, that of ai.onnx given."""
+    """Versions to probe by domain: ``newest`` for ai.onnx, and the newest that onnx knows for others."""
     latest = {domain: max(schema_versions(domain), default=1) for domain in domains}
     return {**latest, "ai.onnx": newest}
 
 
 def schema_versions(domain: str) -> set[int]:
-    """The versions of a domain that the onnx package knows."""
+    """Versions of a domain that the onnx package knows."""
     wanted = "" if domain == "ai.onnx" else domain
     return {each.since_version for each in onnx.defs.get_all_schemas_with_history() if each.domain == wanted}
 
 
 def cases_of(domains: Collection[str], ops: Collection[str]) -> list[Case]:
-    """The cases of the ops of some domains, or of those that are named."""
+    """Cases of the ops of some domains; with ``ops``, only of those names."""
     found = [case for case in collected() if case.op.domain in domains and not case.op.signature.reads_graph]
     return [case for case in found if not ops or case.op.name in ops]
 
 
 def spans(op: Op, newest: int) -> list[Span]:
-    """The spans of versions in which the form of a meaning stays, oldest first, up to the newest."""
+    """Ranges of versions with the same signature, oldest first, up to ``newest``."""
     starts = schemas.versions(op)
     ends = [*(start - 1 for start in starts[1:]), newest if op.before is None else op.before - 1]
     oldest = OLDEST if op.domain == "ai.onnx" else 1
@@ -123,7 +123,7 @@ def spans(op: Op, newest: int) -> list[Span]:
 
 
 def probes(case: Case, newest: Mapping[str, int], examples: int) -> Iterator[Probe]:
-    """Models of a case at each span of its versions. Calls with empty tensors are left out."""
+    """Yield models of a case for each span of its versions. Calls with empty tensors are left out."""
     held = spans(case.op, newest[case.op.domain])
     if not held:
         return
@@ -143,13 +143,13 @@ def probes(case: Case, newest: Mapping[str, int], examples: int) -> Iterator[Pro
 
 
 def with_constants(probe: Probe, newest: Mapping[str, int]) -> Trial | None:
-    """The call with all inputs but the first as initializers; None if none of them was fed."""
+    """Return the model with all inputs but the first as initializers; None if none of them was fed."""
     trial = _trial(probe.case, probe.span, probe.call, newest, _is_further)
     return trial if trial is not None and len(trial.feeds) < len(probe.trial.feeds) else None
 
 
 def _fewer(drawn: Sequence[Call]) -> list[Call]:
-    """A share of the calls, and one of each further element type."""
+    """Return a share of the calls, and one call for each further dtype."""
     count = -(-len(drawn) // _OLDER_SHARE)
     known = {first_dtype(call) for call in drawn[:count]}
     others = {kind: call for call in reversed(drawn[count:]) if (kind := first_dtype(call)) not in known}
@@ -159,7 +159,7 @@ def _fewer(drawn: Sequence[Call]) -> list[Call]:
 def _trial(
     case: Case, span: Span, call: Call, newest: Mapping[str, int], constant: Callable[[Op, int], bool]
 ) -> Trial | None:
-    """The call at the last version of a span; None where it has no form, is not valid, or gives an empty tensor."""
+    """Return the model of a call at the last version of a span; None if it is invalid or has empty outputs."""
     there = replace(call, version=span.last)
     try:
         with blaming(case.title):

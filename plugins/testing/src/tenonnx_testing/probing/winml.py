@@ -1,4 +1,4 @@
-"""Measured targets from the tables of the wheel winml-cli: a parquet file for each op, version and provider."""
+"""Target files from the measurements in the wheel winml-cli: a parquet file per op, version and provider."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ from tenonnx.extend import DType, InvalidCall, import_optional
 from tenonnx_testing.probing import summary
 from tenonnx_testing.probing.target_text import target_table
 
-#: Tables of calls that are not quantized.
+#: Paths of the tables of calls that are not quantized.
 _TABLE = re.compile(
     r".*/runtime_check_rules/\w+/(?P<op>[A-Za-z0-9]+)_(?P<provider>\w+)ExecutionProvider_(?P<device>[A-Z]+)"
     r"_(?P<domain>[a-z.]+)_opset(?P<version>\d+)\.parquet"
 )
 
-#: Whether a provider compiled a call, and ran it.
+#: Column of booleans: whether a provider compiled a call, and ran it.
 _OUTCOME = "compile_run_success"
 
-#: Results that stand for the calls of each kind: so finely the share of failures is kept.
+#: Number of results generated per kind of call, which approximate its share of failures.
 _PARTS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class _Table:
-    """A table of the wheel, with the versions of its op that it holds for."""
+    """A table of the wheel, with the op, provider and first version that it is about."""
 
     member: str
     op: str
@@ -42,9 +42,9 @@ class _Table:
 
 
 def winml_targets(wheel: Path) -> dict[str, dict[str, Any]]:
-    """The contents of a target file for each provider and device, by name. Needs pyarrow.
+    """Return contents of target files by name, one for each provider and device. Needs pyarrow.
 
-    Raises ``InvalidCall`` for a file that is no such wheel.
+    Raises ``InvalidCall`` for a file that is not a winml-cli wheel.
     """
     parquet = import_optional("pyarrow.parquet", f'read "{wheel}"')
     try:
@@ -62,7 +62,7 @@ def winml_targets(wheel: Path) -> dict[str, dict[str, Any]]:
 
 
 def _tables(members: Sequence[str]) -> Iterator[_Table]:
-    """The tables of ops of ai.onnx; patterns of several ops are left out."""
+    """Yield the tables of ai.onnx ops; those of multi-op patterns are left out."""
     for member in members:
         match = _TABLE.fullmatch(member)
         if match is None or match["domain"] != "ai.onnx" or not _has_schema(match["op"]):
@@ -75,7 +75,7 @@ def _has_schema(op: str) -> bool:
 
 
 def _results(archive: zipfile.ZipFile, tables: Sequence[_Table], parquet: Any) -> dict[str, list[dict[str, Any]]]:
-    """The results of each provider."""
+    """Results by provider."""
     starts: dict[tuple[str, str], list[int]] = {}
     for table in tables:
         starts.setdefault((table.provider, table.op), []).append(table.version)
@@ -90,7 +90,7 @@ def _results(archive: zipfile.ZipFile, tables: Sequence[_Table], parquet: Any) -
 
 
 def _rows(table: _Table, held: Any) -> Iterator[dict[str, Any]]:
-    """The kinds of calls in a table, each with the share of its calls that succeeded."""
+    """Yield ``_PARTS`` results per kind of call in a table, with its rounded share of successes."""
     schema = onnx.defs.get_schema(table.op, table.version, "")
     names = [name for name in _columns(table, schema) if name in held.schema.names]
     encoded = [held.column(name).combine_chunks().dictionary_encode() for name in names]
@@ -121,7 +121,7 @@ def _rows(table: _Table, held: Any) -> Iterator[dict[str, Any]]:
 
 
 def _columns(table: _Table, schema: Any) -> Iterator[str]:
-    """The columns that limits of a target depend on."""
+    """Names of the columns that limits of a target depend on."""
     for each in schema.inputs:
         yield from (f"{each.name}_{part}" for part in ("dim", "is_none", "is_fixed_shape", "is_constant"))
     yield from (f"{each.type_str}_{table.op}" for each in schema.inputs[:1])
@@ -129,13 +129,13 @@ def _columns(table: _Table, schema: Any) -> Iterator[str]:
 
 
 def _plain(text: str) -> Any:
-    """The value of a cell, which is JSON of a type and a value."""
+    """Parse a cell: JSON with a type and a value."""
     cell = json.loads(text)
     return cell.get("v") if cell.get("t") in ("int", "str", "bool") else None
 
 
 def _facts(table: _Table, schema: Any, row: Mapping[str, Any]) -> tuple[Any, ...] | None:
-    """Facts that limits of a target depend on; None for a call with dynamic shapes, or of an unknown element type."""
+    """Facts for the limits of a target; None for calls with dynamic shapes or an unknown dtype."""
     inputs = [each for each in schema.inputs if not row.get(f"{each.name}_is_none")]
     if any(row.get(f"{each.name}_is_fixed_shape") is False for each in inputs):
         return None
@@ -155,7 +155,7 @@ def _facts(table: _Table, schema: Any, row: Mapping[str, Any]) -> tuple[Any, ...
 
 
 def _dtype(table: _Table, schema: Any, row: Mapping[str, Any]) -> str | None:
-    """The element type of the first input; empty for an op without inputs."""
+    """Dtype of the first input; empty for an op without inputs, None if unknown."""
     if not schema.inputs:
         return ""
     kind = schema.inputs[0].type_str

@@ -1,7 +1,7 @@
 """Runners of consumers on PyPI and npm, for ``tenonnx targets probe --runner tenonnx_testing.runners:NAME``.
 
-Each takes the path of an ONNX file and feeds by name. The file imports nothing of tenonnx, so that the interpreter of a
-consumer's environment can run it (``--python``).
+Each takes the path of an ONNX file and feeds by name, and returns the outputs in order or by name. This file does not
+import tenonnx, so that it runs in the environment of a consumer (``--python``).
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ import numpy as np
 
 
 def reference(path: str, feeds: Mapping[str, Any]) -> list[Any]:
-    """ONNX's reference."""
+    """Reference evaluator of the onnx package."""
     from onnx.reference import ReferenceEvaluator
 
     return list(ReferenceEvaluator(path).run(None, dict(feeds)))
 
 
 def onnxruntime(path: str, feeds: Mapping[str, Any]) -> list[Any]:
-    """The CPU provider of onnxruntime, as a session has it by default but for one thread."""
+    """CPU provider of onnxruntime, with default session options except a single thread."""
     runtime = import_module("onnxruntime")
     options = runtime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = 1
@@ -38,7 +38,7 @@ def onnxruntime(path: str, feeds: Mapping[str, Any]) -> list[Any]:
 
 
 def openvino(path: str, feeds: Mapping[str, Any]) -> list[Any]:
-    """The CPU plugin of OpenVINO in float32."""
+    """CPU plugin of OpenVINO, in float32."""
     core = import_module("openvino").Core()
     settings = {"INFERENCE_PRECISION_HINT": "f32", "INFERENCE_NUM_THREADS": 1}
     program = core.compile_model(core.read_model(path), "CPU", settings)
@@ -47,7 +47,7 @@ def openvino(path: str, feeds: Mapping[str, Any]) -> list[Any]:
 
 
 def opencv(path: str, feeds: Mapping[str, Any]) -> list[Any]:
-    """The DNN module of OpenCV."""
+    """DNN module of OpenCV."""
     net = import_module("cv2").dnn.readNetFromONNX(path)
     for name, array in feeds.items():
         net.setInput(array, name)
@@ -55,14 +55,14 @@ def opencv(path: str, feeds: Mapping[str, Any]) -> list[Any]:
 
 
 def tinygrad(path: str, feeds: Mapping[str, Any]) -> dict[str, Any]:
-    """The ONNX runner of tinygrad, on its default device."""
+    """ONNX runner of tinygrad, on its default device."""
     tensor, runner = import_module("tinygrad").Tensor, import_module("tinygrad.nn.onnx").OnnxRunner(path)
     found = runner({name: tensor(array) for name, array in feeds.items()})
     return {name: each.numpy() if isinstance(each, tensor) else each for name, each in found.items()}
 
 
 def onnx2torch(path: str, feeds: Mapping[str, Any]) -> list[Any]:
-    """The PyTorch module that onnx2torch makes; without torchvision all ops but NonMaxSuppression and RoiAlign run."""
+    """PyTorch module converted by onnx2torch. Without torchvision, all ops but NonMaxSuppression and RoiAlign run."""
     torch = import_module("torch")
     if "torchvision" not in sys.modules and find_spec("torchvision") is None:
         stand_ins = [ModuleType(name) for name in ("torchvision", "torchvision.ops")]
@@ -75,14 +75,14 @@ def onnx2torch(path: str, feeds: Mapping[str, Any]) -> list[Any]:
 
 
 def jaxonnxruntime(path: str, feeds: Mapping[str, Any]) -> list[Any]:
-    """The function of JAX that jaxonnxruntime makes, of 64-bit numbers, too."""
+    """JAX function converted by jaxonnxruntime, with 64-bit types enabled."""
     import_module("jax").config.update("jax_enable_x64", True)
     backend = import_module("jaxonnxruntime.backend")
     return [np.asarray(each) for each in backend.run_model(_model(path), dict(feeds))]
 
 
 def iree(path: str, feeds: Mapping[str, Any]) -> list[Any]:
-    """The CPU code of IREE's compiler."""
+    """CPU code compiled by IREE."""
     importer = import_module("iree.compiler.tools.import_onnx.__main__")
     compiler, runtime = import_module("iree.compiler"), import_module("iree.runtime")
     with TemporaryDirectory() as folder:
@@ -98,7 +98,7 @@ def iree(path: str, feeds: Mapping[str, Any]) -> list[Any]:
 
 
 def tvm(path: str, feeds: Mapping[str, Any]) -> list[Any]:
-    """The CPU code that TVM makes of its Relax import."""
+    """CPU code compiled by TVM from its Relax importer."""
     tvm = import_module("tvm")
     module = import_module("tvm.relax.frontend.onnx").from_onnx(_model(path))
     compiled = tvm.relax.build(tvm.relax.transform.DecomposeOpsForInference()(module), tvm.target.Target("llvm"))
@@ -110,10 +110,10 @@ def tvm(path: str, feeds: Mapping[str, Any]) -> list[Any]:
 
 
 def mnn(path: str, feeds: Mapping[str, Any]) -> list[Any]:
-    """The CPU of MNN, by its converter of ONNX files.
+    """CPU backend of MNN, on a file converted from ONNX.
 
-    The converter is the extension module: its wrapper in Python installs a package and sends what was converted. MNN
-    holds 64-bit integers in 32 bits.
+    This calls the extension module of the converter, since its Python wrapper installs a package and reports what was
+    converted to a server. MNN stores 64-bit integers in 32 bits.
     """
     expr, nn, converter = import_module("MNN.expr"), import_module("MNN.nn"), import_module("_tools")
     inputs, outputs = _input_names(path, feeds), [value.name for value in _model(path).graph.output]
@@ -136,7 +136,7 @@ def mnn(path: str, feeds: Mapping[str, Any]) -> list[Any]:
     ]
 
 
-#: The element type of files.
+#: ``TensorProto.INT64``.
 _INT64 = 7
 
 
@@ -148,7 +148,7 @@ def _mnn_dtype(expr: Any, array: np.ndarray[Any, Any]) -> Any:
 
 
 def tract(path: str, feeds: Mapping[str, Any]) -> list[Any]:
-    """The optimized model of tract."""
+    """Optimized model of tract."""
     tract = import_module("tract")
     model = tract.onnx().load(path)
     for place, name in enumerate(_input_names(path, feeds)):
@@ -167,7 +167,7 @@ def _tract_dtype(array: np.ndarray[Any, Any]) -> str:
 
 
 def ncnn(path: str, feeds: Mapping[str, Any]) -> list[Any]:
-    """The CPU of ncnn, by pnnx, which has a batch of one and no names of ONNX."""
+    """CPU backend of ncnn, on a file converted by pnnx, which drops the batch axis and renames inputs and outputs."""
     import subprocess
 
     ncnn, pnnx = import_module("ncnn"), import_module("pnnx")
@@ -209,7 +209,7 @@ def _without_batch(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 
 def litert(path: str, feeds: Mapping[str, Any]) -> list[Any]:
-    """LiteRT on the file that onnx2tf writes."""
+    """LiteRT interpreter, on a file converted by onnx2tf."""
     convert, interpreter = import_module("onnx2tf").convert, import_module("ai_edge_litert.interpreter")
     inputs = _input_names(path, feeds)
     with TemporaryDirectory() as folder:
@@ -227,7 +227,7 @@ def litert(path: str, feeds: Mapping[str, Any]) -> list[Any]:
 
 
 def onnxruntime_web(path: str, feeds: Mapping[str, Any]) -> dict[str, Any]:
-    """The WebAssembly provider of the package onnxruntime-web in Node, found from the working directory."""
+    """WebAssembly provider of onnxruntime-web in Node; the package is resolved from the working directory."""
     import base64
     import json
 
@@ -247,7 +247,7 @@ def onnxruntime_web(path: str, feeds: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-#: Element types of onnxruntime-web by those of numpy, and the other way round.
+#: Element types of onnxruntime-web by numpy dtype.
 _WEB = {
     **{name: name for name in ("float16", "float32", "float64", "bool")},
     **{f"{sign}int{bits}": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
@@ -273,18 +273,18 @@ def _model(path: str) -> Any:
 
 
 def _input_names(path: str, feeds: Mapping[str, Any]) -> list[str]:
-    """The inputs that are fed, in the order of the file."""
+    """Names of the fed inputs, in the order of the file."""
     return [value.name for value in _model(path).graph.input if value.name in feeds]
 
 
 # ----- tensors of onnxruntime -----------------------------------------------------------------------------------------
 
-#: Element types that numpy does not have, as onnxruntime calls their tensors.
+#: Prefixes of onnxruntime's names for element types that numpy lacks.
 _EXTENDED = ("bfloat", "float8", "float6", "float4", "int4", "uint4", "int2", "uint2")
 
 
 def run_session(session: Any, feeds: Mapping[str, Any]) -> list[Any]:
-    """The outputs of a session of onnxruntime, of element types that numpy does not have, too."""
+    """Run a session of onnxruntime and return its outputs, including element types that numpy lacks."""
     kinds = [each.type for each in (*session.get_inputs(), *session.get_outputs())]
     if not any(map(_is_extended, kinds)):
         return list(session.run(None, dict(feeds)))
@@ -305,7 +305,7 @@ def _bits(dtype: int) -> int:
 
 
 def _value(array: np.ndarray[Any, Any]) -> Any:
-    """An array as a tensor of the runtime, by its bits where that does not know the numpy dtype."""
+    """Convert an array to an OrtValue, bit by bit if onnxruntime does not know the numpy dtype."""
     import onnx
 
     values = import_module("onnxruntime").OrtValue
@@ -322,7 +322,7 @@ def _value(array: np.ndarray[Any, Any]) -> Any:
 
 
 def _contents(value: Any) -> np.ndarray[Any, Any]:
-    """A tensor of the runtime as an array, read from its memory where numpy does not know the element type."""
+    """Convert an OrtValue to an array, read from its memory if numpy lacks the element type."""
     import onnx
 
     kind = value.data_type()
