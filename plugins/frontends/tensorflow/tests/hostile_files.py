@@ -396,7 +396,16 @@ def _virtual(group: Any, folder: Path) -> None:
     group.create_virtual_dataset("x", layout)
 
 
-#: Weights in another file, or larger than memory when unpacked.
+def _damaged(folder: Path) -> Path:
+    """An attribute whose type is neither a sequence nor a string: reading it crashes libhdf5 1.14."""
+    path = _weights(lambda group, f: None)(folder)
+    data = bytearray(path.read_bytes())
+    data[data.index(b"\x19\x01", data.index(b"model_config")) + 1] = 9
+    path.write_bytes(data)
+    return path
+
+
+#: Weights in another file, larger than memory when unpacked, or damaged.
 _WEIGHTS: Mapping[str, Callable[[Path], Path]] = {
     "external storage": _weights(
         lambda g, f: g.create_dataset("x", (8,), "u1", external=[(os.fspath(secret(f)), 0, 8)])
@@ -405,4 +414,7 @@ _WEIGHTS: Mapping[str, Callable[[Path], Path]] = {
     "soft link": _weights(lambda g, f: g.__setitem__("x", h5py.SoftLink("/somewhere"))),
     "virtual dataset": _weights(_virtual),
     "bomb": _weights(lambda g, f: g.create_dataset("x", (1 << 33,), "f4", chunks=(1 << 16,), compression="gzip")),
+    "two names": _weights(lambda g, f: g.__setitem__("x", g)),
+    "text": _weights(lambda g, f: g.create_dataset("x", data=["a", "b"])),
+    "damaged attribute": _damaged,
 }

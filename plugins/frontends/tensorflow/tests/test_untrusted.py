@@ -21,7 +21,7 @@ import tenonnx as tx
 from tenonnx.extend.formats import to_model
 from tenonnx.tools import load_and_verifier
 from tenonnx_frontends import UnverifiedWarning
-from tenonnx_tensorflow import original_process
+from tenonnx_tensorflow import keras_files, original_process
 from tenonnx_tensorflow.effects import READERS, SAVERS, RunnablePart, effectless_ops, effects_of, needed_part
 from tenonnx_tensorflow.graphs import Reference
 from tenonnx_tensorflow.keras_backends import backend_to_import
@@ -49,9 +49,9 @@ def _opened(path: Path) -> tx.Graph | None:
     return None
 
 
-def _cases(*groups: Any) -> Any:
-    named = [(f"{kind}, {name}", write) for kind, group in groups for name, write in group]
-    return pytest.mark.parametrize("write", [write for _, write in named], ids=[name for name, _ in named])
+def _cases(*groups: Any, named: str = "") -> Any:
+    chosen = [(f"{kind}, {name}", write) for kind, group in groups for name, write in group if named in name]
+    return pytest.mark.parametrize("write", [write for _, write in chosen], ids=[name for name, _ in chosen])
 
 
 @_cases(("frozen", FROZEN), ("saved", SAVED), ("keras", KERAS), ("h5", H5))
@@ -288,6 +288,49 @@ def test_an_archive_that_unpacks_to_too_much(tmp_path: Path) -> None:
     path = hostile.archive(tmp_path / "m.keras", {}, more={"assets/x": bytes(1 << 21)})
     with tx.limits.override(memory=1 << 20), pytest.raises(tx.LimitExceeded):
         tx.load(path)
+
+
+@_cases(("keras", KERAS), ("h5", H5), named="damaged")
+def test_a_damaged_file_ends_a_worker_process_only(write: Callable[[Path], Path], tmp_path: Path) -> None:
+    with pytest.raises(tx.InvalidModel, match="HDF5"):
+        tx.load(write(tmp_path))
+
+
+@pytest.mark.parametrize("suffix", [".keras", ".h5"])
+def test_layers_that_the_file_has_no_weights_for(suffix: str, tmp_path: Path) -> None:
+    config = hostile._config(hostile._layer("keras.layers", "Dense", {"units": 1 << 29}))
+    path = tmp_path / f"m{suffix}"
+    if suffix == ".keras":
+        hostile.archive(path, config)
+    else:
+        config["config"]["layers"][1]["inbound_nodes"] = [[["in", 0, 0, {}]]]
+        with h5py.File(path, "w") as file:
+            file.attrs["model_config"] = json.dumps(config)
+            file.create_group("model_weights").attrs["layer_names"] = [b"in", b"l"]
+    with pytest.raises(tx.InvalidModel, match=r"more weights than the file holds\n.*\(3, 536870912\)"):
+        tx.load(path)
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype"), [("m.keras", "bfloat16"), ("folder.keras", "bfloat16"), ("m.h5", "float16")]
+)
+def test_what_keras_saves_is_written_anew(name: str, dtype: str, tmp_path: Path) -> None:
+    """Types of arrays, state of an optimizer, vocabularies, and models in folders."""
+    numbers, words = keras.Input((3,), name="x"), keras.Input((), dtype="string", name="w")
+    held = keras.layers.StringLookup(vocabulary=["red", "green"], name="lookup")(words)
+    model = keras.Model([numbers, words], [keras.layers.Dense(2, dtype=dtype)(keras.layers.Dense(4)(numbers)), held])
+    model.compile("adam", [None, None])
+    if name == "folder.keras":
+        model.save(tmp_path / "folder", zipped=False)
+        (tmp_path / "folder").rename(tmp_path / name)
+    else:
+        model.save(tmp_path / name)
+    found, is_apart = keras_files.loaded(tmp_path / name)
+    assert is_apart
+    for ours, kept in zip(found.weights, model.weights, strict=True):
+        assert ours.dtype == kept.dtype
+        assert np.array_equal(keras.ops.convert_to_numpy(ours), keras.ops.convert_to_numpy(kept))
+    assert found.get_layer("lookup").get_vocabulary() == ["[UNK]", "red", "green"]
 
 
 def test_an_old_keras_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

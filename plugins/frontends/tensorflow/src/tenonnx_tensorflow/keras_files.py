@@ -1,21 +1,27 @@
-"""Keras files: checked, and then loaded by Keras with its current backend."""
+"""Keras files: checked, and then built by Keras with its current backend.
+
+Keras reads files that are written anew: the checked config, and weights that a worker process read (``hdf5_files``).
+"""
 
 from __future__ import annotations
 
-import io
 import json
 import lzma
 import os
+import tempfile
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
-from tenonnx.extend import InvalidCall, InvalidModel, LimitExceeded, TenonnxError, UnsafePath, limits
+from tenonnx.extend import InvalidCall, InvalidModel, UnsafePath, limits
 from tenonnx.tools import import_optional, installing
 from tenonnx_frontends import read_below
+from tenonnx_tensorflow import hdf5_files
+from tenonnx_tensorflow.hdf5_files import Object, check_size, read_hdf5, write_hdf5
 from tenonnx_tensorflow.keras_config import layers_of, refused_objects, texts_in
+from tenonnx_tensorflow.weight_bound import bounded_weights
 
 #: Older versions of Keras open external files of an HDF5 file, regardless of our checks.
 OLDEST = (3, 13, 2)
@@ -25,8 +31,8 @@ WITHOUT_TENSORFLOW = "give a SavedModel, a frozen graph or a .tflite file, which
 
 _SUFFIXES = (".keras", ".h5", ".hdf5")
 
-#: Maximum ratio of contents to file size if the contents exceed the memory limit.
-_RATIO = 10
+#: Files in a ``.keras`` archive.
+_CONFIG, _WEIGHTS, _ARRAYS = "config.json", "model.weights.h5", "model.weights.npz"
 
 
 def is_of_keras(source: Any) -> bool:
@@ -47,16 +53,22 @@ def loaded(source: Any, trust: bool = False) -> tuple[Any, bool]:
     if not is_of_keras(source):
         return source, isinstance(source, str | os.PathLike)
     path = Path(source)
+    hdf5_files.start()
     keras = import_optional("keras", f'read "{source}"', install="tensorflow", otherwise=WITHOUT_TENSORFLOW)
     _check_version(keras.__version__)
     try:
-        is_apart = _check(path, trust)
+        text, members, weights = _parts(path)
     except OSError as error:
         raise InvalidCall(f'cannot read "{path}"', given=error.strerror or str(error)) from error
-    try:
-        return keras.saving.load_model(str(path.absolute()), compile=False, safe_mode=not trust), is_apart
-    except Exception as error:
-        raise InvalidCall(f'Keras cannot load "{source}"', given=str(error).split("\n")[0]) from error
+    config, checked = _config_of(text, path)
+    is_apart = _check_names(path, config, trust)
+    with tempfile.TemporaryDirectory() as folder, bounded_weights(path, None if trust else _held(members, weights)):
+        written = _written(Path(folder), path.suffix, checked, members, weights)
+        try:
+            return keras.saving.load_model(str(written), compile=False, safe_mode=not trust), is_apart
+        except Exception as error:
+            given = str(error).split("\n")[0].replace(str(written), str(path))
+            raise InvalidCall(f'Keras cannot load "{source}"', given=given) from error
 
 
 def _check_version(version: str) -> None:
@@ -70,15 +82,8 @@ def _check_version(version: str) -> None:
         )
 
 
-def _check(path: Path, trust: bool) -> bool:
-    """Check the names in the file, and that its weights are internal; returns whether all names are Keras's own."""
-    if path.is_dir():
-        config = _check_folder(path)
-    else:
-        with path.open("rb") as file:
-            config = _check_archive(path, file) if path.suffix == ".keras" else _check_weights(path, file)
-    if config is None:
-        return True
+def _check_names(path: Path, config: Any, trust: bool) -> bool:
+    """Check the names in a config; returns whether all of them are Keras's own."""
     foreign = refused_objects(config)
     refused = refused_objects(config, _registered) if foreign and not trust else []
     if refused:
@@ -99,97 +104,85 @@ def _registered(name: str) -> Any:
     return keras.saving.get_registered_object(name)
 
 
-def _check_folder(folder: Path) -> Any:
-    """Check a Keras model in a folder: its config, and its weights."""
-    config = _config_of(read_below(folder, "config.json", limits.current().memory), folder)
-    for each in sorted(folder.rglob("*")):
+def _parts(path: Path) -> tuple[Any, dict[str, bytes], list[Object]]:
+    """The config of a model as text, the other files of a folder or archive, and the objects of its HDF5 file."""
+    if path.suffix != ".keras" and not path.is_dir():
+        weights = read_hdf5(path)
+        return weights[0][1].get("model_config"), {}, weights
+    members, weights = _folder(path) if path.is_dir() else _archive(path)
+    if _CONFIG not in members or not (weights or _ARRAYS in members):
+        missing = _WEIGHTS if _CONFIG in members else _CONFIG
+        raise InvalidModel(f'"{path}" is not a model of Keras', given=f'it has no file "{missing}"')
+    return members.pop(_CONFIG), members, weights
+
+
+def _folder(path: Path) -> tuple[dict[str, bytes], list[Object]]:
+    _check_links(path)
+    names = [each.relative_to(path).as_posix() for each in sorted(path.rglob("*")) if each.is_file()]
+    members = {name: read_below(path, name, limits.current().memory) for name in _needed(names)}
+    return members, read_hdf5(path / _WEIGHTS) if _WEIGHTS in names else []
+
+
+def _check_links(folder: Path) -> None:
+    for each in folder.rglob("*"):
         if each.is_symlink() or not (each.is_dir() or each.is_file()):
             raise UnsafePath(
                 "a file of Keras contains a link, a device or a pipe", given=str(each), do="copy the file itself"
             )
-        if each.suffix == ".h5":
-            with each.open("rb") as file:
-                _check_weights(each, file)
-    return config
 
 
-def _check_archive(path: Path, file: BinaryIO) -> Any:
+def _archive(path: Path) -> tuple[dict[str, bytes], list[Object]]:
     try:
-        with zipfile.ZipFile(file) as archive:
+        with zipfile.ZipFile(path) as archive:
             size = sum(each.file_size for each in archive.infolist())
             packed = sum(each.compress_size for each in archive.infolist())
-            _check_size(path, size, packed)
-            for each in archive.infolist():
-                if each.filename.endswith(".h5"):
-                    _check_weights(path, io.BytesIO(archive.read(each)))
-            return _config_of(archive.read("config.json"), path)
+            check_size(path, size, packed)
+            members = {name: archive.read(name) for name in _needed(archive.namelist())}
+            has_weights = _WEIGHTS in archive.namelist()
     except (zipfile.BadZipFile, KeyError, ValueError, EOFError, zlib.error, lzma.LZMAError, RuntimeError) as error:
         raise InvalidModel(f'"{path}" is not a model of Keras', given=f"{type(error).__name__}: {error}") from error
+    return members, read_hdf5(path, _WEIGHTS) if has_weights else []
 
 
-def _config_of(text: bytes | str, path: Path) -> Any:
-    """The config without its compile section, which is not read."""
+def _needed(names: Sequence[str]) -> list[str]:
+    """The files that Keras reads, other than the HDF5 file."""
+    return [
+        name
+        for name in names
+        if name in (_CONFIG, "metadata.json")
+        or (name == _ARRAYS and _WEIGHTS not in names)
+        or (name.startswith("assets/") and not {"", ".", ".."} & set(name.split("/")))
+    ]
+
+
+def _held(members: Mapping[str, bytes], weights: Sequence[Object]) -> int:
+    """Number of elements of the weights in a file."""
+    return hdf5_files.elements(weights) + len(members.get(_ARRAYS, b""))
+
+
+def _written(folder: Path, suffix: str, config: str, members: Mapping[str, bytes], weights: Sequence[Object]) -> Path:
+    """Files of the same format, for Keras to read."""
+    if not members:
+        weights[0][1]["model_config"] = config
+        write_hdf5(folder / f"model{suffix}", weights)
+        return folder / f"model{suffix}"
+    for name, contents in {**members, _CONFIG: config.encode()}.items():
+        place = folder / name
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(contents)
+    if weights:
+        write_hdf5(folder / _WEIGHTS, weights)
+    return folder
+
+
+def _config_of(text: Any, path: Path) -> tuple[Any, str]:
+    """The config without its compile section, which is not read, and its JSON."""
+    if not isinstance(text, str | bytes):
+        raise InvalidModel(f'"{path}" is not a model of Keras', given="it has no config")
     try:
         config = json.loads(text)
+        if isinstance(config, dict):
+            config.pop("compile_config", None)
+        return config, json.dumps(config)
     except (ValueError, RecursionError) as error:
         raise InvalidModel(f'the config of "{path}" is not JSON', given=f"{type(error).__name__}: {error}") from error
-    return (
-        {key: value for key, value in config.items() if key != "compile_config"} if isinstance(config, dict) else config
-    )
-
-
-def _check_weights(path: Path, file: BinaryIO) -> Any:
-    """Check that all data of an HDF5 file are internal; returns the model's config, if any."""
-    import h5py
-
-    try:
-        with h5py.File(file, "r") as weights:
-            packed = file.seek(0, io.SEEK_END)
-            _check_size(path, sum(_sizes(path, weights)), packed)
-            config = weights.attrs.get("model_config")
-            if config is None:
-                return None
-            return _config_of(config, path)
-    except (TenonnxError, MemoryError):
-        raise
-    except Exception as error:  # h5py raises many kinds of errors for broken files
-        raise InvalidModel(f'"{path}" is not a complete HDF5 file', given=f"{type(error).__name__}: {error}") from error
-
-
-def _sizes(path: Path, weights: Any) -> Iterator[int]:
-    """Bytes of each dataset. Raises ``UnsafePath`` for external storage and external links."""
-    import h5py
-
-    pending, seen = [weights], set()
-    while pending:
-        group = pending.pop()
-        for name in group:
-            link = group.get(name, getlink=True)
-            if isinstance(link, h5py.ExternalLink):
-                raise _outside(path, f'"{name}" is a link into "{link.filename}"')
-            if isinstance(link, h5py.SoftLink):
-                raise _outside(path, f'"{name}" is a link to "{link.path}"')
-            each = group[name]
-            place = h5py.h5o.get_info(each.id).addr
-            if place in seen:
-                continue
-            seen.add(place)
-            if isinstance(each, h5py.Group):
-                pending.append(each)
-            elif isinstance(each, h5py.Dataset):
-                if each.external or each.is_virtual:
-                    raise _outside(path, f'"{name}" is stored in other files')
-                yield int(each.size or 0) * each.dtype.itemsize
-
-
-def _outside(path: Path, given: str) -> UnsafePath:
-    return UnsafePath("an HDF5 file holds data of other files", given=f"{path}: {given}", do="save the model again")
-
-
-def _check_size(path: Path, size: int, packed: int) -> None:
-    if size > limits.current().memory and size > _RATIO * packed:
-        raise LimitExceeded(
-            'the unpacked size of a file exceeds the limit "memory"',
-            given=f"{path}: {packed} bytes, unpacked {size}",
-            do="where you trust the model, raise it: tenonnx.limits.set(memory=...)",
-        )
