@@ -1,4 +1,4 @@
-"""Running the conformance kit on the ops of ``authored``, intact or with one planted mistake."""
+"""Run the conformance kit on the ops of ``authored``, unchanged or with one planted mistake."""
 
 from __future__ import annotations
 
@@ -21,24 +21,24 @@ OPS = sorted(file.stem for file in FOLDER.glob("[a-z]*.py"))
 
 @dataclass(frozen=True)
 class Mistake:
-    """``old`` is replaced by ``new`` in the file of an op, once; ``beside`` is a second such change."""
+    """A mistake in the file of ``op``: ``new`` replaces ``old`` once; ``second`` is another such pair."""
 
     kind: str
     op: str
     what: str
     old: str
     new: str
-    beside: tuple[str, str] | None = None
+    second: tuple[str, str] | None = None
 
     def plant(self, text: str) -> str:
-        for old, new in filter(None, [(self.old, self.new), self.beside]):
+        for old, new in filter(None, [(self.old, self.new), self.second]):
             assert old in text, f"{self.op}: {self.what}: no such text: {old}"
             text = text.replace(old, new, 1)
         return text
 
 
 def items_of(name: str, text: str) -> Iterator[Item]:
-    """The tests of the op that a text defines."""
+    """Yield the conformance tests of the op that a source text defines."""
     module = types.ModuleType(f"authored_{name}")
     sys.modules[module.__name__] = module
     before = set(_collected)
@@ -56,7 +56,7 @@ def items_of(name: str, text: str) -> Iterator[Item]:
 
 
 def failures(name: str, mistake: Mistake | None = None, *, first: bool = False) -> dict[str, str]:
-    """The tests of an op that fail, with what they say."""
+    """Messages of the failing tests of an op, by test id."""
     found: dict[str, str] = {}
     text = (FOLDER / f"{name}.py").read_text("utf-8")
     text = text if mistake is None else mistake.plant(text)
@@ -70,6 +70,6 @@ def failures(name: str, mistake: Mistake | None = None, *, first: bool = False) 
                 found[item.label] = "\n".join([str(failure), *getattr(failure, "__notes__", [])])
             except (pytest.skip.Exception, pytest.xfail.Exception):
                 pass
-    except Exception as error:  # an import that fails is found, too
+    except Exception as error:  # a failing import counts too
         found["import"] = f"{type(error).__name__}: {error}"
     return found

@@ -1,7 +1,7 @@
-"""The planted mistakes that the conformance kit finds: ``uv run python plugins/testing/tests/mistakes.py [WORDS]``.
+"""Share of planted mistakes that the conformance kit finds: ``uv run python plugins/testing/tests/mistakes.py [WORD]``.
 
-Each line of ``authored/mistakes.jsonl`` is one mistake: its kind, the op, what is wrong, a text of the op's file and
-what replaces it, and a second such pair where body and rule err alike. ``--seeds N`` looks for false alarms instead.
+Each line of ``authored/mistakes.jsonl`` is one mistake: kind, op, description, a text in the op's file, and its
+replacement. Mistakes in both body and rule have a second such pair. ``--seeds N`` looks for false alarms instead.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from tenonnx_testing.kit import seed_draws
 
 
 def planted() -> list[Mistake]:
-    """All mistakes."""
+    """Read all mistakes."""
     lines = (FOLDER / "mistakes.jsonl").read_text("utf-8").splitlines()
     return [Mistake(*line[:5], tuple(line[5:]) or None) for line in map(json.loads, lines)]
 
 
 def find(words: str) -> None:
-    """Print what escapes, and the share that is found by kind."""
+    """Print the undetected mistakes, and the share of detected ones by kind."""
     found, total = collections.Counter(), collections.Counter()
     for mistake in planted():
         title = f"{mistake.kind}: {mistake.op}: {mistake.what}"
@@ -42,7 +42,7 @@ def find(words: str) -> None:
 
 
 def alarm(seeds: int) -> None:
-    """Print every failure of the ops without a mistake, and the processor time of each run."""
+    """Print every failure of the unchanged ops, and the CPU time of each run."""
     for seed in range(seeds):
         seed_draws(seed)
         begin = time.process_time()

@@ -1,4 +1,4 @@
-"""Ops with one planted mistake each, by kind."""
+"""Ops with one planted defect each, by kind."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tenonnx_testing.run import Failure
 
 @dataclass(frozen=True)
 class Defect:
-    """A defect: ``make`` returns a case of an op that has it; ``check`` is the first check that finds it."""
+    """A defect: ``make`` returns a case of an op with the defect; ``check`` is the first check that finds it."""
 
     kind: str
     what: str
@@ -25,14 +25,14 @@ class Defect:
     make: Callable[[], Case]
 
 
-#: A function that makes a new correct op, and a function that draws calls of it.
+#: Function that returns a new correct op and a function that draws calls of it.
 Base = Callable[[], tuple[Op, Callable]]
 
 DEFECTS: list[Defect] = []
 
 
 def plant(kind: str, check: str, base: Base, rule: str, wrong: dict[str, Callable]) -> None:
-    """Plant each of these wrong rules in a correct op."""
+    """Plant each of the ``wrong`` rules, by description, in a correct op."""
     for what, function in wrong.items():
         DEFECTS.append(Defect(kind, what, check, functools.partial(_with_rule, base, rule, function)))
 
@@ -44,7 +44,7 @@ def _with_rule(base: Base, rule: str, function: Callable) -> Case:
 
 
 def planted(kind: str, check: str) -> Callable[[Callable[[], Case]], Callable[[], Case]]:
-    """Plant the case that the decorated function makes; its docstring describes the defect."""
+    """Return a decorator for a function that returns a case of a defective op; its docstring describes the defect."""
 
     def declare(make: Callable[[], Case]) -> Callable[[], Case]:
         DEFECTS.append(Defect(kind, make.__doc__, check, make))
@@ -54,7 +54,7 @@ def planted(kind: str, check: str) -> Callable[[Callable[[], Case]], Callable[[]
 
 
 def fails(case: Case, name: str) -> str:
-    """Message of a check on a case; nothing where it holds or does not apply."""
+    """Message of a failing check on a case; empty if it passes or does not apply."""
     if not CHECKS[name].applies(case):
         return ""
     try:
@@ -67,7 +67,7 @@ def fails(case: Case, name: str) -> str:
 
 
 def found(case: Case) -> dict[str, str]:
-    """All checks that fail of a case, with what they say."""
+    """Messages of all failing checks of a case, by name."""
     return {name: said for name in CHECKS if (said := fails(case, name))}
 
 
@@ -88,6 +88,6 @@ inputs, `variations` does so on other ranks, sizes and element types.
 
 
 def page() -> str:
-    """The page of the docs with a table of all defects."""
+    """Return the page of the documentation with a table of all defects."""
     rows = (f"| {each.kind} | {each.what} | {each.check} |\n" for each in DEFECTS)
     return INTRODUCTION.format(count=len(DEFECTS)) + "".join(rows)

@@ -1,4 +1,4 @@
-"""Planted mistakes in types, gradients, versions, rewrites and claims."""
+"""Planted defects in types, gradients, versions, rewrites and traits."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def known_dims(X):
 
 
 def like(X, W):
-    """The right type of ``X * W``."""
+    """Return the correct type of ``X * W``."""
     return ops.mul.rules["type"](X, W)
 
 
@@ -149,7 +149,7 @@ def two_floats(draw):
 
 
 def of_one(body):
-    """An op of one input, away from 0."""
+    """Return a base for an op with one input, drawn away from 0."""
     return lambda: (op("Curved", domain="com.example")(body), lambda draw: call(draw(tensors(exclude_near=(0.0,)))))
 
 
@@ -265,7 +265,7 @@ def gradient_planted_2():
 
 
 def taken(lowered, once=lambda X, W: X - W, drawn=None):
-    """``X - W * by``, which below version 3 was ``X - W``."""
+    """Return a case of ``X - W * by``, which was ``X - W`` below version 3."""
 
     @op("Taken", domain="com.example", since=1)
     def made(X, W, *, by=2.0, mode="product"):

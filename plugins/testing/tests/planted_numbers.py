@@ -1,4 +1,4 @@
-"""Planted mistakes in rules ``numpy`` and bodies: contents, types, shapes, and state."""
+"""Planted defects in numpy rules and bodies: contents, types, shapes, and state."""
 
 from __future__ import annotations
 
@@ -244,7 +244,7 @@ plant(
 
 
 def texts(change):
-    """The text that is said twice, changed before."""
+    """Return a numpy rule that repeats a text after applying ``change``."""
     return lambda X: np.asarray(np.frompyfunc(lambda text: 2 * change(text), 1, 1)(X), object)
 
 
@@ -403,7 +403,7 @@ def constants_planted_3():
 
 
 def judged(body, drawn, reference):
-    """A vendor op without a numpy rule, which only the reference of its case checks."""
+    """Return a case of a vendor op without a numpy rule, so that only the reference of the case checks its body."""
     return Case(op("Vendor", domain="com.example")(body), drawn, reference=reference)
 
 

@@ -1,4 +1,4 @@
-"""Correct ops, in which mistakes are planted."""
+"""Correct ops for planting defects."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenonnx_testing import axis_of, broadcastable, call, tensors
 
 
 def weighted():
-    """``X * W + by``."""
+    """Return an op for ``X * W + by``, and a function that draws calls."""
 
     @op("Weighted", domain="com.example")
     def made(X, W, *, by=2.0):
@@ -76,7 +76,7 @@ def twice_said():
 
 
 def clipped():
-    """Optional bounds, both of which all cases give."""
+    """Return an op with two optional bounds, which are present in all drawn calls."""
 
     @op("Bounded", domain="com.example")
     def made(X, low=None, high=None):
@@ -95,5 +95,5 @@ def times(X, W, by):
 
 
 def when(holds):
-    """The right result, with 1 added where a condition holds."""
+    """Return a numpy rule that adds 1 to the correct result if a condition on the inputs holds."""
     return lambda X, W, *, by: times(X, W, by) + X.dtype.type(bool(holds(X, W)))

@@ -1,4 +1,4 @@
-"""Failures name their cause first, and the requirement whose absence a foreign error shows."""
+"""Failures name their root cause first, and the missing requirement behind a foreign error."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ MISTAKES = {f"{each.kind}: {each.op}: {each.what}": each for each in planted()}
 
 
 def said_of(title):
-    """The first line that each check says of a mistake."""
+    """First line of each check's message about a mistake."""
     return {
         label.rpartition("@1-")[2]: said.partition("\n")[0]
         for label, said in failures(MISTAKES[title].op, MISTAKES[title]).items()
@@ -50,7 +50,7 @@ def test_a_wrong_gradient_is_blamed_on_itself():
 
 
 def reports(made, *checks):
-    """Messages of checks of an op of one input, in order."""
+    """Messages of checks on an op with one input, in order."""
     case, said = Case(made, lambda draw: call(np.ones((2, 3), np.float32))), []
     for name in checks:
         try:
@@ -85,7 +85,7 @@ def test_a_call_that_the_op_does_not_compute_fails_once():
     assert others == ['skipped: a call of its case cannot be computed: see the check "types"'] * 2
 
 
-def test_a_rule_that_takes_other_arguments_is_told_what_it_is_given():
+def test_a_rule_with_wrong_parameters_is_reported_with_the_call():
     @op("Doubled", domain="tiny")
     def doubled(X, *, by=2.0):
         return X * by
@@ -99,7 +99,7 @@ def test_a_rule_that_takes_other_arguments_is_told_what_it_is_given():
 
 
 def scaled_by(*requirements):
-    """An op that needs a scale of one number for each column."""
+    """Return an op that needs one scale per column."""
 
     @op("ScaledBy", domain="tiny")
     def made(X, scale, *, power=1):
@@ -130,11 +130,11 @@ def test_a_call_that_ends_in_a_foreign_error_names_the_missing_requirement(chang
         refusal(scaled_by(), changed)
 
 
-def test_what_a_requirement_refuses_is_right():
+def test_a_rejected_call_needs_no_further_requirement():
     refusal(scaled_by(shapes(X="rows columns", scale="columns")), call(X, SCALE[:2], power=1))
 
 
-def test_an_error_of_an_op_in_the_body_is_ours():
+def test_an_error_of_an_op_in_the_body_is_not_foreign():
     @op("Reshaped", domain="tiny")
     def reshaped(X):
         return ops.reshape(X, [3, 2])
@@ -151,5 +151,5 @@ def test_an_error_of_an_op_in_the_body_is_ours():
         (call(X, SCALE[:1].reshape(()), power=1), 'shapes(X="_ rows", scale="rows")'),
     ],
 )
-def test_the_missing_requirement_is_told_by_what_was_changed(changed, wanted):
+def test_the_missing_requirement_depends_on_the_change(changed, wanted):
     assert missing_requirement(scaled_by(), call(X, SCALE, power=1), changed) == wanted

@@ -63,7 +63,7 @@ CASES = """
 
 @pytest.fixture(autouse=True)
 def package(tmp_path, monkeypatch):
-    """A distribution ``acme-ops`` that serves two domains, with cases in a package that has a broken module."""
+    """Install a distribution ``acme-ops`` with two domains, and a package of cases with a broken module."""
     files = {
         "acme_ops.py": OPS,
         "acme_cases/__init__.py": "",
@@ -112,13 +112,13 @@ def test_a_distribution_is_tested_with_all_its_domains():
     assert "acme-ops-ai.onnx-coverage" in labels
 
 
-def test_a_domain_is_tested_alone():
+def test_a_single_domain_can_be_tested():
     labels = list(items("acme.extra"))
     assert "acme.extra.Other@1-types" in labels
     assert not [label for label in labels if label.startswith(("acme.Twice", "Sin"))]
 
 
-def test_what_is_missing_or_broken_fails():
+def test_missing_cases_and_broken_modules_fail():
     found = items("acme-ops")
     with pytest.raises(Failure, match=r"acme_cases\.broken cannot be imported: half written"):
         found["acme_cases.broken-import"](1)
@@ -152,13 +152,13 @@ def test_a_package_whose_ops_cannot_be_imported_fails_by_name(tmp_path):
     assert f"correct {tmp_path / 'acme_ops.py'}:1" in str(caught.value)
 
 
-def test_an_unknown_name_says_what_there_is():
+def test_an_unknown_name_lists_the_available_ones():
     with pytest.raises(InvalidCall, match='"acne" is neither an installed package nor a domain of one') as caught:
         conformance("acne")
     assert caught.value.available == "acme, acme-ops, acme.extra, ai.onnx"
 
 
-def test_load_tells_of_every_module():
+def test_load_reports_every_module():
     found = load(PLUGINS["tenonnx.conformance"])
     assert {name: type(error) for name, error in found.items()} == {
         "acme_cases": type(None),
@@ -169,7 +169,7 @@ def test_load_tells_of_every_module():
     assert isinstance(load(missing)["acme_nowhere"], PluginError)
 
 
-def test_cases_check_what_they_are_told():
+def test_cases_validate_their_arguments():
     made = op("Twice", domain="acme")(lambda X: X)
     with pytest.raises(InvalidCall, match="something other than an op"):
         declare(len)
@@ -186,7 +186,7 @@ def test_incomparable_ops_need_a_reason():
 
 
 @pytest.mark.parametrize("selection", [["-k", "nothing"], ["test_acme.py::test[acme.Twice@1-types]"]])
-def test_what_cannot_be_imported_fails_whatever_is_selected(tmp_path, selection):
+def test_failed_imports_fail_in_every_selection(tmp_path, selection):
     entries = {"tenonnx.ops": {"acme": "acme_ops"}, "tenonnx.conformance": {"acme": "acme_cases"}}
     lines = [
         f"[{group}]\n" + "".join(f"{name} = {value}\n" for name, value in held.items())

@@ -1,4 +1,4 @@
-"""Facts about cases as a whole: versions, laws and gradients."""
+"""Checks of all cases of an op: versions, distributions and gradients."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_every_version_is_reached():
     check_versions(sine, 2)
 
 
-def test_versions_that_no_call_can_say_are_told():
+def test_versions_that_no_call_reaches_are_reported():
     sine = elementary("Sin", 7, np.sin)
     cases(sine)(lambda draw: call(draw(tensors("bfloat16"))))
     with pytest.raises(Failure, match=r"no call of its cases is compared at the versions \[7\]"):
@@ -70,7 +70,7 @@ def random(rule):
     return Case(made, lambda draw: call(shape=[3], seed=1.0), law=lambda call: Law(0.5, 12**-0.5, 0, 1))
 
 
-def test_what_follows_its_law_passes():
+def test_an_op_that_follows_its_law_passes():
     check_case(random(lambda generator, shape: generator.random(shape)), "law", 1)
 
 
@@ -83,7 +83,7 @@ def test_what_follows_its_law_passes():
         (lambda generator, shape: np.random.default_rng().random(shape), "other numbers each time for one seed"),
     ],
 )
-def test_what_does_not_is_told(rule, match):
+def test_an_op_that_violates_its_law_is_reported(rule, match):
     with pytest.raises(Failure, match=match):
         check_case(random(rule), "law", 1)
 
@@ -100,13 +100,13 @@ def test_what_does_not_is_told(rule, match):
         (lambda: elementary("IsNaN", 9, np.isnan, dtype=DType.bool), "no: gives bools"),
     ],
 )
-def test_the_verdict_is_that_of_calls(made, verdict):
+def test_the_verdict_depends_on_the_calls(made, verdict):
     op = made()
     cases(op)(lambda draw: call(draw(tensors())))
     assert differentiability(op).verdict == verdict
 
 
-def test_without_floats_there_is_nothing_to_derive():
+def test_an_op_without_floats_is_not_differentiable():
     op = elementary("Identity", 1, lambda x: x.astype(np.float32), dtype=DType.float32)
     cases(op)(lambda draw: call(draw(tensors("int64"))))
     assert differentiability(op).verdict == "no: takes no floats"

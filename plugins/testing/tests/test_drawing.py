@@ -1,4 +1,4 @@
-"""Draws are reproducible from the seed of a case."""
+"""Draws depend only on the seed of a case."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def drawn():
     return [one_line(each.op, each.completed) for each in _pool(Case(shifted, anything), 100)]
 
 
-def test_what_is_drawn_does_not_depend_on_what_is_imported(tmp_path, monkeypatch):
+def test_draws_do_not_depend_on_imported_modules(tmp_path, monkeypatch):
     before = drawn()
     numbers = ", ".join(str(number) for number in range(1000, 2000))
     (tmp_path / "full_of_numbers.py").write_text(f"NUMBERS = [{numbers}]\n", "utf-8")
@@ -39,7 +39,7 @@ def test_what_is_drawn_does_not_depend_on_what_is_imported(tmp_path, monkeypatch
     assert len(set(before)) > 50
 
 
-def test_a_gap_is_asked_of_the_call_that_a_check_made():
+def test_a_gap_sees_the_call_that_a_check_changed():
     @op("Halved", domain="com.example")
     def halved(X):
         return X * 0.5

@@ -1,4 +1,4 @@
-"""The kit on ops that are right and on ops that are wrong in one way each."""
+"""The conformance kit on correct ops, and on ops with one defect each."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def test_a_type_rule_that_knows_no_symbols_fails():
     fails(case_of(twice, lambda draw: call(draw(tensors(shape=(2,))))), "types", "with symbolic dims knows less than")
 
 
-def test_a_way_around_what_must_hold_fails(monkeypatch):
+def test_a_graph_that_bypasses_requirements_fails(monkeypatch):
     @op("Celu", since=12)
     def twice(X):
         return add(X, X)
@@ -166,7 +166,7 @@ def test_a_way_around_what_must_hold_fails(monkeypatch):
     fails(case_of(twice), "bad input", "what breaks its requirements: X must be another one")
 
 
-def test_a_body_that_works_with_static_shapes_alone_fails():
+def test_a_body_that_needs_static_shapes_fails():
     @op("Celu", since=12)
     def static_alone(X):
         return add(X, np.float32(sum(1 for dim in X.shape if dim > 0) * 0))
@@ -217,7 +217,7 @@ def test_a_gradient_of_another_shape_fails():
     fails(case_of(wrong), "gradient", "is not float64")
 
 
-def test_a_case_that_draws_kinks_is_told_from_a_wrong_gradient():
+def test_kinks_are_distinguished_from_a_wrong_gradient():
     sign = unary("Sign", 13, np.sign)
     absolute = unary("Abs", 13, np.abs, lambda g, y, x: mul(g, sign(x)))
     near = tensors(shape=(9,), min_value=-1e-3, max_value=1e-3)
@@ -240,7 +240,7 @@ def test_a_case_that_draws_kinks_is_told_from_a_wrong_gradient():
         (lambda h: abs(h + 1e-3), 1, 1e-10),
     ],
 )
-def test_differences_know_how_uncertain_they_are(function, slope, error):
+def test_differences_have_an_uncertainty(function, slope, error):
     found, uncertainty = differences(function)
     assert abs(found - slope) <= error
     assert abs(found - slope) <= 4 * uncertainty + 1e-10
@@ -280,7 +280,7 @@ def test_a_stale_gap_fails():
     )
 
 
-def test_a_gap_may_hold_for_some_calls_alone():
+def test_a_gap_may_cover_some_calls_only():
     def rule(x):
         return np.sin(x) if x.ndim else np.cos(x)
 
@@ -292,7 +292,7 @@ def test_a_gap_may_hold_for_some_calls_alone():
     fails(case_of(unary("Sin", 7, rule), gaps=(vectors,)), "reference", "differs")
 
 
-def test_a_gap_may_hold_for_some_versions_alone():
+def test_a_gap_may_cover_some_versions_only():
     old = Gap("reference", "wrong before 22", when=lambda call: call.version < 22)
     fails(case_of(sine, gaps=(old,)), "reference", "stale")
 
@@ -322,7 +322,7 @@ def drawn(strategy, count=30):
     return found
 
 
-def test_tensors_have_the_asked_dtype_shape_and_range():
+def test_tensors_have_the_requested_dtype_shape_and_range():
     for x in drawn(tensors(["float32", "int8", "bfloat16", "uint4"], min_rank=1, max_rank=2, max_side=3)):
         assert x.dtype.name in ("float32", "int8", "bfloat16", "uint4")
         assert 1 <= x.ndim <= 2
@@ -332,7 +332,7 @@ def test_tensors_have_the_asked_dtype_shape_and_range():
     assert {x.dtype.name for x in drawn(tensors(["bool", "string", "complex64"]))} == {"bool", "object", "complex64"}
 
 
-def test_excluded_numbers_are_kept_away_from():
+def test_values_keep_away_from_excluded_numbers():
     for x in drawn(tensors(exclude_near=(0.0, 1.0))):
         assert np.all(np.abs(x) > 0.099)
         assert np.all(np.abs(x - 1) > 0.099)
@@ -414,12 +414,12 @@ def test_inputs_and_attributes_that_no_case_draws_are_named(monkeypatch):
 
 
 @pytest.mark.parametrize("undrawn", [{"rounds": "no such name"}, {"X": ""}])
-def test_what_is_undrawn_is_named_with_a_reason(undrawn):
+def test_undrawn_names_exist_and_have_a_reason(undrawn):
     with pytest.raises(InvalidCall, match="undrawn does not name inputs or attributes, each with a reason"):
         cases(identity, undrawn=undrawn)
 
 
-def test_every_output_of_the_schema_is_given_by_some_call(monkeypatch):
+def test_some_call_returns_every_output_of_the_schema(monkeypatch):
     @op("TopK", since=11)
     def one(X, K, *, axis=-1, largest=1, sorted=1):
         return identity(X)
@@ -444,7 +444,7 @@ def test_every_output_of_the_schema_is_given_by_some_call(monkeypatch):
         judge(both, gap)
 
 
-def test_a_failure_says_where_it_was_raised_instead_of_a_traceback():
+def test_a_failure_names_its_source_line_instead_of_a_traceback():
     @op("Broken", domain="kit")
     def broken(X):
         return identity(X, 1 // 0)

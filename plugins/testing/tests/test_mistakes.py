@@ -1,4 +1,4 @@
-"""A sample of the mistakes of authors; ``mistakes.py`` runs all."""
+"""A sample of the planted mistakes; ``mistakes.py`` runs all."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mistakes import planted
 
 MISTAKES = {f"{each.kind}: {each.op}: {each.what}": each for each in planted()}
 
-#: One of each kind, and the words of the message that names it.
+#: Mistakes by title, with a part of the message that reports each.
 SAMPLE = {
     "body: dequantize: the difference in 8 bits": "integers of the whole range",
     "body and rule: quantize: both truncate": "the reference of its case",

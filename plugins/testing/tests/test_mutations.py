@@ -1,4 +1,4 @@
-"""Bad input: ops that accept calls they should refuse."""
+"""The check "bad input": ops that accept calls they should reject."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def check(made):
     check_case(Case(made, lambda draw: call(draw(tensors(min_rank=1)), axis=0)), "bad input", 120)
 
 
-def test_an_op_that_refuses_passes():
+def test_an_op_that_rejects_bad_input_passes():
     def floats(X, *, axis):
         if not X.dtype.is_float:
             raise TypeMismatch("X does not hold floats", given=repr(X))
@@ -39,7 +39,7 @@ def test_an_op_that_refuses_passes():
     check(defined(lambda x, *, axis: np.flip(x, axis), type_rule=floats))
 
 
-def test_an_error_of_numpy_is_no_refusal():
+def test_an_error_of_numpy_fails():
     made = defined(lambda x, *, axis: np.flip(x, axis))
     made.requirements = Requirements(made)
     with pytest.raises(Failure, match=r'ends in AxisError: .* what is missing may be axis\("axis", of="X"\)'):
@@ -56,7 +56,7 @@ def test_a_bare_error_is_found():
         check(defined(rule))
 
 
-def test_what_the_body_refuses_is_refused():
+def test_a_rule_may_not_accept_what_the_body_rejects():
     def body(X, *, axis: int = 0):
         if axis != 0:
             raise TypeMismatch("axis must be 0", given=str(axis))
@@ -66,7 +66,7 @@ def test_what_the_body_refuses_is_refused():
         check(defined(lambda x, *, axis: x, body))
 
 
-def test_two_ways_give_one_answer():
+def test_all_ways_to_run_give_the_same_outputs():
     with pytest.raises(Failure, match="differs from its body") as caught:
         check(defined(lambda x, *, axis: x if axis == 0 else x + 1, lambda X, *, axis=0: X))
     assert any(note.startswith("mutated: ") for note in caught.value.__notes__)

@@ -1,4 +1,4 @@
-"""Each planted defect is found by the check that the docs name, and the ops without one pass them all."""
+"""Planted defects are found by the check that the documentation names; correct ops pass all checks."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tenonnx_testing.cases import Case
 
 PAGE = Path(__file__).parents[3] / "docs" / "why" / "planted-defects.md"
 
-#: The ops that the defects are planted in.
+#: Correct ops, by name.
 RIGHT = {
     function.__name__: function
     for function in (
@@ -41,5 +41,5 @@ def test_an_op_without_a_defect_passes_every_check(base):
     assert found(Case(made, drawn)) == {}
 
 
-def test_the_docs_tell_of_all():
+def test_the_docs_list_all_defects():
     assert PAGE.read_text("utf-8") == page(), "run tools/generate_planted_defects.py"

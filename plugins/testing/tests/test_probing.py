@@ -1,4 +1,4 @@
-"""Probes of small consumers: right, wrong, refusing, crashing and hanging ones."""
+"""Probes of small consumers: correct, wrong, rejecting, crashing and hanging ones."""
 
 import json
 import subprocess
@@ -62,7 +62,7 @@ def probe(tmp_path, runner, *options):
     return target, main(["targets", "probe", "--runner", str(runner), "-o", str(target), *options])
 
 
-def test_outcomes_are_told_apart(tmp_path, runner, capfd):
+def test_outcomes_are_distinguished(tmp_path, runner, capfd):
     options = ("--ops", "Neg,Sign,Floor,Relu", "--examples", "3", "--json")
     target, code = probe(tmp_path, f"{runner}:odd", *options)
     assert code == 0
@@ -94,7 +94,7 @@ def test_a_measured_target_is_converted_to(tmp_path, runner):
     assert "measured: wrong" in caught.value.given
 
 
-def test_json_holds_what_toml_does(tmp_path, runner):
+def test_json_and_toml_have_the_same_contents(tmp_path, runner):
     options = ("--runner", f"{runner}:odd", "--ops", "Sign,Relu,ReduceSum", "--examples", "3", "--name", "odd")
     assert main(["targets", "probe", "-o", str(tmp_path / "mine.json"), *options]) == 0
     assert main(["targets", "probe", "-o", str(tmp_path / "mine.toml"), *options]) == 0
@@ -244,7 +244,7 @@ def test_a_program_is_a_runner(tmp_path, line):
         runner(model, {"x": x}, ["y"])
 
 
-def test_what_is_no_op_is_named(tmp_path, line, capfd):
+def test_an_unknown_op_is_named(tmp_path, line, capfd):
     options = ["-o", str(tmp_path / "mine.toml"), "--ops", "NoSuchOp"]
     assert main(["targets", "probe", "--command", line, *options]) == 2
     assert "no op to probe" in capfd.readouterr().err
@@ -259,7 +259,7 @@ def test_calls_that_hang_are_ended(tmp_path, runner):
 
 
 class Late:
-    """A runner whose calls do not end, but for those of Relu."""
+    """A runner that hangs on every op but Relu."""
 
     name = "late"
     calls = 0
@@ -340,7 +340,7 @@ def test_versions_of_equal_limits_are_one_entry():
 
 
 def test_types_of_later_inputs_that_never_succeed_are_no_limit():
-    """Refusals of Where in bfloat16 set no ranks."""
+    """Rejected calls of Where in bfloat16 do not limit the ranks."""
     bad = {"others": ["bfloat16"]}
     results = [
         *({**result("right", rank=rank), "others": ["float32"]} for rank in (1, 4)),

@@ -33,7 +33,7 @@ CASE = {
 }
 
 
-def test_what_several_processes_saw_is_one():
+def test_comparisons_of_several_processes_are_merged():
     other = {**CASE, "compared": {"types": 2, "layout": 1}, "reached": [3], "drawn": ["by"], "left_out": ["mask"]}
     whole = merged(
         [{"cases": {"a": CASE}, "outcomes": {"x": "passed"}}, {"cases": {"a": other}, "outcomes": {"y": "failed: z"}}]
@@ -77,7 +77,7 @@ def test_optional_inputs_that_no_case_leaves_out_are_named(monkeypatch):
 
 
 @pytest.mark.parametrize("check", ["onnxruntime", "reference", "expected", "law"])
-def test_what_judged_an_op_beside_its_body_is_told(check):
+def test_references_besides_the_body_are_named(check):
     judged = {**CASE, "compared": {"types": 4, check: 1}}
     made = certificate(merged([{"cases": {"a": judged}, "outcomes": {"x": "passed"}}]))
     assert "calls-green" in badge(made)
@@ -86,7 +86,7 @@ def test_what_judged_an_op_beside_its_body_is_told(check):
 
 
 class Terminal:
-    """The part of pytest's terminal reporter that the summary writes to."""
+    """Stand-in for pytest's terminal reporter that records written lines."""
 
     def __init__(self):
         self.lines = []
@@ -96,7 +96,7 @@ class Terminal:
 
 
 @pytest.mark.parametrize("keyword", ["", "Once"])
-def test_the_summary_names_the_ops_that_nothing_judged(monkeypatch, keyword):
+def test_the_summary_names_ops_without_a_reference(monkeypatch, keyword):
     judged = {**CASE, "op": "acme::Judged", "compared": {"types": 4, "expected": 2}}
     uncompared = {**CASE, "op": "acme::Uncompared", "compared": {"types": 0}}
     seen = {"cases": dict(zip("abc", (CASE, judged, uncompared), strict=True)), "outcomes": {}}
@@ -106,12 +106,12 @@ def test_the_summary_names_the_ops_that_nothing_judged(monkeypatch, keyword):
     terminal = Terminal()
     pytest_plugin.pytest_terminal_summary(terminal, config)
     told = [line for line in terminal.lines if "not judged" in line]
-    # of selected tests, those that judge may be left out
+    # a selection of tests may leave out the comparing ones
     wanted = "not judged, compared with their own bodies alone: acme::Twice (give their cases a reference=)"
     assert told == ([] if keyword else [f"tenonnx conformance: {wanted}"])
 
 
-def test_all_reasons_of_a_check_are_told():
+def test_all_reasons_of_a_check_are_listed():
     others = [{**CASE, "gaps": {"types": [reason]}} for reason in ("they are odd", "it jumps", "it jumps")]
     made = certificate(merged([{"cases": dict(zip("abc", others, strict=True)), "outcomes": {"x": "passed"}}]))
     assert "| types: it jumps; types: they are odd |" in markdown(made)

@@ -1,4 +1,4 @@
-"""Signatures against the schemas of the onnx package, right ones and wrong ones."""
+"""Comparison of correct and wrong signatures with the schemas of the onnx package."""
 
 import numpy as np
 import pytest
@@ -43,11 +43,11 @@ def sine_of(name):
         (op("Elu", since=6)(lambda X, *, alpha=1.0: X).until(9, ignored=["beta"]), "until(9) is not a version of Elu"),
     ],
 )
-def test_a_wrong_signature_is_told(made, problem):
+def test_a_wrong_signature_is_reported(made, problem):
     assert any(found.startswith(problem) for found in signature_problems(made)), signature_problems(made)
 
 
-def test_vendor_ops_have_no_schema_to_differ_from():
+def test_vendor_ops_without_a_schema_have_no_problems():
     assert signature_problems(op("Anything", domain="vendor")(lambda x: x)) == []
 
 

@@ -1,4 +1,4 @@
-"""The suites of backends and front ends, on right and wrong ones."""
+"""Test suites of backends and front ends, on correct and defective ones."""
 
 import json
 
@@ -32,7 +32,7 @@ def test_a_backend_that_is_wrong_is_found(monkeypatch):
         backends._run_case(CASE, "numpy", 1)
 
 
-def test_what_a_backend_refuses_is_skipped_with_what_it_says(monkeypatch):
+def test_rejected_models_are_skipped_with_the_message(monkeypatch):
     def refuse(*arguments, **options):
         raise tx.UnsupportedOp("no kernel for Add")
 
@@ -42,7 +42,7 @@ def test_what_a_backend_refuses_is_skipped_with_what_it_says(monkeypatch):
 
 
 class OnnxCase:
-    """As the onnx package has them."""
+    """A test case with the attributes of those in the onnx package."""
 
     def __init__(self, given):
         text = '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Neg(x) }'
@@ -58,12 +58,12 @@ def test_a_stored_output_is_compared():
 
 @pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
 @pytest.mark.parametrize("promise", backends.PROMISES)
-def test_our_backends_promise_what_is_asked_of_all(promise, backend):
+def test_our_backends_fulfill_the_contract(promise, backend):
     backends.PROMISES[promise](backend, 1)
 
 
 class Careless:
-    """A program that checks no feeds, gives one array at every call, and knows no state."""
+    """A program that does not check feeds, returns the same array in every call, and has no state."""
 
     def __init__(self):
         self.state, self.held = {}, np.zeros(2, np.float32)
@@ -74,7 +74,7 @@ class Careless:
 
 
 class Sharing:
-    """A right program, but for its results: they are its feeds, its constants and its state themselves."""
+    """A program whose results share memory with its feeds, constants and state."""
 
     def __init__(self, graph, **options):
         self.graph, self.state = graph, {}
@@ -112,13 +112,13 @@ BROKEN = {
 
 
 @pytest.mark.parametrize(("promise", "says"), BROKEN.items(), ids=BROKEN)
-def test_a_program_that_breaks_a_promise_is_found(promise, says, monkeypatch):
+def test_a_program_that_violates_the_contract_is_found(promise, says, monkeypatch):
     monkeypatch.setattr(tx.Graph, "compile", lambda *arguments, **options: Careless())
     with pytest.raises(Failure, match=says):
         backends.PROMISES[promise]("careless", 1)
 
 
-def test_programs_that_promise_other_things_are_found(monkeypatch):
+def test_other_violations_of_the_contract_are_found(monkeypatch):
     class Forgetful(Careless):
         def __call__(self, feeds):
             return {"sum": feeds["x"]}
@@ -132,14 +132,14 @@ def test_programs_that_promise_other_things_are_found(monkeypatch):
         backends.PROMISES["state"]("forgetful", 1)
 
 
-def test_a_backend_that_is_not_there_is_refused():
+def test_an_unknown_backend_is_rejected():
     with pytest.raises(tx.InvalidCall, match="the backend is not installed") as caught:
         backend_conformance("abacus")
     assert "numpy" in caught.value.available
 
 
 @pytest.mark.parametrize("failing", [{"Add@*": ""}, {"NoSuchOp@*": "it is slow"}])
-def test_what_fails_must_be_tests_each_with_a_reason(failing):
+def test_failing_patterns_match_tests_and_have_reasons(failing):
     with pytest.raises(tx.InvalidCall, match="are not given as patterns of test ids with reasons"):
         backend_conformance("numpy", failing=failing)
 
@@ -155,7 +155,7 @@ def test_known_failures_are_expected_to_fail():
 
 
 def make(folder):
-    """One line of JSON, which is really a model of ONNX that is read by its bytes."""
+    """Write an ONNX file and return examples for the suite of a front end."""
     graph = tx.Graph(opsets={"ai.onnx": 17})
     graph.output("y", ops.relu(graph.input("x", "float32", (2,))))
     tx.export(graph, folder / "m.onnx")
@@ -217,7 +217,7 @@ def test_a_front_end_that_is_wrong_is_found(check, changes, told):
         frontend_conformance(wrong)(check)
 
 
-def test_what_is_written_and_read_back_as_another_model_is_found():
+def test_a_writer_that_changes_the_model_is_found():
     def write(graph, path):
         other = tx.Graph(opsets={"ai.onnx": 17})
         other.output("y", ops.neg(other.input("x", "float32", (2,))))
@@ -227,7 +227,7 @@ def test_what_is_written_and_read_back_as_another_model_is_found():
         frontend_conformance(make, write=write)("its own file")
 
 
-def test_what_is_written_is_read_back_with_the_options_of_the_example(monkeypatch):
+def test_a_written_file_is_read_with_the_options_of_the_example(monkeypatch):
     read = []
     monkeypatch.setattr(Example, "read", lambda example: read.append((example.source.name, example.options)) or GRAPH)
     written = frontend_conformance(

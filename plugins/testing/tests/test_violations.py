@@ -1,4 +1,4 @@
-"""Violated requirements: those that refuse nothing, or with an unclear error, are reported."""
+"""The check of requirements reports those that reject no call, and those with an unclear error."""
 
 import numpy as np
 import pytest
@@ -10,7 +10,7 @@ from tenonnx_testing.violations import check_requirements
 
 
 def required(*requirements):
-    """An op with a case, that declares these."""
+    """Return an op that declares these requirements, and has a case."""
 
     @op("Required", domain="tiny")
     def made(x, y=None, z=None, *, size=1):
@@ -27,13 +27,13 @@ def test_each_requirement_can_be_broken():
     check_requirements(required(shapes(x="rows columns", y="columns"), *words), 1)
 
 
-def test_a_requirement_of_what_is_not_known_yet_is_told():
-    """The size is named by shapes, which are declared too late."""
+def test_a_requirement_that_uses_an_undefined_size_is_reported():
+    """``shapes`` defines the size, but is declared after the requirement that uses it."""
     with pytest.raises(Failure, match=r"no change to a call of its cases breaks divides\(size, columns\); leave out"):
         check_requirements(required(at_least(size=1), divides("size", "columns"), shapes(x="rows columns")), 1)
 
 
-def test_an_error_that_does_not_say_what_is_wrong_is_told():
+def test_an_unclear_error_is_reported():
     def check(given):
         if given.inputs["x"].type.shape != (2, 3):
             raise TypeMismatch("no")
@@ -42,8 +42,8 @@ def test_an_error_that_does_not_say_what_is_wrong_is_told():
         check_requirements(required(Requirement("silent", ["x"], check)), 1)
 
 
-def test_a_text_that_names_no_parameter_is_told():
-    """The message shows what was given, which names it; the text alone does not."""
+def test_a_text_without_a_parameter_name_is_reported():
+    """The arguments shown in the message have the name, but the text of the requirement does not."""
 
     @holds
     def few(x):

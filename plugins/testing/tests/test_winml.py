@@ -1,4 +1,4 @@
-"""Targets from the tables of winml-cli, in a small wheel of the same form."""
+"""Targets from the tables of winml-cli, tested on a small wheel of the same layout."""
 
 import json
 import zipfile
@@ -21,7 +21,7 @@ def cell(value):
 
 
 def table(rows):
-    """A parquet file of rows, of which the last entry is the outcome."""
+    """Return a parquet file of rows; the last entry of each row is the outcome."""
     from pyarrow import parquet
 
     columns = {name: [cell(row[name]) for row, _ in rows] for name in rows[0][0]}
@@ -90,7 +90,7 @@ def test_tables_become_a_target(tmp_path, wheel, capfd):
     ("contents", "reason"),
     [(None, "cannot read"), (b"PK no wheel", "is not a wheel"), ("empty", "has no tables of measured support")],
 )
-def test_what_is_no_such_wheel_is_named(tmp_path, capfd, contents, reason):
+def test_other_files_are_rejected(tmp_path, capfd, contents, reason):
     path = tmp_path / "other.whl"
     if contents == "empty":
         zipfile.ZipFile(path, "w").close()

@@ -1,4 +1,4 @@
-"""Wrong rules: the kit finds every one, and names the cause."""
+"""Wrong rules: the kit finds each one and names the cause."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tenonnx_testing.run import Failure
 
 
 def weighted():
-    """``X * W + by``: the op that is right, for the tests to break."""
+    """Return a correct op for ``X * W + by``, to which tests add wrong rules."""
 
     @op("Weighted", domain="com.example")
     def made(X, W, *, by=2.0):
@@ -33,7 +33,7 @@ def drawn(draw):
 
 
 def found(made, names=tuple(CHECKS), drawn=drawn):
-    """Those of the checks that fail, with what they say."""
+    """Messages of the failing checks, by name."""
     case = Case(made, drawn)
     failures = {}
     for name in names:
@@ -48,7 +48,7 @@ def found(made, names=tuple(CHECKS), drawn=drawn):
 
 
 def told(what, function):
-    """The line of the error, as messages name it."""
+    """Return the source line of a function's error as messages show it."""
     return f"{what} {__file__}:{function.__code__.co_firstlineno}"
 
 
@@ -70,7 +70,7 @@ def _in_place(X, W, *, by):
 
 
 def _by_memory(X, W, *, by):
-    """Right where memory is in the order of the axes."""
+    """Multiply in memory order, which is correct for C-contiguous inputs only."""
     y = _right(X, W, by)
     return y.ravel("K").reshape(y.shape) if X.flags.c_contiguous else _right(X, W, by)[..., ::-1]
 
@@ -138,7 +138,7 @@ def test_a_wrong_gradient_is_found(rule, says):
     assert told("vjp", rule) in text
 
 
-def test_outputs_that_the_rule_residuals_says_otherwise_are_found():
+def test_a_residuals_rule_with_other_outputs_is_found():
     made = weighted()
     made.broadcasts = True
     rule = made.residuals(lambda demand, X, W, *, by: ((X * W - by,), (X, W)))
@@ -148,7 +148,7 @@ def test_outputs_that_the_rule_residuals_says_otherwise_are_found():
     assert told("residuals", rule) in text
 
 
-def test_an_op_that_draws_at_random_and_does_not_say_so_is_told_to():
+def test_a_random_op_without_pure_false_is_reported():
     @op("Noisy", domain="com.example")
     def noisy(X):
         return X + ops.random_uniform_like(X)
@@ -205,7 +205,7 @@ def test_an_old_meaning_that_is_wrong_is_found():
 # ----- rules that are wrong now and then ------------------------------------------------------------------------------
 
 
-def test_a_type_that_is_wrong_of_numbers_alone_is_found_though_no_call_has_such():
+def test_a_type_rule_that_is_wrong_for_scalars_is_found_without_such_calls():
     def rule(X, W, *, by):
         return X.tensor.with_shape((1,)) if X.rank == W.rank == 0 else ops.mul.rules["type"](X, W)
 
@@ -252,7 +252,7 @@ def test_a_kernel_that_writes_its_result_again_is_found():
     assert "the prepared kernel of com.example::Weighted@1 gives as output 0 an array that it gave before" in text
 
 
-def test_what_is_remembered_by_shape_is_found():
+def test_a_cache_by_shape_is_found():
     kept = {}
 
     def rule(X, W, *, by):
@@ -263,7 +263,7 @@ def test_what_is_remembered_by_shape_is_found():
     assert told("numpy", rule) in found(made, ["special values"])["special values"]
 
 
-def test_what_is_wrong_at_times_is_found_and_said_to_be():
+def test_a_sporadic_error_is_found_and_reported_as_such():
     count = itertools.count(1)
 
     def rule(X, W, *, by):
@@ -277,7 +277,7 @@ def test_what_is_wrong_at_times_is_found_and_said_to_be():
 
 
 def _other_bits(count):
-    """Right, but for the last bit of every second call."""
+    """Return a rule with a different last bit in every second call."""
     return lambda X, W, *, by: np.nextafter(_right(X, W, by), X.dtype.type(np.inf if next(count) % 2 else -np.inf))
 
 
@@ -293,7 +293,7 @@ REPEATED = {
 
 
 @pytest.mark.parametrize(("rule", "says"), REPEATED.values(), ids=REPEATED)
-def test_what_differs_when_it_is_called_again_is_found(rule, says):
+def test_a_different_result_in_a_second_call_is_found(rule, says):
     made = weighted()
     made.numpy(rule)
     text = found(made, ["repeated"])["repeated"]
@@ -343,7 +343,7 @@ def test_a_rule_that_overflows_is_found(rule):
     assert told("numpy", rule) in failures["special values"]
 
 
-def test_a_rule_that_is_wrong_for_truths_alone_is_found():
+def test_a_rule_that_is_wrong_for_booleans_is_found():
     @op("Both", domain="com.example")
     def both(X, W):
         return ops.cast(ops.cast(X, to="float32") * ops.cast(W, to="float32"), to=X.dtype)
@@ -356,7 +356,7 @@ def test_a_rule_that_is_wrong_for_truths_alone_is_found():
     assert any(told("numpy", rule) in text for text in failures.values())
 
 
-def test_an_old_meaning_that_is_wrong_for_one_of_three_words_is_found():
+def test_an_old_meaning_that_is_wrong_for_one_of_three_modes_is_found():
     reductions = {"sum": ops.reduce_sum, "mean": ops.reduce_mean, "max": ops.reduce_max}
 
     @op("Chosen", domain="com.example")
@@ -432,7 +432,7 @@ CLAIMS = {
 
 
 @pytest.mark.parametrize(("consumer", "rule", "says"), CLAIMS.values(), ids=CLAIMS)
-def test_a_claim_that_does_not_hold_is_found(consumer, rule, says):
+def test_a_wrong_trait_or_rule_is_found(consumer, rule, says):
     made = weighted()
     made.numpy(lambda X, W, *, by: _right(X, W, by))
     if consumer == "data_movement":
@@ -445,7 +445,7 @@ def test_a_claim_that_does_not_hold_is_found(consumer, rule, says):
     assert consumer == "data_movement" or told(consumer, rule) in text
 
 
-def test_a_symbolic_rule_that_is_wrong_of_ints_is_found():
+def test_a_wrong_symbolic_rule_is_found():
     @op("Doubled", domain="com.example")
     def doubled(X):
         return X + X
@@ -455,7 +455,7 @@ def test_a_symbolic_rule_that_is_wrong_of_ints_is_found():
     assert "the symbolic rule of com.example::Doubled@1 gives of ints" in text
 
 
-def test_claims_that_hold_pass():
+def test_correct_traits_pass():
     @op("Turned", domain="com.example", data_movement=True, rewrite=lambda X: X if X.rank == 1 else None)
     def turned(X):
         return ops.transpose(X)

@@ -256,9 +256,7 @@ def _objection(op: Op, drawn: Call, model: onnx.ModelProto) -> str:
         onnx.shape_inference.infer_shapes(model, strict_mode=True, data_prop=True)
     except onnx.shape_inference.InferenceError as error:
         reason = " ".join(str(error).split())
-        return (
-            "" if reason.count("op_type") > 1 else reason[:300]
-        )  # errors inside ONNX's own function bodies do not count
+        return "" if reason.count("op_type") > 1 else reason[:300]  # not an error inside a function body of ONNX
     return ""
 
 

@@ -1,1 +1,1 @@
-"""Thirteen ops of an author, with their rules and cases, as ground for planted mistakes."""
+"""Ops with rules and cases, for planting mistakes."""

@@ -1,4 +1,4 @@
-"""The greatest element along an axis, and its place; of equal ones the first or the last."""
+"""The maximum along an axis and its index; of equal elements, the first or the last."""
 
 import numpy as np
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""``X`` between two optional bounds."""
+"""``X`` clipped to two optional bounds."""
 
 import numpy as np
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Channels of several groups, interleaved."""
+"""Channel shuffle: interleave the channels of several groups."""
 
 import numpy as np
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""The cosine of the angles between the rows of two matrices."""
+"""Cosine similarity between the rows of two matrices."""
 
 import numpy as np
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Numbers of quantized values."""
+"""Dequantization of integers by scale and zero point."""
 
 import numpy as np
 from hypothesis import strategies as st

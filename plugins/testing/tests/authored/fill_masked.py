@@ -1,4 +1,4 @@
-"""A value in place of the elements that a mask names."""
+"""Masked fill: replace elements where a mask is true."""
 
 import numpy as np
 

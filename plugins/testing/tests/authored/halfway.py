@@ -11,7 +11,7 @@ from tenonnx_testing import broadcastable, call, cases
 @op("Halfway", domain="com.authored", broadcasts=True, elementwise=True)
 def halfway(A, B):
     odd = ops.bitwise_xor(A, B)
-    # a division that rounds down: the last bit is taken away first
+    # floor division: clear the last bit first
     return ops.bitwise_and(A, B) + (odd - ops.bitwise_and(odd, 1)) / 2
 
 

@@ -1,4 +1,4 @@
-"""The loss that is quadratic near 0 and linear beyond ``delta``, of operands that broadcast."""
+"""Huber loss: quadratic near 0 and linear beyond ``delta``, with broadcasting."""
 
 import numpy as np
 from hypothesis import strategies as st

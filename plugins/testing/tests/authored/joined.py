@@ -1,4 +1,4 @@
-"""Two strings with a separator between them, or the other one if one is empty."""
+"""Two strings joined by a separator; if one is empty, the other one."""
 
 import numpy as np
 from hypothesis import strategies as st

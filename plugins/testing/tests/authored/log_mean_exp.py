@@ -1,4 +1,4 @@
-"""The logarithm of the mean of exponentials."""
+"""Logarithm of the mean of exponentials."""
 
 import numpy as np
 from hypothesis import strategies as st

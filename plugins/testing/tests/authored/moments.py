@@ -1,4 +1,4 @@
-"""The mean and the variance of rows."""
+"""Mean and variance along an axis."""
 
 import numpy as np
 from hypothesis import strategies as st

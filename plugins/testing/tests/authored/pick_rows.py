@@ -1,4 +1,4 @@
-"""Rows at given places, counted from either end."""
+"""Rows at given indices, which may be negative."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""Sums of products as quantized values: each channel has its factor, and all one zero point."""
+"""Requantization of accumulators, with a factor per channel and one zero point."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""``X`` over its root mean square along an axis, scaled."""
+"""RMS normalization along an axis, with a scale."""
 
 import numpy as np
 

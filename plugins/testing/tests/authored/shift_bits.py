@@ -1,4 +1,4 @@
-"""Bits shifted to the left or to the right; by the width or more, none is left."""
+"""Bit shifts to the left or right; shifting by the width or more gives 0."""
 
 import numpy as np
 from hypothesis import strategies as st

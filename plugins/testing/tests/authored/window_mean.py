@@ -1,4 +1,4 @@
-"""Means of a window that moves along the last axis."""
+"""Moving average along the last axis."""
 
 import numpy as np
 from hypothesis import strategies as st
