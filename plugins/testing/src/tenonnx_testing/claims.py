@@ -96,7 +96,7 @@ def elementwise_alone(case: Case, drawn: Call, expected: Outputs) -> bool:
         return False
     shape = expected[0].shape
     if any(len(v.shape) > len(shape) or not _broadcasts(v.shape, shape) for v in drawn.inputs if v is not None):
-        raise Failure(f"{case.op.title} is rewritten to be elementwise, and an input does not broadcast to its output")
+        raise Failure(f"{case.op.title} is said to be elementwise, and an input does not broadcast to its output")
     random = np.random.default_rng(drawn.turn)
     alone = [[int(random.integers(n))] for n in shape]
     turned = [random.permutation(n).tolist() for n in shape]
@@ -107,7 +107,7 @@ def elementwise_alone(case: Case, drawn: Call, expected: Outputs) -> bool:
         except TenonnxError:  # the requirements forbid such shapes
             continue
         wanted = [_select(v, places) for v in present(expected)]
-        expect(case, drawn, f"itself on {what}, though it is rewritten to be elementwise", found, wanted)
+        expect(case, drawn, f"itself on {what}, though it is said to be elementwise", found, wanted)
     return True
 
 
