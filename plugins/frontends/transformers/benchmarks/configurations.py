@@ -1,11 +1,11 @@
-"""Export all configurations of the tests, or those that are named, and print a table of how near they are to the model.
+"""Export all configurations of the tests, or the named ones, and print a table of differences from the model.
 
     python plugins/frontends/transformers/benchmarks/configurations.py [--layout genai] [--wide] [--json FILE] [NAME]
 
-Each is exported in a process of its own, with a time limit, compared on logits and on 64 greedy tokens of each of three
-prompts, and a row is printed as soon as it is known. ``--wide`` doubles the heads, to 16, so that onnxruntime rotates
-them in its fused attention. ``--json`` appends each row to a file, and ``--resume`` skips the
-configurations that are equal there.
+Each one is exported in a child process with a time limit, and compared on logits and on 64 greedy tokens for each of
+three prompts. Rows are printed as they are measured. ``--wide`` doubles the head size to 16, so that fused attention of
+onnxruntime includes the rotary embedding. ``--json`` appends each row to a file, and ``--resume`` skips
+configurations with a row without an error there.
 """
 
 from __future__ import annotations
@@ -30,20 +30,20 @@ _WIDTHS = ("hidden_size", "head_dim", "query_pre_attn_scalar")
 
 
 def widen(name: str) -> None:
-    """Double the size of the heads of a configuration."""
+    """Double the head size of a configuration."""
     found = CONFIGURATIONS[name]
     doubled = {key: 2 * found.fields[key] for key in _WIDTHS if key in found.fields}
     CONFIGURATIONS[name] = found._replace(fields={**found.fields, **doubled})
 
 
 def measure(name: str, layout: str, sender: Any) -> None:
-    """Export one configuration and send its row."""
+    """Export one configuration and send its row through ``sender``."""
     begin = time.perf_counter()
     row: dict[str, Any] = {"name": name, "layout": layout}
     with tempfile.TemporaryDirectory() as folder:
         try:
             report = tenonnx_transformers.export(make(name), Path(folder) / "out", layout=layout)
-        except Exception as error:  # a row of the table, too
+        except Exception as error:  # errors become rows of the table, too
             said = " ".join(str(error).split()) if isinstance(error, tx.TenonnxError) else repr(error)
             row["error"] = f"{type(error).__name__}: {said}"[:900]
         else:
@@ -57,7 +57,7 @@ def measure(name: str, layout: str, sender: Any) -> None:
 
 
 def row_of(name: str, layout: str, limit: float) -> dict[str, Any]:
-    """The row of a configuration, measured in a child process of at most ``limit`` seconds."""
+    """Measure a configuration in a child process of at most ``limit`` seconds."""
     context = multiprocessing.get_context("fork")
     receiver, sender = context.Pipe(duplex=False)
     child = context.Process(target=measure, args=(name, layout, sender))
@@ -74,7 +74,7 @@ def row_of(name: str, layout: str, limit: float) -> dict[str, Any]:
 
 
 def line_of(row: dict[str, Any]) -> str:
-    """A row as a line of the table."""
+    """Format a row as a line of the table."""
     if "error" in row:
         return f"| {row['name']} | {row['error'][:400]} | | | {row['seconds']:.0f} |"
     tokens = ", ".join(f"{each['equal']} of {each['tokens']} ({each['runtime']})" for each in row["tokens"])
@@ -82,7 +82,7 @@ def line_of(row: dict[str, Any]) -> str:
 
 
 def main() -> None:
-    """Measure what the command line names."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=list(CONFIGURATIONS))
     parser.add_argument("--layout", default="onnxruntime")

@@ -1,8 +1,8 @@
-"""Compare a step of an exported Llama with that of the graph of onnxruntime-genai's builder, both in float32.
+"""Compare the step time of an exported Llama with that of a graph from onnxruntime-genai's builder, in float32.
 
     python plugins/frontends/transformers/benchmarks/step_time.py [--hidden 256] [--layers 2] [--past 128]
 
-Weights are random. Steps of the two graphs alternate, each with one thread, and the fastest of each counts.
+Weights are random. Steps of the two graphs alternate, with one thread, and the fastest of each counts.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ VOCABULARY = 2000
 
 
 def saved(folder: Path, hidden: int, layers: int) -> Any:
-    """A Llama with random weights and a tokenizer, which the builder reads, in a folder."""
+    """Save a Llama with random weights, and a tokenizer that the builder needs, to a folder."""
     torch.manual_seed(0)
     config = transformers.LlamaConfig(
         vocab_size=VOCABULARY,
@@ -47,7 +47,7 @@ def saved(folder: Path, hidden: int, layers: int) -> Any:
 
 
 class Step:
-    """One token behind a past, in a session of one thread."""
+    """A step of one token after a past, in a session with one thread."""
 
     def __init__(self, path: Path, past: int, hidden: int) -> None:
         options = onnxruntime.SessionOptions()
@@ -71,7 +71,7 @@ class Step:
 
 
 def main() -> None:
-    """Measure what the command line names."""
+    """Run the command line."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--hidden", type=int, default=256)
     parser.add_argument("--layers", type=int, default=2)

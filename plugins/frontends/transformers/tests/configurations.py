@@ -1,4 +1,4 @@
-"""Configurations of transformers, tiny and with random weights. Tests export some, the benchmark exports all."""
+"""Tiny transformers models with random weights. Tests export some of them, the benchmark exports all."""
 
 from typing import Any, NamedTuple
 
@@ -61,7 +61,7 @@ _DELTA = {
 
 
 class Configuration(NamedTuple):
-    """A model to export: the class of its config, fields of that, and the class of the model."""
+    """A model to export: config class, config fields, and model class."""
 
     config: str
     fields: dict[str, Any]
@@ -69,7 +69,7 @@ class Configuration(NamedTuple):
 
 
 def make(name: str, seed: int = 0) -> Any:
-    """The model of a configuration in evaluation mode, with weights that give distinct tokens."""
+    """Create the model of a configuration in evaluation mode, with weights that give distinct tokens."""
     torch.manual_seed(seed)
     config, fields, model = CONFIGURATIONS[name]
     made = getattr(transformers, config)(**fields)

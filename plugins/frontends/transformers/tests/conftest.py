@@ -1,4 +1,4 @@
-"""Without transformers nothing here is collected: the environment is that of tenonnx-torch, see README.md."""
+"""Skip these tests if PyTorch is not installed; the environment is that of tenonnx-torch, see README.md."""
 
 import importlib.util
 import sys

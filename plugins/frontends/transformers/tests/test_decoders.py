@@ -1,4 +1,4 @@
-"""Decoders of text as folders: logits, greedy tokens, the files of each layout."""
+"""Export of text decoders: logits, greedy tokens, and files of each layout."""
 
 import json
 
@@ -22,7 +22,7 @@ ROUNDING = tx.extend.checks.Tolerance(1e-5, 1e-5, "rounding")
 
 @pytest.fixture(scope="module")
 def llama(tmp_path_factory):
-    """A folder of transformers with sharded weights, and the one that it becomes by the command."""
+    """A transformers folder with sharded weights, and the folder that the command exports from it."""
     folder = tmp_path_factory.mktemp("llama")
     make("llama").save_pretrained(folder / "model", max_shard_size="40KB")
     (folder / "model" / "tokenizer_config.json").write_text('{"chat_template": "{{ messages }}"}')
@@ -51,7 +51,7 @@ def test_a_folder_becomes_that_of_genai(llama):
 
 
 def test_a_beam_is_followed_by_reordering_the_states(llama):
-    """Rows of the states are hypotheses: in another order they continue those."""
+    """Rows of the states are hypotheses of beam search, which can be reordered."""
     session = onnxruntime.InferenceSession(str(llama / "out" / "model.onnx"))
     model = make("llama")
     tokens = np.array([[5, 6, 7, 8], [9, 10, 11, 12]])
@@ -74,7 +74,7 @@ def test_a_beam_is_followed_by_reordering_the_states(llama):
 
 
 def test_a_window_of_attention_and_a_module_in_memory(tmp_path):
-    """The past is longer than the window, which masks what the states keep beyond it."""
+    """The past is longer than the window, so that the model masks older states."""
     done = tenonnx_transformers.export(make("gemma3_text"), tmp_path / "out")
     (generated,) = done.generated
     assert (generated.equal, generated.tokens, generated.ties) == (192, 192, 0)
@@ -106,7 +106,7 @@ def test_genai_refuses_states_by_layer(model_type, states, said):
 
 
 def test_recurrent_states_become_two_graphs(tmp_path):
-    """The first text runs a loop over its tokens, of any number; each later token continues its states."""
+    """The prompt runs a loop over its tokens; each later token continues the states."""
     done = tenonnx_transformers.export(make("mamba"), tmp_path / "out")
     (generated,) = done.generated
     assert (generated.equal, generated.tokens, generated.ties) == (192, 192, 0)
@@ -140,7 +140,7 @@ def test_other_logits_are_an_error():
 
 @pytest.fixture
 def folder(tmp_path):
-    """A folder of a small model, which tests damage."""
+    """A folder with a small model, for tests that damage it."""
     config = transformers.GPT2Config(vocab_size=9, n_embd=4, n_layer=1, n_head=1, n_positions=80)
     transformers.GPT2LMHeadModel(config).save_pretrained(tmp_path)
     return tmp_path
@@ -172,7 +172,7 @@ def _shards(name):
 
 @pytest.mark.parametrize("kernel", ["kernels-community/none", "flash_attention_2"])
 def test_no_kernel_that_a_folder_names_is_downloaded(folder, kernel):
-    """transformers raises an error where it cannot."""
+    """transformers raises an error if it tries to download."""
     for key in ("attn_implementation", "_attn_implementation"):
         change(folder, **{key: kernel})
         assert tx.load(folder).nodes

@@ -1,4 +1,4 @@
-"""The page on models of transformers, and the README: their programs run."""
+"""Programs of the documentation page on transformers and of the README run."""
 
 import re
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Fused operators of onnxruntime: attention with its cache and rotation, and norms of sums."""
+"""Fused operators of onnxruntime: attention with cache and rotary embedding, and skip norms."""
 
 import numpy as np
 import onnxruntime
@@ -19,7 +19,7 @@ POSITIONS = 32
 
 
 def model_of(**fields):
-    """A decoder of one layer, with four heads of 16 numbers on two keys."""
+    """A decoder with one layer, four query heads of size 16 and two key heads."""
     usual = {"vocab_size": 40, "hidden_size": 64, "intermediate_size": 32, "num_hidden_layers": 1}
     heads = {"num_attention_heads": 4, "num_key_value_heads": 2, "max_position_embeddings": POSITIONS}
     torch.manual_seed(0)
@@ -28,7 +28,7 @@ def model_of(**fields):
 
 
 def traced(**fields):
-    """The graph of such a decoder."""
+    """The graph of this decoder."""
     model = model_of(**fields)
     with quiet():
         return decoder_part(model, decoder_states(model)).graph()
@@ -81,7 +81,7 @@ def test_attention_holds_cache_and_rotation(llama, tmp_path):
 
 
 def test_a_graph_that_differs_is_written_without_fused_operators(tmp_path, monkeypatch):
-    """Attention that ignores its scale stands for any difference of a runtime's fused operator."""
+    """Attention that ignores its scale simulates a wrong kernel of the runtime."""
 
     def wrong(graph, positions):
         found = fused(graph, positions)
@@ -99,7 +99,7 @@ def test_a_graph_that_differs_is_written_without_fused_operators(tmp_path, monke
 
 
 def test_small_heads_are_rotated_outside():
-    """onnxruntime rotates heads of which the size is a multiple of 16."""
+    """onnxruntime rotates only heads whose size is a multiple of 16."""
     nodes = nodes_of(fused(traced(head_dim=8), POSITIONS))
     assert nodes["GroupQueryAttention"].attributes.get("do_rotary", 0) == 0
     assert "RotaryEmbedding" in nodes

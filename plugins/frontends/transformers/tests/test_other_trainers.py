@@ -1,4 +1,4 @@
-"""The scripts of the page on other trainers, compared with the rewritten ones: equal numbers."""
+"""Scripts of the page on other trainers give the same numbers as the rewritten ones."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from torch.utils.data import DataLoader, SequentialSampler, TensorDataset
 import tenonnx as tx
 import tenonnx_training as tt
 
-pytestmark = pytest.mark.filterwarnings("ignore")  # the frameworks warn of themselves and of each other
+pytestmark = pytest.mark.filterwarnings("ignore")  # the frameworks emit warnings of their own
 
 ROOT = Path(__file__).parents[4]
 PAGE = ROOT / "docs" / "how-to" / "other-trainers.md"
 
 
 def scripts(title: str) -> tuple[str, str]:
-    """The original script of a section, and the rewritten one."""
+    """Original and rewritten script of a section."""
     section = PAGE.read_text("utf-8").split(f"\n## {title}\n")[1].split("\n## ")[0]
     original, rewritten = re.findall(r"```python(?: no-run)?\n(.*?)```", section, re.DOTALL)
     return original, rewritten
@@ -32,7 +32,7 @@ def scripts(title: str) -> tuple[str, str]:
 
 @pytest.fixture
 def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The names that the first script of the page defines; it runs in a folder of its own, without shuffling."""
+    """Names defined by the first script of the page, which runs in a temporary folder without shuffling."""
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tt, "fit", partial(tt.fit, shuffle=False), raising=False)
@@ -44,7 +44,7 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
 
 
 def digits_without_dropout(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
-    """The contents of the file of the examples, which is loaded without dropout, whose noise frameworks draw apart."""
+    """Names of the example file, with the model loaded without dropout, since frameworks draw different noise."""
     load = tx.load
 
     def loaded(path: str) -> tx.Graph:
@@ -159,5 +159,5 @@ def test_the_trainer_of_hugging_face(names: dict[str, Any], monkeypatch: pytest.
     theirs = [entry for entry in names["trainer"].state.log_history if "train_loss" in entry][-1]["train_loss"]
     exec(rewritten, names)
     np.testing.assert_array_equal(names["tokens"], tokens)
-    ours = np.mean(names["history"].losses)  # over 11 positions that count, where the Trainer divides by all 12
+    ours = np.mean(names["history"].losses)  # the mean of 11 counted positions; the Trainer divides by all 12
     assert ours * 11 / 12 == pytest.approx(theirs, rel=2e-3)

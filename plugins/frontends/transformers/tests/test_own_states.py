@@ -1,4 +1,4 @@
-"""States in caches of a model's own class and in attributes of its modules, by layer and kind."""
+"""States in model-specific caches and in attributes of modules, by layer and kind."""
 
 import pytest
 import torch
@@ -22,7 +22,7 @@ from tenonnx_transformers.states import run_model
     ],
 )
 def test_states_continue_a_text(name, kinds, parts):
-    """The parts are chosen by whether a text that is continued by its states gives what the whole text gives."""
+    """The number of parts depends on whether continuing from the states gives the logits of the whole text."""
     model = make(name)
     with quiet():
         states = decoder_states(model)
@@ -41,7 +41,7 @@ def test_attributes_that_a_call_makes_are_no_states():
 
 
 def test_attributes_of_modules_stay_as_they_were():
-    """A state of another call does not change one that begins anew, whatever the modules hold."""
+    """States of an earlier call do not affect a new one, although modules keep them."""
     model = make("recurrent_gemma")
     tokens = torch.tensor([[5, 6, 7]])
     given = token_inputs(model, tokens, torch.ones_like(tokens))

@@ -1,4 +1,4 @@
-"""Whole pipelines in one file, from the bytes of an image, text or audio to labels, equal to those of transformers."""
+"""Pipelines in one file, from image, text or audio to labels, compared with those of transformers."""
 
 import io
 import warnings
@@ -22,7 +22,7 @@ _SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "
 
 @pytest.fixture
 def photo():
-    """An image, and the bytes of its PNG file."""
+    """An image and its PNG bytes."""
     drawn = np.random.default_rng(0)
     small = Image.fromarray(drawn.integers(0, 256, (6, 8, 3)).astype(np.uint8))
     image = small.resize((70, 53), Image.Resampling.BICUBIC)
@@ -32,7 +32,7 @@ def photo():
 
 
 def whole_of(model, saved, folder, *options):
-    """The model behind what is saved beside it, in one file, from the command line."""
+    """Export a model with its saved preprocessor to one file, by the command line."""
     saved.save_pretrained(folder)
     tenonnx_transformers.export(model, folder / "out", verify=False)
     model.config.save_pretrained(folder)
@@ -46,7 +46,7 @@ def seeded(kind, config):
     torch.manual_seed(0)
     model = kind(config).eval()
     with torch.no_grad():
-        for parameter in model.parameters():  # small weights give classes that differ by less than rounding
+        for parameter in model.parameters():  # with small weights, classes would differ by less than rounding
             parameter.mul_(4 if parameter.ndim > 1 else 1)
     return model
 
@@ -83,7 +83,7 @@ def test_object_detection(photo, tmp_path):
     assert found["labels"][order].tolist() == [each["label"] for each in expected]
     np.testing.assert_allclose(found["scores"][order], [each["score"] for each in expected], rtol=1e-3)
     boxes = [[each["box"][key] for key in ("xmin", "ymin", "xmax", "ymax")] for each in expected]
-    np.testing.assert_allclose(found["boxes"][order], boxes, atol=1.01)  # the pipeline drops what is behind the point
+    np.testing.assert_allclose(found["boxes"][order], boxes, atol=1.01)  # the pipeline truncates to integers
 
 
 def test_image_segmentation(photo, tmp_path):
@@ -106,7 +106,7 @@ def test_image_segmentation(photo, tmp_path):
     assert classes.shape == (53, 70)
     assert len(expected) > 1
     alike = np.mean([expected[NAMES[k]][classes == k].mean() for k in np.unique(classes)])
-    assert alike > 0.99  # of pixels between two classes, rounding decides
+    assert alike > 0.99  # rounding decides about pixels between two classes
     assert found["colors"].shape == (1, 53, 70, 3)
 
 

@@ -1,4 +1,4 @@
-"""Lower precisions of graphs: weights in blocks, half precision, and the loss of accuracy."""
+"""Lower precisions: blockwise quantized weights, half precision, and loss of accuracy."""
 
 from pathlib import Path
 

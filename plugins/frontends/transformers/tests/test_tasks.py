@@ -1,4 +1,4 @@
-"""Models of one call, and encoders with decoders: inputs that follow from config and signature, and their graphs."""
+"""Models without generation, and encoder-decoders: example inputs from config and signature, and graphs."""
 
 import inspect
 

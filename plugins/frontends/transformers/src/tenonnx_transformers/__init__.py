@@ -1,4 +1,4 @@
-"""Models of Hugging Face transformers as folders of ONNX files (``export``), verified against the model."""
+"""Export Hugging Face transformers models as folders of ONNX files (``export``), verified against the model."""
 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,7 @@ _PLACES = {"Report": "report", "export": "exporting"}
 
 
 def __getattr__(name: str) -> Any:
-    """Public names, imported on first use: transformers takes seconds to import."""
+    """Import a public name on first use, since importing transformers takes seconds."""
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{_PLACES[name]}"), name)

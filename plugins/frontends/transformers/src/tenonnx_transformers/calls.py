@@ -1,4 +1,4 @@
-"""Models without generation (encoders, classifiers, detectors), with example inputs made from their config."""
+"""Export of models without generation (encoders, classifiers, detectors), with example inputs from their config."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tenonnx_transformers.parts import Part
 from tenonnx_transformers.sources import Source, json_object
 from tenonnx_transformers.states import BATCH, LENGTH
 
-#: Inputs that are made up here, in the order in which graphs list them.
+#: Inputs for which this module generates examples, in the order of the graph's inputs.
 KNOWN = (
     "input_ids",
     "attention_mask",
@@ -26,21 +26,21 @@ KNOWN = (
     "input_features",
 )
 
-#: Samples of sound: as many as the convolutions before an encoder of speech make a few frames of.
+#: Minimum number of audio samples, from which the convolutions of a speech encoder compute a few frames.
 _SAMPLES = 8000
 
 
 def call_part(source: Source) -> Part:
-    """The part of a model of one call: its tensors by name, and outputs by the keys of what it returns.
+    """Return the part of a model without generation; outputs have the keys of its ``ModelOutput``.
 
-    Raises ``NotRepresentable`` for a model whose inputs are unknown.
+    Raises ``NotRepresentable`` for a model with unknown inputs.
     """
     model: Any = source.model
     examples = inputs_for(source, batch=2, length=7)
     dims = {name: _dims(name, tensor) for name, tensor in examples.items()}
     if "input_ids" in examples and "pixel_values" in examples:
         dims["pixel_values"] = {0: "image_batch_size"}
-    returned = _returned(model, examples)
+    returned = _call_outputs(model, examples)
 
     def call(given: Mapping[str, Tensor]) -> list[Tensor]:
         found = model(**given, return_dict=True)
@@ -49,25 +49,28 @@ def call_part(source: Source) -> Part:
     return Part("model", model, call, examples, list(returned), dims)
 
 
-def _returned(model: Any, examples: Mapping[str, Tensor]) -> dict[str, Tensor]:
+def _call_outputs(model: Any, examples: Mapping[str, Tensor]) -> dict[str, Tensor]:
     with torch.no_grad():
         found = model(**examples, return_dict=True)
     return {name: value for name, value in found.items() if isinstance(value, Tensor)}
 
 
 def inputs_for(source: Source, batch: int, length: int, seed: int = 0) -> dict[str, Tensor]:
-    """Inputs of a model, made up for a batch of texts of ``length`` tokens, the last of which is padded."""
+    """Generate inputs of a model by name, for a batch of texts of ``length`` tokens; the last one has padding.
+
+    Raises ``NotRepresentable`` for a model with unknown inputs.
+    """
     model: Any = source.model
     known = inspect.signature(model.forward).parameters
     wanted = [name for name in KNOWN if name in known and _is_used(name, source)]
     if not wanted or "inputs_embeds" in wanted:
         raise NotRepresentable(f"cannot make example inputs for {type(model).__name__}", given=", ".join(known))
-    images = batch + 1 if "input_ids" in wanted else batch  # as many images as texts are a case of their own
+    images = batch + 1 if "input_ids" in wanted else batch  # equal numbers of images and texts may hide errors
     return {name: _example(name, source, images if name == "pixel_values" else batch, length, seed) for name in wanted}
 
 
 def _is_used(name: str, source: Source) -> bool:
-    """Whether users of a model give an input: of several that ``forward`` takes, those of its tokenizer."""
+    """Whether users of a model pass an input: of those that ``forward`` accepts, the ones of its tokenizer."""
     config = source.config
     main = getattr(source.model, "main_input_name", "input_ids")
     if name in ("input_values", "input_features"):
@@ -75,7 +78,7 @@ def _is_used(name: str, source: Source) -> bool:
     if name == "pixel_mask":
         return False
     if name == "attention_mask":
-        return main not in ("pixel_values", "input_features") and _masks_sound(source)
+        return main not in ("pixel_values", "input_features") and _uses_audio_mask(source)
     if name != "token_type_ids":
         return True
     path = None if source.folder is None else source.folder / "tokenizer_config.json"
@@ -86,8 +89,8 @@ def _is_used(name: str, source: Source) -> bool:
     return bool(getattr(config.get_text_config(), "type_vocab_size", 0) > 1)
 
 
-def _masks_sound(source: Source) -> bool:
-    """Whether a model of sound is given masks; those with group normalization are not."""
+def _uses_audio_mask(source: Source) -> bool:
+    """Whether an audio model takes attention masks; those with group normalization do not."""
     return getattr(source.config, "feat_extract_norm", "layer") != "group"
 
 
@@ -114,7 +117,7 @@ def _example(name: str, source: Source, batch: int, length: int, seed: int) -> T
 
 
 def _image(config: Any) -> tuple[int, int, int]:
-    """Channels, height and width of the images that a config describes."""
+    """Channels, height and width of the images of a config."""
     vision = getattr(config, "vision_config", None) or getattr(config, "backbone_config", None) or config
     size = next((found for each in (config, vision) if (found := getattr(each, "image_size", None)) is not None), 224)
     height, width = (size, size) if isinstance(size, int) else tuple(size)[:2]
@@ -123,7 +126,7 @@ def _image(config: Any) -> tuple[int, int, int]:
 
 
 def _features(config: Any, length: int) -> tuple[int, int]:
-    """Sizes of the spectrum of a sound: those of an encoder that takes one length, or frames of any number."""
+    """Shape of a spectrogram: (bins, fixed number of frames) for whisper and the like, else (frames, bins)."""
     bins: Any = getattr(config, "num_mel_bins", None) or getattr(config, "input_feat_per_channel", 80)
     positions: Any = getattr(config, "max_source_positions", None)
     if getattr(config, "model_type", "") == "whisper" or positions is None:

@@ -1,4 +1,4 @@
-"""Decoders that generate text: one graph of a step, from tokens and states to logits and states."""
+"""Export of text decoders: a graph of one step, from tokens and states to logits and states."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from tenonnx_transformers.states import (
     states_of,
 )
 
-#: Batch, past and new tokens of the examples: all different and none 1, as tracing may fix such sizes, and none the sum
-#: of the other two, as only all tokens are the sum of past and new ones.
+#: Batch size, past tokens and new tokens of the examples. They differ, and none is 1, since tracing may specialize on
+#: such sizes. None is the sum of the others, which would look like the total number of tokens.
 _EXAMPLE = (2, 6, 3)
 
-#: Tensors that a decoder keeps, by layer and kind.
+#: State tensors of a decoder, by layer and kind.
 Held = Mapping[tuple[int, str], Tensor]
 
-#: Batch and length of two calls that show which axes of the states vary.
+#: Batch size and length of two calls, which differ so that dynamic axes of states can be found.
 _PROBES = ((2, 4), (3, 7))
 
 
 def decoder_states(model: torch.nn.Module) -> list[State]:
-    """States that a decoder keeps. Raises ``NotRepresentable`` where it returns none."""
+    """Return the states of a decoder. Raises ``NotRepresentable`` if its cache has none."""
     pair = []
     for batch, length in _PROBES:
         given = token_inputs(model, torch.zeros(batch, length, dtype=torch.int64), torch.ones(batch, length))
         with torch.no_grad():
             pair.append(run_model(model, given, {})[1])
-    found = [state for state in states_of(pair, _PROBES) if state.axes]  # others count tokens
+    found = [state for state in states_of(pair, _PROBES) if state.axes]  # tensors without dynamic axes count tokens
     if not found:
         raise NotRepresentable(
             f"{type(model).__name__} keeps no states in its cache", do="choose another task, such as feature-extraction"
@@ -47,22 +47,22 @@ def decoder_states(model: torch.nn.Module) -> list[State]:
 
 
 def is_recurrent(states: Sequence[State]) -> bool:
-    """Whether a decoder keeps states that do not grow with the text."""
+    """Whether a decoder has states that do not grow with the text."""
     return not all(PAST in state.axes.values() for state in states)
 
 
 def decoder_parts(model: torch.nn.Module, states: list[State]) -> list[Part]:
-    """The graphs of a decoder: one for texts behind any others, or one for the first text and one for a token after it.
+    """Return the parts of a decoder: a single one for all calls, or one for the prompt and one for later tokens.
 
-    Models with recurrent states often continue them by single tokens alone. Raises ``NotRepresentable`` naming the
-    layer where a token after a text gives something other than the whole.
+    Models with recurrent states often accept only single tokens after the prompt. Raises ``NotRepresentable``, with
+    the layers of recurrent states, if continuing from the cache gives other logits than one call for the whole text.
     """
-    if not is_recurrent(states) or _continues(model, states, new=3):
+    if not is_recurrent(states) or _can_continue(model, states, new=3):
         return [decoder_part(model, states)]
     for masked in (True, False):
-        if _continues(model, states, new=1, masked=masked):
+        if _can_continue(model, states, new=1, masked=masked):
             return [
-                _begin_part(model, states),
+                _prompt_part(model, states),
                 decoder_part(model, states, "decoder_with_past_model", new=1, masked=masked),
             ]
     raise NotRepresentable(
@@ -72,8 +72,11 @@ def decoder_parts(model: torch.nn.Module, states: list[State]) -> list[Part]:
     )
 
 
-def _continues(model: torch.nn.Module, states: list[State], new: int, masked: bool = True) -> bool:
-    """Whether calls of ``new`` tokens after a text, and a text after empty states, give what the whole text gives."""
+def _can_continue(model: torch.nn.Module, states: list[State], new: int, masked: bool = True) -> bool:
+    """Whether continuing a prompt by calls with ``new`` tokens gives the logits of one call for the whole text.
+
+    If ``new`` is above 1, a prompt after empty states has to give equal logits, too.
+    """
     cut, end = 5, 5 + 2 * new
     tokens = torch.arange(2 * end).reshape(2, -1) % 7
     ones = torch.ones_like(tokens)
@@ -88,13 +91,13 @@ def _continues(model: torch.nn.Module, states: list[State], new: int, masked: bo
         whole, _ = call(0, end, {})
         _, held = call(0, cut, {})
         try:
-            for at in range(cut, end, new):  # the second call reads states that the first has written
+            for at in range(cut, end, new):  # the second call reads states written by the first
                 logits, held = call(at, at + new, held, masked)
                 pairs.append((logits, whole[:, at : at + new]))
             if new > 1:
                 logits, _ = call(0, cut, {(state.layer, state.kind): state.empty(2) for state in states})
                 pairs.append((logits, whole[:, :cut]))
-        except (RuntimeError, ValueError, IndexError):  # of shapes that do not fit
+        except (RuntimeError, ValueError, IndexError):  # shapes do not match
             return False
     return all(a.shape == b.shape and torch.allclose(a, b, rtol=1e-3, atol=1e-3) for a, b in pairs)
 
@@ -102,7 +105,7 @@ def _continues(model: torch.nn.Module, states: list[State], new: int, masked: bo
 def token_inputs(
     model: torch.nn.Module, tokens: Tensor, mask: Tensor, positions: Tensor | None = None
 ) -> dict[str, Tensor]:
-    """Inputs of ``forward`` for tokens, of those that it takes: the tokens, the mask and positions."""
+    """Inputs of ``forward`` by name: tokens, and the attention mask and positions if it accepts them."""
     known = inspect.signature(model.forward).parameters
     found = {"input_ids": tokens}
     if "attention_mask" in known:
@@ -113,16 +116,16 @@ def token_inputs(
 
 
 def positions_of(mask: Tensor) -> Tensor:
-    """The position of each token of a mask of padding, counted without padding, as ``generate`` counts it."""
+    """Position of each token of a padding mask, not counting padding, as in ``generate``."""
     return (mask.long().cumsum(-1) - 1).masked_fill(mask == 0, 0)
 
 
 def decoder_part(
     model: torch.nn.Module, states: list[State], name: str = "model", new: int = _EXAMPLE[2], masked: bool = True
 ) -> Part:
-    """The part of a decoder: tokens, mask, positions and ``past_key_values.*`` to ``logits`` and ``present.*``.
+    """Return the part of a decoder step: from tokens and ``past_key_values.*`` to ``logits`` and ``present.*``.
 
-    With ``new`` of 1 it takes one token at a time.
+    If ``new`` is 1, the graph takes one token at a time.
     """
     batch, past, _ = _EXAMPLE
     inputs = _example_inputs(model, new, past, masked)
@@ -143,8 +146,8 @@ def decoder_part(
     return Part(name, model, call, examples, _outputs(states), dims)
 
 
-def _begin_part(model: torch.nn.Module, states: list[State]) -> Part:
-    """The part of a decoder for the first text: tokens, mask and positions to ``logits`` and ``present.*``."""
+def _prompt_part(model: torch.nn.Module, states: list[State]) -> Part:
+    """Return the part of a decoder for the prompt: tokens, mask and positions to ``logits`` and ``present.*``."""
     inputs = _example_inputs(model, _EXAMPLE[1], 0)
 
     def call(given: Mapping[str, Tensor]) -> list[Tensor]:

@@ -1,4 +1,4 @@
-"""Encoder-decoder models of text and of speech: the encoder, the first step of the decoder, and a step with states."""
+"""Export of encoder-decoder models: the encoder, the first step of the decoder, and later steps with states."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from tenonnx_transformers.parts import Part
 from tenonnx_transformers.sources import Source
 from tenonnx_transformers.states import BATCH, LENGTH, State, cache_parameter, fill, new_cache, states_of, tensors_of
 
-#: The length of what the encoder reads, as decoders see it.
+#: Name of the dynamic dim for the encoder's sequence length in decoder graphs.
 SOURCE = "encoder_sequence_length"
 
-#: Batch, and lengths of the texts that the encoder and the decoder read, in two calls that show which axes vary.
+#: Batch size, encoder length and decoder length of two calls, which differ so that dynamic axes can be found.
 _PROBES = ((2, 6, 4), (3, 9, 7))
 
 
 class Parts(NamedTuple):
-    """The three graphs of a model, and the ``states`` of its decoder: those of attention to itself come first."""
+    """The three parts of a model, and the ``states`` of its decoder: first self-attention, then cross-attention."""
 
     encoder: Part
     first: Part
@@ -33,7 +33,7 @@ class Parts(NamedTuple):
 
 
 def encoder_decoder_parts(source: Source) -> Parts:
-    """The graphs of a model. Raises ``NotRepresentable`` for one without a cache."""
+    """Return the parts of a model. Raises ``NotRepresentable`` if it takes no cache."""
     model: Any = source.model
     batch, length, new = _PROBES[0]
     inputs = inputs_for(source, batch, length)
@@ -74,14 +74,16 @@ def encoder_decoder_parts(source: Source) -> Parts:
 
     def step(given: Mapping[str, Tensor]) -> list[Tensor]:
         cache = _new_cache(model)
-        for part, held in zip((cache.self_attention_cache, cache.cross_attention_cache), _both(states), strict=True):
+        for part, held in zip(
+            (cache.self_attention_cache, cache.cross_attention_cache), _split_states(states), strict=True
+        ):
             fill(part, {(state.layer, state.kind.partition(".")[2]): given[state.past] for state in held})
         cache.is_updated = dict.fromkeys(range(len(cache.cross_attention_cache)), True)
         key = given[next(state.past for state in states if state.kind == "encoder.key")]
         encoded = key.new_zeros(key.shape[0], key.shape[2], hidden.shape[2])  # only its shape is read
         return decode(given, cache, encoded)[: 1 + len(own)]
 
-    own, _ = _both(states)
+    own, _ = _split_states(states)
     presents = [state.present for state in states]
     begin = Part(
         "decoder_model", model, first, {**mask, **tokens, "encoder_hidden_states": hidden}, ["logits", *presents], dims
@@ -125,8 +127,8 @@ def _states(source: Source) -> list[State]:
     ]
 
 
-def _both(states: Sequence[State]) -> tuple[list[State], list[State]]:
-    """States of attention to the decoder's own tokens, and to those of the encoder."""
+def _split_states(states: Sequence[State]) -> tuple[list[State], list[State]]:
+    """Split states into those of self-attention and those of cross-attention."""
     own = [state for state in states if state.kind.startswith("decoder.")]
     return own, [state for state in states if state not in own]
 
@@ -141,7 +143,7 @@ def _tensors(cache: Any, states: Sequence[State]) -> list[Tensor]:
 
 
 def start_tokens(model: Any, batch: int) -> Tensor:
-    """The token that begins each text of the decoder, int64 of (batch, 1)."""
+    """Start tokens of the decoder, int64 of shape (batch, 1)."""
     places = model.generation_config, model.config
     names = ("decoder_start_token_id", "bos_token_id")
     given = next((found for name in names for each in places if (found := getattr(each, name, None)) is not None), 0)

@@ -1,4 +1,4 @@
-"""Export of a model as the folder that a runtime serves."""
+"""Export of a model as a folder for a runtime."""
 
 from __future__ import annotations
 
@@ -39,19 +39,22 @@ def export(
     opset_version: int | None = None,
     **fields: Any,
 ) -> Report:
-    """Write a model of transformers, a module or the folder of ``save_pretrained``, as a folder of ONNX files.
+    """Export a transformers model (a module, or a folder written by ``save_pretrained``) as a folder of ONNX files.
 
-    ``task`` is by default that of the architecture. ``layout`` says for which runtime the folder is: ``onnxruntime``,
-    ``genai`` or ``transformers.js``. ``precision`` is ``fp32``, ``fp16``, ``bf16``, or that of weights, ``int8`` or
-    ``int4``; the graph in float32 is compared with the model, and its logits with those in the precision. ``trust``
-    runs code of the folder and reads pickles. Files are compared with the model before anything is written to ``out``,
-    on logits at several sizes and on greedy tokens; ``atol`` and ``rtol`` replace the tolerances. ``progress`` is
-    called with the name of each step. ``opset_version`` is 17 by default, and ``fields`` are those of
-    ``tx.ExportConfig``, such as ``target``.
+    - ``task``: as in pipelines of transformers; by default that of the architecture;
+    - ``layout``: the runtime that reads the folder: ``onnxruntime``, ``genai`` or ``transformers.js``;
+    - ``precision``: ``fp32``, ``fp16``, ``bf16``, or for weights only ``int8`` or ``int4``;
+    - ``trust``: allows running code of the folder and reading pickles;
+    - ``verify``: compares the files with the model before anything is written to ``out``, on logits at several sizes
+      and on greedy tokens. Lower precisions are compared with the float32 graph;
+    - ``atol``, ``rtol``: replace the tolerances;
+    - ``progress``: is called with the name of each step;
+    - ``opset_version``: 17 by default; with a ``target``, the target determines the default;
+    - ``fields``: further fields of ``tx.ExportConfig``, such as ``target``.
 
-    Raises ``InvalidCall`` for an unknown task, layout or precision and for folders that need trust, ``InvalidModel``
-    for broken ones, ``NotRepresentable`` for what a layout or ONNX cannot hold, ``VerificationFailed`` where numbers or
-    tokens differ.
+    Raises ``InvalidCall`` for an unknown task, layout or precision, and for folders that need ``trust``;
+    ``InvalidModel`` for broken folders; ``NotRepresentable`` for models that ONNX or the layout does not support;
+    ``VerificationFailed`` if logits or tokens differ.
     """
     if layout not in LAYOUTS:
         raise InvalidCall("unknown layout", given=repr(layout), available=", ".join(LAYOUTS))
@@ -88,7 +91,7 @@ def export(
 
 
 def parts_of(source: Source) -> list[Part]:
-    """The graphs of a model, by its task."""
+    """Return the parts of a model, each of which becomes one graph, according to its task."""
     if source.task.kind == DECODER:
         return decoder_parts(source.model, decoder_states(source.model))
     if source.task.kind == ENCODER_DECODER:

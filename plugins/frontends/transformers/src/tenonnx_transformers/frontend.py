@@ -1,4 +1,4 @@
-"""The front end: ``tx.load(folder)`` for folders of transformers that become one graph."""
+"""Front end: ``tx.load(folder)`` for transformers models that are exported as a single graph."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from tenonnx_transformers.sources import quiet, source_of
 def read(
     source: str | os.PathLike[str], *, registry: Registry | None = None, task: str | None = None, trust: bool = False
 ) -> Graph:
-    """Read a folder of ``save_pretrained`` as the graph of its task, not compared with the model.
+    """Read a folder written by ``save_pretrained`` as a graph, without verification.
 
-    Raises ``NotRepresentable`` for models that become several graphs, and otherwise as ``export``.
+    Raises ``NotRepresentable`` for models that need several graphs, and further errors as ``export`` does.
     """
     model = source_of(source, task, trust)
     with quiet():

@@ -1,4 +1,4 @@
-"""Fused operators of onnxruntime in decoders: attention in groups with its cache and rotation, and norms of sums."""
+"""Fusion of decoders for onnxruntime: GroupQueryAttention with cache and rotary embedding, and skip norms."""
 
 from __future__ import annotations
 
@@ -13,35 +13,35 @@ from tenonnx.extend import DType, Graph, Node, Value, constant
 from tenonnx.extend.transforms import Call, Rewriter, prune
 from tenonnx_contrib_ms.grouped_query import group_query_attention
 
-#: Ops that are found by their bodies, in this order: each only among what those before it left.
+#: Groups of ops to fuse, in this order: patterns of later groups contain results of earlier ones.
 _FOUND = (
     ("RMSNormalization", "RotaryEmbedding", "Attention"),
     ("com.microsoft::SkipSimplifiedLayerNormalization",),
 )
 
-#: The opset at which attention and rotary embeddings are ops of ai.onnx.
+#: Opset at which ai.onnx has Attention and RotaryEmbedding.
 _OPSET = 24
 
-#: Divisors of the head sizes that onnxruntime supports, and of those that it rotates.
+#: onnxruntime supports head sizes that are multiples of the first number, and rotates multiples of the second.
 _MULTIPLE, _ROTATED = 8, 16
 
-#: Positions at which tables are compared with what the graph computes.
+#: Range of positions (begin, end) at which tables are compared with the graph.
 _PROBE = (3, 11)
 
 
 class Tables(NamedTuple):
-    """Cosines and sines of a rotation by position, float32 of (positions, half a head)."""
+    """Cosine and sine caches of a rotary embedding, float32 of shape (positions, head_size / 2)."""
 
     cosines: np.ndarray[Any, Any]
     sines: np.ndarray[Any, Any]
 
 
 def fused(graph: Graph, positions: int) -> Graph | None:
-    """A decoder with ``com.microsoft::GroupQueryAttention`` and fused norms, None where no attention is found.
+    """Return a decoder with ``com.microsoft::GroupQueryAttention`` and fused norms; None if it has no such attention.
 
-    Rotations become tables of ``positions`` rows inside of the attention where they follow from ``position_ids`` alone.
-    onnxruntime takes one token for each sequence of a batch behind a past, and rotates prompts from their first
-    position on, so that prompts are padded on the right.
+    A rotary embedding that depends only on ``position_ids`` becomes a part of the attention, with tables of
+    ``positions`` rows. For batches with a past, onnxruntime's kernel takes one new token per sequence. It rotates
+    prompts from position 0 on, so they have to be padded on the right.
     """
     found = tx.retarget(graph, opset_version=_OPSET, domains=["ai.onnx", "com.microsoft"])
     for names in _FOUND:
@@ -52,12 +52,12 @@ def fused(graph: Graph, positions: int) -> Graph | None:
 
 
 def _fits(node: Node) -> bool:
-    """Whether a node is attention behind a past that the fused op computes, too."""
+    """Whether a node is an Attention with a past that the fused op can replace."""
     if node.op is not ops.attention or len(node.inputs) < 6:
         return False
     if any(x is None for x in node.inputs[:6]) or any(x is not None for x in node.inputs[6:]):
         return False
-    query, key, value, mask = _tensors(node.inputs[:4])
+    query, key, value, mask = _present(node.inputs[:4])
     if any(x.shape is None or len(x.shape) != 4 for x in (query, key, value, mask)):
         return False
     size = query.shape[3]
@@ -67,7 +67,7 @@ def _fits(node: Node) -> bool:
 
 
 class _Grouping:
-    """Replaces attention in a graph by the fused op."""
+    """Rewrite of Attention nodes into the fused op."""
 
     def __init__(self, graph: Graph, positions: int) -> None:
         self.graph, self.positions = graph, positions
@@ -76,15 +76,15 @@ class _Grouping:
     def decide(self, rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
         if call.node is None or not _fits(call.node):
             return None
-        query, key, value, mask, *past = _tensors(call.inputs[:6])
+        query, key, value, mask, *past = _present(call.inputs[:6])
         rotation, rotary = self._rotation(call.node), list[Any]()
         if rotation is not None:
-            query, key = (_tensors(x.producer.inputs)[0] for x in (query, key))
+            query, key = (_present(x.producer.inputs)[0] for x in (query, key))
             rotary = [*map(constant, rotation), rewriter.graph["position_ids"]]
         (_, heads, _, size), count = query.shape, key.shape[1]
         total = ops.cast(ops.shape(past[0], start=2, end=3) + ops.shape(key, start=2, end=3), to=DType.int32)
         last = ops.expand(total - 1, ops.shape(query, end=1))
-        given = [*map(_joined, (query, key, value)), *past, last, total, *(rotary or [None] * 3), mask]
+        given = [*map(_merge_heads, (query, key, value)), *past, last, total, *(rotary or [None] * 3), mask]
         attributes = {
             "num_heads": heads,
             "kv_num_heads": count,
@@ -97,8 +97,8 @@ class _Grouping:
         return ops.transpose(ops.reshape(y, [0, 0, heads, size]), perm=[0, 2, 1, 3]), *present[:2]
 
     def _rotation(self, node: Node) -> Tables | None:
-        """Tables of a rotation of both queries and keys."""
-        heads = _tensors(node.inputs[:2])
+        """Return the tables of the rotary embedding, if queries and keys have the same one; else None."""
+        heads = _present(node.inputs[:2])
         if heads[0].shape[3] % _ROTATED:
             return None
         pair = [x.producer for x in heads]
@@ -115,18 +115,18 @@ class _Grouping:
         return self.known[key]
 
 
-def _joined(x: Any) -> Value:
-    """(batch, heads, length, size) as (batch, length, heads * size)."""
+def _merge_heads(x: Any) -> Value:
+    """Reshape (batch, heads, length, size) to (batch, length, heads * size)."""
     return ops.reshape(ops.transpose(x, perm=[0, 2, 1, 3]), [0, 0, x.shape[1] * x.shape[3]])
 
 
-def _tensors(values: Sequence[Value | None]) -> list[Any]:
-    """Values that are given, with known shapes."""
+def _present(values: Sequence[Value | None]) -> list[Any]:
+    """Values that are present, typed as Any since their shapes are known."""
     return [value for value in values if value is not None]
 
 
 def _tables(graph: Graph, names: tuple[str, str], positions: int) -> Tables | None:
-    """Cosines and sines by position; None where they depend on more than that."""
+    """Compute the tables of a rotary embedding; None if they depend on more than the position."""
     part = tx.extract(graph, None, list(names))
     inputs = {value.name for value in part.inputs}
     if "position_ids" not in inputs or inputs - {"position_ids", "input_ids"}:

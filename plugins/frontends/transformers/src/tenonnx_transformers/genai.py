@@ -1,6 +1,6 @@
-"""Layout of onnxruntime-genai: the decoder with ``genai_config.json``, and a test of generation.
+"""Layout of onnxruntime-genai: ``genai_config.json``, and generation for verification.
 
-Keys are those of https://onnxruntime.ai/docs/genai/reference/config.html.
+The keys are documented in https://onnxruntime.ai/docs/genai/reference/config.html.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from tenonnx.extend import NotRepresentable
 from tenonnx_transformers.generation import Prompts, ends_of, pad_of
 from tenonnx_transformers.states import PAST, State
 
-#: Types of onnxruntime-genai 0.18 that take a decoder as this package writes it; others are a ``decoder`` to it.
+#: Model types of onnxruntime-genai 0.18 that fit decoders of this package; others are written as ``decoder``.
 TYPES = frozenset(
     {
         "decoder",
@@ -40,10 +40,10 @@ TYPES = frozenset(
     }
 )
 
-#: States that the runtime keeps between two steps, by kind, with its names for them.
+#: Names of the runtime for the kinds of states that it supports.
 NAMES = {"key": "key", "value": "value", "conv_state": "conv"}
 
-#: Settings of a search, with their defaults.
+#: Search options with their defaults.
 _SEARCH = {
     "diversity_penalty": 0.0,
     "do_sample": False,
@@ -59,7 +59,7 @@ _SEARCH = {
 
 
 def check_states(model_type: str, states: Sequence[State]) -> None:
-    """Raise ``NotRepresentable`` for states that the runtime cannot keep, naming their layer."""
+    """Raise ``NotRepresentable``, with the layer, for states that the runtime does not support."""
     if not states:
         raise NotRepresentable(
             "onnxruntime-genai serves only decoders that generate text",
@@ -87,7 +87,7 @@ def check_states(model_type: str, states: Sequence[State]) -> None:
 
 
 def genai_config(model: Any, inputs: Sequence[str], states: Sequence[State], filename: str) -> dict[str, Any]:
-    """Contents of ``genai_config.json``. ``inputs`` are those of the graph."""
+    """Return the contents of ``genai_config.json``. ``inputs`` are the names of the graph's inputs."""
     config = model.config.get_text_config(decoder=True)
     chosen = model.generation_config
     key = next(state for state in states if state.kind == "key")
@@ -134,7 +134,7 @@ def genai_config(model: Any, inputs: Sequence[str], states: Sequence[State], fil
 
 
 def context_length(config: Any) -> int:
-    """The number of tokens that a model takes, 2048 where its config does not tell."""
+    """Maximum number of tokens of a model; 2048 if its config has no such field."""
     for name in ("max_position_embeddings", "n_positions", "max_seq_len", "seq_length"):
         given = getattr(config, name, None)
         if isinstance(given, int) and given > 0:
@@ -147,7 +147,10 @@ def is_installed() -> bool:
 
 
 def generated_by_genai(folder: Path, prompts: Prompts, steps: int) -> np.ndarray[Any, Any]:
-    """Greedy tokens of the runtime for a folder, int64 of (batch, ``steps``); texts do not end before."""
+    """Generate greedy tokens with onnxruntime-genai, int of shape (batch, ``steps``), without stopping early.
+
+    Raises ``VerificationFailed`` if the runtime cannot run the folder.
+    """
     import onnxruntime_genai as runtime
 
     length = prompts.tokens.shape[1] + steps
@@ -167,5 +170,5 @@ def generated_by_genai(folder: Path, prompts: Prompts, steps: int) -> np.ndarray
         for _ in range(steps):
             generator.generate_next_token()
         return np.stack([generator.get_sequence(row)[-steps:] for row in range(len(prompts.tokens))])
-    except Exception as error:  # of its own binding
+    except Exception as error:  # the binding raises its own types
         raise VerificationFailed("onnxruntime-genai does not run the folder", given=str(error)[:400]) from error

@@ -1,4 +1,4 @@
-"""Layouts of folders: the files that a runtime expects in addition to the graphs, and their places."""
+"""Folder layouts: the files that a runtime expects in addition to the graphs, and their locations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenonnx_transformers import genai
 from tenonnx_transformers.sources import CONFIG, Source
 from tenonnx_transformers.states import State
 
-#: Files of a tokenizer or processor, which are copied.
+#: Files of a tokenizer or processor, copied if present.
 FILES = (
     "tokenizer.json",
     "tokenizer_config.json",
@@ -38,9 +38,10 @@ FILES = (
 
 @dataclass(frozen=True)
 class Layout:
-    """Files of a runtime. ``subfolder`` has the graphs; ``fuses`` is whether the runtime is onnxruntime alone.
+    """Folder layout of a runtime. ``subfolder`` contains the graphs.
 
-    ``check`` refuses states of a decoder that the runtime cannot keep. ``write`` adds what it reads beside the graphs.
+    ``fuses`` allows operators that only onnxruntime has. ``check`` raises ``NotRepresentable`` for decoder states that
+    the runtime does not support. ``write`` writes further files of the runtime.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Layout:
 
 
 def write_configs(source: Source, folder: Path) -> None:
-    """Write the configs of the model and of its generation, and copy the files of its tokenizer."""
+    """Write the model and generation configs, and copy the files of the tokenizer."""
     write_json(folder / CONFIG, {**source.config.to_dict(), "architectures": [type(source.model).__name__]})
     chosen = getattr(source.model, "generation_config", None)
     if chosen is not None:
@@ -72,7 +73,7 @@ def _write_genai(source: Source, folder: Path, graphs: Mapping[str, Sequence[str
 
 
 def _check_transformers_js(model_type: str, states: Sequence[State]) -> None:
-    """Raise ``NotRepresentable`` for encoder-decoder models, whose decoders transformers.js needs merged."""
+    """Raise ``NotRepresentable`` for encoder-decoder models, since transformers.js needs merged decoder graphs."""
     crossed = next((state for state in states if state.kind.startswith("encoder.")), None)
     if crossed is not None:
         raise NotRepresentable(
@@ -82,7 +83,7 @@ def _check_transformers_js(model_type: str, states: Sequence[State]) -> None:
         )
 
 
-#: By name.
+#: Layouts by name.
 LAYOUTS: Mapping[str, Layout] = {
     layout.name: layout
     for layout in (

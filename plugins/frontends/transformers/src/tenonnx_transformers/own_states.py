@@ -1,4 +1,4 @@
-"""States of models outside the caches of transformers: caches of their own class, and attributes of their modules."""
+"""Model-specific states: caches of the model's own class, and attributes of its modules."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ import torch
 from torch import Tensor, nn
 from transformers import PreTrainedConfig, cache_utils
 
-#: Names of parts of a cache, as attributes and places in lists, from the cache to one tensor.
+#: Path from a cache to one of its tensors: attribute names, keys and list indices.
 Path = tuple[str | int, ...]
 
 
 @dataclass(frozen=True)
 class OwnStates:
-    """States of a model: ``cache`` as one call left it, None for one of transformers, and ``attributes`` of modules.
+    """Model-specific states. ``cache`` is a cache after one call, or None if the model uses one of transformers.
 
-    An attribute is given by the name of its module and its own name.
+    ``attributes`` are pairs of a module name and an attribute name.
     """
 
     parameter: str
@@ -29,16 +29,16 @@ class OwnStates:
     attributes: tuple[tuple[str, str], ...]
 
     def cache_with(self, held: Mapping[tuple[int, str], Tensor]) -> Any:
-        """A copy of the cache with the tensors ``held`` by layer and kind."""
-        return _rebuilt(self.cache, (self.parameter,), held)
+        """Return a copy of the cache with the tensors ``held``, by layer and kind."""
+        return _copy_with(self.cache, (self.parameter,), held)
 
     def tensors_of(self, cache: Any) -> dict[tuple[int, str], Tensor]:
-        """Tensors of a cache by layer and kind."""
+        """Return the tensors of a cache, by layer and kind."""
         return {_key(path): tensor for path, tensor in _leaves(cache, (self.parameter,))}
 
     @contextlib.contextmanager
     def attributes_with(self, model: nn.Module, held: Mapping[tuple[int, str], Tensor]) -> Iterator[None]:
-        """Set the attributes to the tensors ``held``, to None where there are none, and restore them at the end."""
+        """Set the attributes to the tensors ``held`` (None if missing), and restore them at the end."""
         before = {place: getattr(model.get_submodule(place[0]), place[1]) for place in self.attributes}
         try:
             for module, name in self.attributes:
@@ -49,7 +49,7 @@ class OwnStates:
                 setattr(model.get_submodule(module), name, value)
 
     def attributes_of(self, model: nn.Module) -> dict[tuple[int, str], Tensor]:
-        """Tensors of the attributes by layer and kind."""
+        """Return the tensors of the attributes, by layer and kind."""
         return {
             _key((*module.split("."), name)): getattr(model.get_submodule(module), name)
             for module, name in self.attributes
@@ -60,13 +60,13 @@ _KNOWN: WeakKeyDictionary[nn.Module, OwnStates] = WeakKeyDictionary()
 
 
 def own_states(model: Any, parameter: str, given: Mapping[str, Tensor]) -> OwnStates:
-    """States of a model, found by one call with the inputs ``given``. ``parameter`` takes its cache."""
+    """Find the states of a model by one call with the inputs ``given``. ``parameter`` is that of its cache."""
     if model not in _KNOWN:
         before = _attributes(model)
         with torch.no_grad():
             found = model(**given, use_cache=True)
         after = _attributes(model)
-        # an attribute that the call has made is no state: modules ask whether they have it
+        # attributes that the call creates are not states: modules test whether they exist
         moved = [
             place
             for place, value in after.items()
@@ -81,7 +81,7 @@ def own_states(model: Any, parameter: str, given: Mapping[str, Tensor]) -> OwnSt
 
 
 def _attributes(model: nn.Module) -> dict[tuple[str, str], Tensor | None]:
-    """Plain attributes of modules that are tensors or None."""
+    """Attributes of modules, other than parameters and buffers, that are tensors or None."""
     return {
         (name, attribute): value
         for name, module in model.named_modules()
@@ -91,7 +91,7 @@ def _attributes(model: nn.Module) -> dict[tuple[str, str], Tensor | None]:
 
 
 def _parts(value: Any) -> dict[str | int, Any]:
-    """Parts of a container or of an object of transformers by name, none of anything else."""
+    """Items of a container, or attributes of an object of transformers, by name; empty for anything else."""
     if isinstance(value, list | tuple):
         return dict(enumerate(value))
     if isinstance(value, dict):
@@ -108,10 +108,10 @@ def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Tensor]]:
         yield from _leaves(part, (*path, name))
 
 
-def _rebuilt(value: Any, path: Path, held: Mapping[tuple[int, str], Tensor]) -> Any:
+def _copy_with(value: Any, path: Path, held: Mapping[tuple[int, str], Tensor]) -> Any:
     if isinstance(value, Tensor):
-        return held.get(_key(path), value).clone()  # models write to them
-    parts = {name: _rebuilt(part, (*path, name), held) for name, part in _parts(value).items()}
+        return held.get(_key(path), value).clone()  # models write to cache tensors
+    parts = {name: _copy_with(part, (*path, name), held) for name, part in _parts(value).items()}
     if isinstance(value, list | tuple):
         return type(value)(parts.values())
     if isinstance(value, dict):
@@ -122,12 +122,12 @@ def _rebuilt(value: Any, path: Path, held: Mapping[tuple[int, str], Tensor]) -> 
     return value
 
 
-#: Names of tensors in a cache of transformers, with their kinds.
+#: Kinds of state by attribute name in caches of transformers.
 _KINDS = {"keys": "key", "values": "value"}
 
 
 def _key(path: Path) -> tuple[int, str]:
-    """Layer and kind of a tensor: the first number on its path, and the names of which there are not several."""
+    """Layer and kind of a tensor: the first number on its path, and its name followed by further numbers."""
     numbers = [int(part) for part in path if str(part).isdigit()]
     names = [part for part in path if not str(part).isdigit()]
     kind = str(_KINDS.get(str(names[-1]), names[-1]))

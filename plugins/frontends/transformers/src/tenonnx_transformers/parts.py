@@ -1,4 +1,4 @@
-"""Parts of a model: each becomes one graph, with the names, dims and examples of its inputs."""
+"""Parts of a model, each exported as one graph, with names, dynamic dims and examples of its inputs."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from torch import Tensor
 import tenonnx as tx
 from tenonnx.extend import Graph
 
-#: A call of a model: tensors by input name, to the tensors of the outputs in order.
+#: A call of a model: takes tensors by input name, returns the outputs in order.
 Call = Callable[[Mapping[str, Tensor]], Sequence[Tensor]]
 
 
 @dataclass(frozen=True)
 class Part:
-    """One graph to be: a call of ``model`` with ``examples`` by input name, ``outputs`` by name, and dynamic ``dims``.
+    """A part to be exported: ``call`` runs ``model``; ``examples`` and dynamic ``dims`` are given by input name.
 
-    ``name`` is that of the file without its suffix.
+    ``outputs`` are the names of the outputs, ``name`` is the file name without suffix.
     """
 
     name: str
@@ -31,13 +31,13 @@ class Part:
     dims: Mapping[str, Mapping[int, str]]
 
     def graph(self) -> Graph:
-        """The graph of the part. Variables are named as in the ``state_dict`` of the model.
+        """Trace the part into a graph. Initializers have the names of the model's ``state_dict``.
 
-        Raises ``NotRepresentable`` naming lines of the module that cannot be traced or have no form in ONNX.
+        Raises ``NotRepresentable``, with the lines of the module, for code that cannot be traced or expressed in ONNX.
         """
         names = list(self.examples)
         given: list[Any] = [dict(zip(_keys(names), self.examples.values(), strict=True))]
-        kind = type(type(self.model).__name__, (Traced,), {})  # errors name the model
+        kind = type(type(self.model).__name__, (Traced,), {})  # errors show the class name of the model
         found = tx.load(
             kind(self),
             *given,
@@ -55,12 +55,12 @@ class Part:
         return found
 
 
-#: Of the variables of a traced part.
+#: Prefix of parameter names in a traced part.
 PREFIX = "model."
 
 
 class Traced(torch.nn.Module):
-    """A part as a module of one argument, a dict of tensors."""
+    """Module wrapper of a part, with a dict of tensors as its only argument."""
 
     def __init__(self, part: Part) -> None:
         super().__init__()
@@ -73,5 +73,5 @@ class Traced(torch.nn.Module):
 
 
 def _keys(names: Sequence[str]) -> list[str]:
-    """Keys that sort in the order of the names: trees of PyTorch sort dicts."""
+    """Keys that sort in the order of the names, since PyTorch's pytrees sort dicts."""
     return [f"input{place:05d}" for place in range(len(names))]

@@ -1,4 +1,4 @@
-"""Precisions of exported graphs: half precision, and weights of 8 or 4 bits."""
+"""Lower precisions of exported graphs: half precision, and weights of 8 or 4 bits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tenonnx import VerificationFailed
 from tenonnx.extend import Graph, InvalidCall
 from tenonnx_transformers.parts import Part
 
-#: By name: the half type of all tensors, or the bits of weights. Graphs in fp32 stay as they are.
+#: Precisions by name: the dtype of all tensors, the bits of quantized weights, or None for float32.
 PRECISIONS: Mapping[str, str | int | None] = {
     "fp32": None,
     "fp16": "float16",
@@ -23,16 +23,16 @@ PRECISIONS: Mapping[str, str | int | None] = {
     "int4": 4,
 }
 
-#: The least ratio of signal to quantization noise of an output, in dB, with which a graph is written.
+#: Minimum signal-to-quantization-noise ratio of an output, in dB.
 LEAST = 6.0
 
-#: Weights of one block, as onnxruntime-genai quantizes by default.
+#: Weights per quantization block, the default of onnxruntime-genai.
 _BLOCK = 32
 
 
 @dataclass(frozen=True)
 class Loss:
-    """The ratio of the signal of an output to the noise of a precision, in dB."""
+    """Signal-to-quantization-noise ratio (``sqnr``, in dB) of one output in a lower precision."""
 
     part: str
     output: str
@@ -53,11 +53,11 @@ def check_precision(precision: str) -> None:
 
 
 def in_precision(graph: Graph, precision: str, target: object) -> Graph:
-    """``graph`` in a precision; inputs and outputs stay float32.
+    """Convert a graph to a precision; inputs and outputs stay float32.
 
-    Weights of 4 and 8 bits are com.microsoft::MatMulNBits for onnxruntime, and DequantizeLinear of ai.onnx for another
-    ``target``; scales and zero points are searched as by HQQ. Embeddings and norms stay float32. Raises ``InvalidCall``
-    if no weights can be quantized.
+    Weights of 4 and 8 bits become com.microsoft::MatMulNBits for onnxruntime, and ai.onnx DequantizeLinear for another
+    ``target``. HQQ finds scales and zero points. Embeddings and norms stay float32. Raises ``InvalidCall`` if no
+    weights can be quantized.
     """
     kind = PRECISIONS[precision]
     if isinstance(kind, str):
@@ -68,7 +68,7 @@ def in_precision(graph: Graph, precision: str, target: object) -> Graph:
 
 
 def loss_of(part: Part, precision: str, before: Sequence[Any], after: Sequence[Any]) -> Loss:
-    """The noise of a precision in the first output. Raises ``VerificationFailed`` where it is too large."""
+    """Measure the noise of a precision in the first output. Raises ``VerificationFailed`` if it is too large."""
     wanted, actual = (np.asarray(each[0], np.float64) for each in (before, after))
     noise = float(np.square(wanted - actual).mean())
     signal = float(np.square(wanted).mean())
@@ -83,7 +83,7 @@ def loss_of(part: Part, precision: str, before: Sequence[Any], after: Sequence[A
 
 
 def file_name(path: Path, precision: str, layout: str) -> Path:
-    """The file of a graph in a precision: transformers.js finds it by a suffix."""
+    """File name of a graph in a precision; transformers.js expects a suffix."""
     suffixes = {"fp16": "_fp16", "bf16": "_bf16", "int8": "_quantized", "int4": "_q4"}
     suffix = suffixes.get(precision, "") if layout == "transformers.js" else ""
     return path.with_name(f"{path.stem}{suffix}{path.suffix}")

@@ -1,4 +1,4 @@
-"""Result of an export: the files, and their differences from the model."""
+"""Result of an export: files, and differences from the model."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ if TYPE_CHECKING:
 class Report:
     """Result of an export to ``folder``: its ``files``, ``compared`` outputs, and ``generated`` tokens.
 
-    ``graphs`` are the names of the ONNX files. Without verification nothing is compared. ``losses`` are those of a
-    precision below float32; everything else was compared in float32. ``notes`` say what was not done.
+    ``graphs`` are the names of the ONNX files. Without verification, ``compared``, ``generated`` and ``losses`` are
+    empty. ``losses`` are the errors of a lower precision; all other comparisons were made in float32. ``notes`` list
+    steps that were skipped.
     """
 
     folder: Path
@@ -33,12 +34,12 @@ class Report:
 
     @property
     def size(self) -> int:
-        """Bytes of all files."""
+        """Total size of all files in bytes."""
         return sum((self.folder / name).stat().st_size for name in self.files)
 
     @property
     def max_difference(self) -> float | None:
-        """The largest absolute difference from the model; None where nothing was compared."""
+        """Largest absolute difference from the model; None if nothing was compared."""
         return max((each.absolute for each in self.compared), default=None)
 
     def to_dict(self) -> dict[str, Any]:

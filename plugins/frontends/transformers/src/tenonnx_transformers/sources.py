@@ -1,4 +1,4 @@
-"""Models to export: modules in memory, and folders as transformers saves them."""
+"""Loading of models to export: modules in memory, and folders written by ``save_pretrained``."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from transformers import AutoConfig
 from tenonnx.extend import InvalidCall, InvalidModel, NotRepresentable, UnsafePath
 from tenonnx_transformers.tasks import Task, class_for, task_named, task_of
 
-#: The file that makes a folder one of transformers.
+#: Config file of a transformers folder.
 CONFIG = "config.json"
 
 
 @dataclass(frozen=True)
 class Source:
-    """A model with its task; ``folder`` has its tokenizer and other files, None for a module in memory."""
+    """A model with its task. ``folder`` has its tokenizer and other files; it is None for a module in memory."""
 
     model: torch.nn.Module
     task: Task
@@ -41,11 +41,11 @@ class Source:
 
 
 def source_of(model: torch.nn.Module | str | os.PathLike[str], task: str | None = None, trust: bool = False) -> Source:
-    """Read a module or folder. Nothing is downloaded, and without ``trust`` no code of the folder runs.
+    """Load a module or folder. Nothing is downloaded, and without ``trust`` no code of the folder runs.
 
-    Weights become float32. Raises ``InvalidCall`` for another type of model, for an unknown task, and for folders that
-    need ``trust``, with code of their own or pickled weights. Raises ``InvalidModel`` if the files of a folder do not
-    match, and ``NotRepresentable`` for quantized weights.
+    Weights of a folder are loaded as float32. Raises ``InvalidCall`` for another type of model, an unknown task, and
+    folders that need ``trust`` (with Python code or pickled weights); ``InvalidModel`` if the files of a folder are
+    broken or do not match; ``NotRepresentable`` for quantized weights.
     """
     if isinstance(model, torch.nn.Module):
         if not isinstance(getattr(model, "config", None), transformers.PreTrainedConfig):
@@ -108,14 +108,14 @@ def _config(folder: Path, trust: bool) -> Any:
             config = AutoConfig.from_pretrained(
                 folder, local_files_only=True, trust_remote_code=trust and not _is_known(read)
             )
-            config._attn_implementation = None  # transformers downloads a kernel that the file names
+            config._attn_implementation = None  # else transformers would download a kernel named in the file
             return config
-    except Exception as error:  # of whatever the fields of the file cause
+    except Exception as error:  # fields of the file may cause any error
         raise InvalidModel(f'transformers cannot read "{path}"', given=_first_line(error)) from error
 
 
 def json_object(path: Path) -> dict[str, Any]:
-    """The object in a JSON file. Raises ``InvalidModel``."""
+    """Read a JSON file with an object. Raises ``InvalidModel`` if it cannot be read or is not an object."""
     try:
         read = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
@@ -126,7 +126,7 @@ def json_object(path: Path) -> dict[str, Any]:
 
 
 def _check_shards(folder: Path) -> None:
-    """Raise ``UnsafePath`` for an index of weights that names a file outside of the folder."""
+    """Raise ``UnsafePath`` if an index of sharded weights refers to a file outside of the folder."""
     for path in folder.glob("*.index.json"):
         listed = json_object(path).get("weight_map")
         names = listed.values() if isinstance(listed, dict) else [listed]
@@ -136,14 +136,14 @@ def _check_shards(folder: Path) -> None:
 
 
 def _is_known(read: Mapping[str, Any]) -> bool:
-    """Whether transformers has classes of its own for a config."""
+    """Whether transformers itself has the model class of a config."""
     names = read.get("architectures")
     first = names[0] if isinstance(names, list) and names else ""
     return isinstance(first, str) and hasattr(transformers, first) and first.isidentifier()
 
 
 def _weights(folder: Path, config: Any, class_name: str, trust: bool) -> torch.nn.Module:
-    """The model of a folder with its weights, in evaluation mode. Raises where some are missing."""
+    """Load the model of a folder, in evaluation mode. Raises ``InvalidModel`` if weights are missing or mismatched."""
     if not any(folder.glob("*.safetensors")) and not trust:
         pickled = sorted(each.name for each in (*folder.glob("*.bin"), *folder.glob("*.pt")))
         raise InvalidCall(
@@ -156,7 +156,7 @@ def _weights(folder: Path, config: Any, class_name: str, trust: bool) -> torch.n
     _check_shards(folder)
     kind = getattr(transformers, class_name, None)
     options: dict[str, Any] = {"config": config, "local_files_only": True, "dtype": torch.float32}
-    if kind is None:  # of code of the folder
+    if kind is None:  # a class of the folder's own code
         kind, options = transformers.AutoModelForCausalLM, {**options, "trust_remote_code": trust}
     if not trust:
         options["use_safetensors"] = True

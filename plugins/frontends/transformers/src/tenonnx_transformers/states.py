@@ -1,4 +1,4 @@
-"""States of a decoder between two calls: the tensors of its cache as named inputs and outputs."""
+"""States of a decoder: the tensors of its cache as named inputs and outputs."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from transformers import cache_utils
 from tenonnx.extend import NotRepresentable
 from tenonnx_transformers.own_states import own_states
 
-#: Names of dims of inputs and outputs.
+#: Names of the dynamic dims of inputs and outputs.
 BATCH, LENGTH, PAST, TOTAL = "batch_size", "sequence_length", "past_sequence_length", "total_sequence_length"
 
-#: Layers that keep every token, in the place of those that keep a window: masks of the model leave out the others.
-_WHOLE = {
+#: Replacements of sliding-window cache layers by layers that keep all tokens; the model's masks exclude older ones.
+_WITHOUT_WINDOW = {
     "DynamicSlidingWindowLayer": lambda layer: cache_utils.DynamicLayer(),
     "LinearAttentionAndSlidingWindowAttentionLayer": lambda layer: cache_utils.LinearAttentionAndFullAttentionLayer(
         number_of_states=layer.number_of_states
     ),
 }
 
-#: Layers whose tensors are read and set here.
+#: Supported classes of cache layers.
 _KNOWN = (
     "DynamicLayer",
     "DynamicIndexedLayer",
@@ -37,7 +37,7 @@ _KNOWN = (
 
 @dataclass(frozen=True)
 class State:
-    """One tensor of a cache: of ``layer``, of a ``kind`` such as ``key``; ``axes`` are those that vary, by name."""
+    """One tensor of a cache, of a ``layer`` and a ``kind`` such as ``key``; ``axes`` names the dynamic axes."""
 
     layer: int
     kind: str
@@ -47,23 +47,23 @@ class State:
 
     @property
     def past(self) -> str:
-        """The name of the input."""
+        """Name of the input."""
         return f"past_key_values.{self.layer}.{self.kind}"
 
     @property
     def present(self) -> str:
-        """The name of the output."""
+        """Name of the output."""
         return f"present.{self.layer}.{self.kind}"
 
     def empty(self, batch: int, past: int = 0) -> Tensor:
-        """Zeros for a batch, with ``past`` tokens where the state grows with these."""
+        """Return zeros for a batch, with ``past`` tokens if the state grows with the text."""
         sizes = {BATCH: batch, PAST: past}
         shape = [sizes[self.axes[axis]] if axis in self.axes else size for axis, size in enumerate(self.shape)]
         return torch.zeros(shape, dtype=self.dtype)
 
 
 def cache_parameter(model: torch.nn.Module) -> str:
-    """The parameter of ``forward`` that takes the cache. Raises ``NotRepresentable`` where there is none."""
+    """Name of the cache parameter of ``forward``. Raises ``NotRepresentable`` if there is none."""
     known = inspect.signature(model.forward).parameters
     for name in ("cache", "past_key_values", "cache_params", "state"):
         if name in known:
@@ -76,10 +76,14 @@ def cache_parameter(model: torch.nn.Module) -> str:
 
 
 def new_cache(config: Any) -> Any:
-    """An empty cache whose attention layers keep every token."""
+    """Return an empty cache whose attention layers keep all tokens.
+
+    Raises ``NotRepresentable`` for unsupported cache layers.
+    """
     cache = cache_utils.DynamicCache(config=config)
     cache.layers = [
-        _WHOLE[type(layer).__name__](layer) if type(layer).__name__ in _WHOLE else layer for layer in cache.layers
+        _WITHOUT_WINDOW[type(layer).__name__](layer) if type(layer).__name__ in _WITHOUT_WINDOW else layer
+        for layer in cache.layers
     ]
     for place, layer in enumerate(cache.layers):
         if type(layer).__name__ not in _KNOWN:
@@ -89,12 +93,12 @@ def new_cache(config: Any) -> Any:
                 available=", ".join(_KNOWN),
             )
         if hasattr(layer, "update_conv_state"):
-            layer.update_conv_state = _behind_zeros(layer)
+            layer.update_conv_state = _starting_from_zeros(layer)
     return cache
 
 
-def _behind_zeros(layer: Any) -> Callable[..., Tensor]:
-    """Let a convolution begin with a state of zeros: a text shorter than its window is no case of its own then."""
+def _starting_from_zeros(layer: Any) -> Callable[..., Tensor]:
+    """Return an ``update_conv_state`` that starts from zeros, so that texts shorter than the window need no branch."""
     update = layer.update_conv_state
 
     def update_conv_state(
@@ -110,12 +114,12 @@ def _behind_zeros(layer: Any) -> Callable[..., Tensor]:
 
 
 def has_window(config: Any) -> bool:
-    """Whether layers of a model attend to a window of tokens."""
-    return any(type(layer).__name__ in _WHOLE for layer in cache_utils.DynamicCache(config=config).layers)
+    """Whether a model has layers with sliding-window attention."""
+    return any(type(layer).__name__ in _WITHOUT_WINDOW for layer in cache_utils.DynamicCache(config=config).layers)
 
 
 def tensors_of(cache: Any) -> dict[tuple[int, str], Tensor]:
-    """Tensors of a cache by layer and kind."""
+    """Return the tensors of a cache, by layer and kind."""
     found: dict[tuple[int, str], Tensor | None] = {}
     for place, layer in enumerate(cache.layers):
         if getattr(layer, "is_initialized", False):
@@ -131,7 +135,7 @@ def tensors_of(cache: Any) -> dict[tuple[int, str], Tensor]:
 def run_model(
     model: Any, given: Mapping[str, Tensor], held: Mapping[tuple[int, str], Tensor]
 ) -> tuple[Tensor, dict[tuple[int, str], Tensor]]:
-    """The logits of one call behind states of earlier ones, by layer and kind, and the states after it."""
+    """Run one call with the states ``held`` of earlier ones; return the logits and new states, by layer and kind."""
     name = cache_parameter(model)
     own = own_states(model, name, given)
     with own.attributes_with(model, held):
@@ -146,7 +150,7 @@ def run_model(
 
 
 def fill(cache: Any, tensors: Mapping[tuple[int, str], Tensor]) -> None:
-    """Set tensors of an empty cache, which is then as after the calls that made them."""
+    """Set the tensors of an empty cache, as if earlier calls had computed them."""
     for (place, kind), tensor in tensors.items():
         layer = cache.layers[place]
         layer.dtype, layer.device = tensor.dtype, tensor.device
@@ -158,7 +162,7 @@ def fill(cache: Any, tensors: Mapping[tuple[int, str], Tensor]) -> None:
         else:
             name, _, index = kind.partition("_state")
             at = int(index or 0)
-            getattr(layer, f"{name}_states")[at] = tensor.clone()  # layers write to it
+            getattr(layer, f"{name}_states")[at] = tensor.clone()  # layers write to this tensor
             getattr(layer, f"is_{name}_states_initialized")[at] = True
             layer.has_previous_state[at] = True
             if name == "conv":
@@ -170,9 +174,9 @@ def states_of(
     sizes: Sequence[tuple[int, int]],
     dims: tuple[str, str] = (BATCH, PAST),
 ) -> list[State]:
-    """The states after two calls, by layer and kind, of two ``sizes``, which tell the axes of the two ``dims``.
+    """Find the states and their dynamic axes from the tensors (``pair``) after two calls of different ``sizes``.
 
-    Raises ``NotRepresentable`` for an axis that is neither.
+    An axis is one of ``dims`` if it has the corresponding sizes. Raises ``NotRepresentable`` for other varying axes.
     """
     first, second = pair
     names = {(a, b): name for name, a, b in zip(dims, *sizes, strict=True)}

@@ -1,4 +1,4 @@
-"""Comparison of encoder-decoder graphs with the model, on logits and on greedy tokens."""
+"""Comparison of encoder-decoder graphs with the model, on logits and greedy tokens."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from tenonnx_transformers.generation import Generated, compare_tokens, ends_of, 
 from tenonnx_transformers.sources import Source, quiet
 from tenonnx_transformers.verification import Compared, Session, check
 
-#: Batch, length of what the encoder reads, and new tokens of one call after the other.
+#: Batch size, encoder length, and numbers of new tokens in successive decoder calls.
 _CALLS = ((1, 5, (1, 1, 2)), (2, 8, (4, 1, 3)), (3, 11, (1, 3, 1)))
 
 
 class Decoding:
-    """Decoding with the two decoder graphs: the first call runs the first, later calls the one with states."""
+    """Decoding loop over two graphs: the first call runs the one without past, later calls the one with states."""
 
     def __init__(self, parts: Parts, runs: Sequence[Session], inputs: Mapping[str, torch.Tensor]) -> None:
         self.parts, self.runs = parts, runs
@@ -33,7 +33,7 @@ class Decoding:
         self.began = False
 
     def __call__(self, tokens: Any) -> Any:
-        """Logits for new tokens, float32 of (batch, new, vocabulary)."""
+        """Return the logits of new tokens, float32 of shape (batch, new, vocabulary)."""
         part, run = (self.parts.step, self.runs[2]) if self.began else (self.parts.first, self.runs[1])
         logits, *states = run({**self.held, "input_ids": np.asarray(tokens)})
         names = [name.replace("present", "past_key_values") for name in part.outputs[1:]]
@@ -43,7 +43,7 @@ class Decoding:
 
 
 def compare_steps(source: Source, parts: Parts, runs: Sequence[Session], allowed: Tolerance) -> list[Compared]:
-    """Compare the graphs with one call of the model for the whole text. Raises ``VerificationFailed``."""
+    """Compare step-by-step logits with one call of the model for the whole text. Raises ``VerificationFailed``."""
     model: Any = source.model
     found = []
     for seed, (batch, length, news) in enumerate(_CALLS):
@@ -76,7 +76,7 @@ def _vocabulary(model: Any) -> int:
 
 
 def compare_texts(source: Source, parts: Parts, runs: Sequence[Session], allowed: Tolerance) -> Generated:
-    """Compare greedy tokens for a batch with those of ``generate``. Raises ``VerificationFailed`` where they differ."""
+    """Compare greedy tokens of a batch with those of ``generate``. Raises ``VerificationFailed`` if they differ."""
     model: Any = source.model
     inputs = inputs_for(source, 3, 11)
     limit = getattr(model.config, "max_target_positions", None)

@@ -1,4 +1,4 @@
-"""Tasks: the model classes of transformers for each, and the conversion of a model to graphs."""
+"""Tasks, with their model classes in transformers and their kinds of graphs."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from transformers.models.auto import modeling_auto
 
 from tenonnx.extend import InvalidCall
 
-#: The graphs of a model: one for a whole call, a decoder with its states, or an encoder and decoders.
+#: Kinds of graphs: a single one, a decoder with states, or an encoder and decoders.
 ONE_CALL, DECODER, ENCODER_DECODER = "one call", "decoder", "encoder and decoder"
 
 
 @dataclass(frozen=True)
 class Task:
-    """A task with the ``kind`` of its graphs, and the tables of classes in transformers by its key."""
+    """A task with the ``kind`` of its graphs, and the names of transformers' tables of model classes."""
 
     name: str
     kind: str
     tables: tuple[str, ...]
 
     def classes(self) -> Iterator[tuple[str, str]]:
-        """Pairs of a model type and the name of its class."""
+        """Yield pairs of a model type and a class name."""
         for table in self.tables:
             found: Mapping[str, Any] = getattr(modeling_auto, table, {})
             for kind, names in found.items():
@@ -34,7 +34,7 @@ def _task(name: str, kind: str, *keys: str) -> Task:
     return Task(name, kind, tuple(f"MODEL_{key}_MAPPING_NAMES" if key else "MODEL_MAPPING_NAMES" for key in keys))
 
 
-#: By name as in pipelines of transformers. Where a class is of several, the first is its task.
+#: Tasks by name, as in pipelines of transformers. A class with several tasks gets the first.
 TASKS: Mapping[str, Task] = {
     task.name: task
     for task in (
@@ -65,14 +65,14 @@ TASKS: Mapping[str, Task] = {
 
 
 def task_named(name: str) -> Task:
-    """The task of a name. Raises ``InvalidCall`` for an unknown one."""
+    """Return a task by name. Raises ``InvalidCall`` for an unknown one."""
     if name not in TASKS:
         raise InvalidCall("unknown task", given=name, available=", ".join(TASKS))
     return TASKS[name]
 
 
 def task_of(class_name: str) -> Task:
-    """The task that models of a class are for. Raises ``InvalidCall`` where transformers lists the class for none."""
+    """Return the task of a model class. Raises ``InvalidCall`` if transformers lists the class for no task."""
     for task in TASKS.values():
         if any(name == class_name for _, name in task.classes()):
             return task
@@ -85,7 +85,7 @@ def task_of(class_name: str) -> Task:
 
 
 def class_for(task: Task, model_type: str) -> str:
-    """The name of the class for a task of a model type. Raises ``InvalidCall`` where there is none."""
+    """Return the class name of a model type for a task. Raises ``InvalidCall`` if there is none."""
     found = [name for kind, name in task.classes() if kind == model_type]
     if not found:
         able = [each.name for each in TASKS.values() if any(kind == model_type for kind, _ in each.classes())]

@@ -1,4 +1,4 @@
-"""Comparison of exported decoders with the model, on logits and on greedy tokens."""
+"""Comparison of exported graphs with the model, on logits and greedy tokens."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ from tenonnx_transformers.parts import Part
 from tenonnx_transformers.sources import Source
 from tenonnx_transformers.states import State
 
-#: Masks of padding, 1 for a token, and the new tokens of one call after the other: the first call has no past, and
-#: padding is on the left, on the right, or there is none.
+#: Test texts: rows of padding masks (1 is a token), and numbers of new tokens in successive calls, the first without
+#: past. Rows have no padding, or padding on the left or right.
 CALLS: Sequence[tuple[Sequence[str], Sequence[int]]] = (
     (["1" * 6], (1, 3, 2)),
     (["1" * 12, "11111000" + "1111"], (8, 1, 3)),
@@ -42,7 +42,7 @@ CALLS: Sequence[tuple[Sequence[str], Sequence[int]]] = (
 
 @dataclass(frozen=True)
 class Compared:
-    """The largest difference of one output in the calls of one kind, such as ``batch 2, past 8, new 1``."""
+    """Largest difference of one output in a call, which ``where`` describes, such as ``batch 2, past 8, new 1``."""
 
     part: str
     output: str
@@ -56,15 +56,15 @@ class Compared:
 
 @dataclass(frozen=True)
 class Session:
-    """A file in onnxruntime: arrays by input name, those of other inputs left out, to arrays of the outputs."""
+    """A file in onnxruntime. Calls take arrays by name, ignore unknown names, and return the outputs in order."""
 
     session: Any
 
     @classmethod
     def of(cls, path: Path) -> Session:
-        """A session of one file. Raises ``VerificationFailed`` where onnxruntime does not load it."""
+        """Load a file. Raises ``VerificationFailed`` if onnxruntime cannot load it."""
         options = onnxruntime.SessionOptions()
-        options.log_severity_level = 4  # exceptions report errors
+        options.log_severity_level = 4  # errors are reported by exceptions
         try:
             return cls(onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]))
         except Exception as error:  # of its own binding
@@ -91,9 +91,9 @@ class Session:
 
 @dataclass(frozen=True)
 class Decoder:
-    """The graphs of a decoder: one for every call, or one for the first text and one for each token after it.
+    """The sessions of a decoder: a single one, or one for the prompt and one for later tokens.
 
-    ``one_by_one`` is for fused attention, which takes a batch behind a past token by token, without padding before it.
+    ``one_by_one`` is set for fused attention, which takes batches with a past token by token, and no left padding.
     """
 
     runs: Sequence[Session]
@@ -108,13 +108,13 @@ class Decoder:
         return self.runs[-1 if past else 0](feeds)
 
     def lengths(self, news: Sequence[int], batch: int) -> Sequence[int]:
-        """The new tokens of calls that the graphs can take, for the same texts."""
+        """Numbers of new tokens in successive calls, adapted to what the graphs accept."""
         any_length = len(self.runs) == 1 and (batch == 1 or not self.one_by_one)
         return news if any_length else (news[0], *[1] * sum(news[1:]))
 
 
 def near(graph: Graph, atol: float | None = None, rtol: float | None = None) -> Tolerance:
-    """Tolerance between the numbers of a graph and those of its model: by the length of its sums, or as given."""
+    """Return the tolerance between a graph and its model: as given, or derived from the length of sums in the graph."""
     usual = tolerance_for(next(v.dtype for v in graph.outputs if v.dtype is not None), accumulation(graph))
     return Tolerance(
         usual.absolute if atol is None else atol,
@@ -124,7 +124,7 @@ def near(graph: Graph, atol: float | None = None, rtol: float | None = None) -> 
 
 
 def check(part: str, output: str, where: str, actual: Any, expected: Any, allowed: Tolerance) -> Compared:
-    """The difference of two arrays. Raises ``VerificationFailed`` where it is not allowed."""
+    """Compare two arrays. Raises ``VerificationFailed`` if their difference exceeds the tolerance."""
     scale = max(1.0, float(np.abs(expected).max(initial=0.0)))
     found = compare(actual, expected, tolerance=Tolerance(allowed.absolute * scale, allowed.relative, allowed.reason))
     if not found.equal:
@@ -137,9 +137,9 @@ def check(part: str, output: str, where: str, actual: Any, expected: Any, allowe
 def compare_logits(
     model: torch.nn.Module, states: Sequence[State], run: Decoder, part: str, allowed: Tolerance, seed: int = 0
 ) -> list[Compared]:
-    """Compare a decoder with one call of the model for the whole text, at several batches, pasts and new lengths.
+    """Compare a decoder with one call of the model for the whole text, for several sizes of batch, past and new tokens.
 
-    Texts of a batch have unlike lengths, padded on either side. Raises ``VerificationFailed``.
+    Texts of a batch have different lengths, with padding on either side. Raises ``VerificationFailed``.
     """
     found = []
     for rows, news in CALLS:
@@ -170,7 +170,7 @@ def compare_logits(
 def compare_generation(
     model: Any, states: Sequence[State], run: Decoder, allowed: Tolerance, steps: int | None = None
 ) -> Generated:
-    """Compare greedy tokens of a decoder, called in a loop, with those of ``generate``. Raises where they differ."""
+    """Compare greedy tokens of a decoder with those of ``generate``. Raises ``VerificationFailed`` if they differ."""
     prompts = prompts_for(model.config)
     count = steps_for(model.config) if steps is None else steps
     padded = not run.one_by_one and takes_padding(model, prompts)
@@ -183,7 +183,7 @@ def compare_generation(
 
 
 def takes_padding(model: Any, prompts: Prompts) -> bool:
-    """Whether padding on the left of a prompt changes nothing; some recurrent models ignore the mask."""
+    """Whether the model ignores left padding; some recurrent models do not apply the mask."""
     alone = prompts.alone(0)
     last = []
     for each in (prompts, alone):
@@ -193,7 +193,7 @@ def takes_padding(model: Any, prompts: Prompts) -> bool:
 
 
 def logits_after(model: Any, prompts: Prompts, expected: np.ndarray[Any, Any]) -> Any:
-    """A function of a prompt and a step to the logits of the model at that step."""
+    """Return a function from a prompt index and a step to the model's logits, for ``compare_tokens``."""
 
     def logits(row: int, step: int) -> np.ndarray[Any, Any]:
         given = prompts.tokens[row][prompts.mask[row] == 1]
@@ -206,7 +206,7 @@ def logits_after(model: Any, prompts: Prompts, expected: np.ndarray[Any, Any]) -
 
 
 def compare_calls(source: Source, part: Part, run: Run, allowed: Tolerance) -> list[Compared]:
-    """Compare a model of one call at several batches and lengths. Raises ``VerificationFailed``."""
+    """Compare a model without generation at several batch sizes and lengths. Raises ``VerificationFailed``."""
     found = []
     for seed, (batch, length) in enumerate(((2, 7), (1, 1), (3, 12))):
         inputs = inputs_for(source, batch, length, seed)

@@ -1,4 +1,4 @@
-"""Graphs of a model as files, each compared with the model."""
+"""Writing of a model's graphs to files, and comparison with the model."""
 
 from __future__ import annotations
 
@@ -36,13 +36,13 @@ from tenonnx_transformers.verification import (
     near,
 )
 
-#: Bytes of weights from which they go to a file of their own: a message of protocol buffers holds 2 GiB.
+#: Bytes of weights above which they are stored as external data, since a protobuf message is limited to 2 GiB.
 LARGE = 1_500_000_000
 
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of an export: its layout, ``fields`` of ``tx.ExportConfig``, and how near numbers have to be."""
+    """Settings of an export; ``fields`` are those of ``tx.ExportConfig``."""
 
     layout: Layout
     fields: Mapping[str, Any]
@@ -54,17 +54,16 @@ class Settings:
 
     @property
     def fuses(self) -> bool:
-        """Whether graphs are for onnxruntime alone, with its fused operators: by the target, or by the layout."""
+        """Whether graphs may have onnxruntime's fused operators, according to the target or else the layout."""
         target = self.fields.get("target")
         return self.layout.fuses if target is None else str(target).startswith("onnxruntime")
 
 
 @dataclass
 class Written:
-    """Graphs that were written, by file name with their inputs, and what was compared.
+    """Written graphs (inputs by file name), and results of comparisons.
 
-    ``lossy`` are graphs to write once more in a lower precision, and ``losses`` what these have lost. ``notes`` list
-    steps that were left out.
+    ``lossy`` are graphs to rewrite in a lower precision, ``losses`` their errors. ``notes`` list skipped steps.
     """
 
     graphs: dict[str, Sequence[str]] = field(default_factory=dict)
@@ -77,7 +76,7 @@ class Written:
 
 
 def write_model(source: Source, folder: Path, settings: Settings) -> Written:
-    """Write the graphs and files of a model to an empty folder. Raises as ``export``."""
+    """Write the graphs and files of a model to an empty folder. Raises the errors of ``export``."""
     write = {DECODER: _write_decoder, ENCODER_DECODER: _write_encoder_decoder}.get(source.task.kind, _write_call)
     with plain_attention(source.model):
         written = write(source, folder, settings)
@@ -88,7 +87,7 @@ def write_model(source: Source, folder: Path, settings: Settings) -> Written:
 
 
 def _lower(written: Written, folder: Path, settings: Settings) -> None:
-    """Write the graphs once more in the precision that was asked for, in the place of those in float32."""
+    """Replace the written float32 graphs by graphs in the requested precision."""
     graphs, written.graphs = written.graphs, {}
     for part, path, graph in written.lossy:
         settings.progress(f"writing {part.name} in {settings.precision}")
@@ -107,14 +106,14 @@ def _lower(written: Written, folder: Path, settings: Settings) -> None:
 
 
 def _one_text(part: Part) -> dict[str, Any]:
-    """The examples of a part with the first text of their batch, as fused attention continues one text at a time."""
+    """Return the examples of a part for the first text only, since fused attention continues one text at a time."""
     axes = {name: axis for name, dims in part.dims.items() for axis, dim in dims.items() if dim == BATCH}
     return {name: x.narrow(axes[name], 0, 1) if name in axes else x for name, x in part.examples.items()}
 
 
 @contextlib.contextmanager
 def plain_attention(model: Any) -> Iterator[None]:
-    """Make a model compute attention by matrix products with an additive mask."""
+    """Switch a model to eager attention: matrix products with an additive mask."""
     before = model.config._attn_implementation
     try:
         with quiet():
@@ -126,7 +125,7 @@ def plain_attention(model: Any) -> Iterator[None]:
 
 
 def write_part(part: Part, folder: Path, settings: Settings) -> tuple[Path, Graph]:
-    """Write one graph. Raises ``NotRepresentable`` for what ONNX or the target cannot hold."""
+    """Write one graph. Raises ``NotRepresentable`` if ONNX or the target cannot express it."""
     settings.progress(f"tracing {part.name}")
     with quiet():
         graph = part.graph()
@@ -232,7 +231,7 @@ def _write_call(source: Source, folder: Path, settings: Settings) -> Written:
 def _compare_genai(model: Any, folder: Path, allowed: Any, padded: bool) -> Generated:
     """Compare greedy tokens of onnxruntime-genai, which pads prompts on the right.
 
-    Where not ``padded``, it takes one prompt after the other: a window or a convolution would count the padding.
+    Unless ``padded``, prompts run one at a time, since sliding windows and convolutions would include the padding.
     """
     prompts, steps = prompts_for(model.config), steps_for(model.config)
     expected = generated_by_model(model, prompts, steps)
