@@ -1,4 +1,4 @@
-"""Settings of all tests: the same examples in each run, and no deadlines."""
+"""Settings of all tests: hypothesis draws the same examples in each run, without deadlines."""
 
 import functools
 import gc
@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 from hypothesis import settings
 
-# The processes that pytest starts share the cores: threads of each would wait for those of the others, at full load.
+# pytest's worker processes share the cores, so BLAS threads would only wait for each other.
 for variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(variable, "1")
 
 settings.register_profile("repository", deadline=None, derandomize=True, print_blob=True)
 settings.load_profile("repository")
 
-#: What takes long begins first, so that no process waits for it at the end, and what reads the cases of onnx stays
-#: together, as it takes a process ten seconds to have them.
+#: Modules that run first, since they take long. Those that read onnx's cases are adjacent, so that few processes load
+#: them, which takes ten seconds.
 LONG = (
     "test_new_package",
     "test_independence",
@@ -32,16 +32,16 @@ LONG = (
 
 @pytest.fixture(autouse=True)
 def _numbers_of_its_own(request: pytest.FixtureRequest) -> None:
-    """Let a test draw the same numbers from its module's ``RANDOM``, whichever tests ran before."""
+    """Reset the generator ``RANDOM`` of a module before each test, so that its numbers do not depend on other tests."""
     module = getattr(request.node, "module", None)
     if hasattr(module, "RANDOM"):
         module.RANDOM = np.random.default_rng(0)
 
 
-#: Why tests are skipped that hold kernels of onnxruntime to exact products of uint8 by int8.
+#: Reason to skip tests that need exact products of uint8 and int8 in onnxruntime.
 SATURATES = "products of uint8 by int8 saturate in onnxruntime on this processor, which has no VNNI"
 
-#: Such tests, by file, and what their names contain.
+#: These tests by file, as parts of their names.
 EXACT = {
     "quantized/tests/test_conformance.py": (
         "QAttention@1-onnxruntime",
@@ -77,7 +77,7 @@ EXACT = {
 
 @functools.cache
 def saturates() -> bool:
-    """Whether onnxruntime cuts products of uint8 by int8 off at 16 bits, as its kernels without VNNI do."""
+    """Whether onnxruntime saturates products of uint8 and int8 at 16 bits, as its kernels without VNNI do."""
     try:
         import onnx
         import onnxruntime
@@ -106,7 +106,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Divide the test files between the runs with and without ``--slow``, where no paths are named."""
+    """Split the test files between runs with and without ``--slow``, unless the command names paths."""
     if config.args != config.getini("testpaths") or collection_path.is_dir():
         return None
     is_slow = any(collection_path.is_relative_to(each) for each in config.getini("slow"))
@@ -122,6 +122,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_collection_finish() -> None:
-    """Spare the garbage collector what stays to the end, and most of its rounds."""
+    """Exclude the collected tests from garbage collection, and collect less often."""
     gc.freeze()
     gc.set_threshold(20_000, 20, 20)

@@ -188,7 +188,7 @@ def nodes(path: str) -> int:
 
 
 def judge(task: str, job: Job, model: Model) -> tuple[str, tuple[float, ...]]:
-    """Why a file is wrong, or an empty string, and its figures."""
+    """Judge the file of a job; returns the reason why it is wrong, or an empty string, and its figures."""
     try:
         found = difference(job["output"], model)
         written = onnx.load(job["output"], load_external_data=False)

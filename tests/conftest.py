@@ -11,7 +11,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 @pytest.fixture
 def install(tmp_path, monkeypatch):
-    """Installs packages for one test: their entry points and modules, as an installer lays them."""
+    """A function that installs a package for one test: its entry points and modules."""
     site, modules = tmp_path / "site", set(sys.modules)
     before = list(sys.path)
 
@@ -34,7 +34,7 @@ def install(tmp_path, monkeypatch):
 
 @pytest.fixture
 def installed(tmp_path):
-    """Installs distributions into a folder of their own: their entry points and modules, as an installer lays them."""
+    """A function that installs a distribution into its own folder: its entry points and modules."""
 
     def install(name, group, entry, text, module=None):
         module = module or name.replace("-", "_").lower()

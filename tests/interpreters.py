@@ -1,4 +1,4 @@
-"""Programs as if each ran in a Python of its own, at the price of a fork: in children of one warm interpreter."""
+"""Fast isolated runs of Python programs, in forks of one warm interpreter."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 
-#: The warm interpreter: it has imported the modules of our packages, and no registry has asked for any of them.
+#: Code of the warm interpreter. It imports the modules of our packages without registering them.
 _PARENT = """
 import importlib.metadata, io, json, os, runpy, sys, tempfile, traceback
 import onnxruntime
@@ -64,7 +64,7 @@ class Done:
 
 
 class Interpreters:
-    """Runs programs, and the command line by the name ``tenonnx``, with a folder in front of where Python looks."""
+    """Runs a program, or the command line as ``tenonnx``, with a folder in front of ``sys.path``."""
 
     def __init__(self) -> None:
         self.parent = subprocess.Popen(

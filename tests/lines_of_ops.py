@@ -1,6 +1,6 @@
-"""Lines of an operator over all places: ``python tests/lines_of_ops.py``.
+"""Total lines of code of an operator: ``python tests/lines_of_ops.py``.
 
-These are its definition and rules, entries of tables, and helpers that nothing else uses; cases do not count.
+They include its definition, its rules, entries of tables, and helpers for it only, but not its conformance cases.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from typing import NamedTuple
 
 ROOT = Path(__file__).parent.parent
 
-#: Operators by domain and name: the module that defines each, its functions, and how many lines it may take.
-#: A signature that the formatter breaks takes a line for each parameter.
+#: For each operator its module, its functions, and its maximum number of lines. The formatter may break a signature
+#: into a line per parameter.
 LIMITS = {
     "ai.onnx::LayerNormalization": (
         "tenonnx_standard.normalization",
@@ -48,7 +48,7 @@ class Module(NamedTuple):
 
 
 def modules() -> Iterator[Module]:
-    """All modules of families and backends, but cases: front ends speak of operators of their own."""
+    """All modules of op families and backends except cases. Front ends are excluded: their names are a framework's."""
     for folder in FOLDERS:
         for path in sorted((ROOT / folder / "src").rglob("*.py")):
             if "cases" not in path.parts:
@@ -57,7 +57,7 @@ def modules() -> Iterator[Module]:
 
 
 def lines_of(module: str, functions: tuple[str, ...]) -> dict[str, int]:
-    """The lines of an operator that these ``functions`` of a module define, by file."""
+    """Number of lines by file of the operator that ``functions`` of a module define."""
     found = {}
     for each in modules():
         names = _names_in(each, module, functions)
@@ -73,7 +73,7 @@ def lines_of(module: str, functions: tuple[str, ...]) -> dict[str, int]:
 
 
 def _names_in(module: Module, home: str, functions: tuple[str, ...]) -> set[str]:
-    """Names of these functions in a module: their own, or as ``ops.name`` and ``module.name``."""
+    """Names by which a module refers to the functions: their own, ``ops.name`` and ``module.name``."""
     if module.name == home:
         return {*functions}
     names = set()
@@ -92,7 +92,7 @@ def _names_in(module: Module, home: str, functions: tuple[str, ...]) -> set[str]
 
 
 def _lines(statement: ast.stmt, names: set[str], *, home: bool) -> set[int]:
-    """The lines of a statement that belong to an operator: all of its definition and rules, and entries of tables."""
+    """Lines of a statement that belong to an operator: its definition and rules entirely, and its entries of tables."""
     if isinstance(statement, ast.Import | ast.ImportFrom):
         return set()
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
@@ -106,7 +106,7 @@ def _lines(statement: ast.stmt, names: set[str], *, home: bool) -> set[int]:
     ):
         return set(range(statement.lineno, statement.end_lineno + 1))
     tables = [n for n in ast.walk(statement) if isinstance(n, ast.Dict)]
-    values = {id(each) for n in tables for value in n.values for each in ast.walk(value)}  # others use it
+    values = {id(each) for n in tables for value in n.values for each in ast.walk(value)}  # shared by several entries
     entries = (n for n in ast.walk(statement) if isinstance(n, ast.Name | ast.Attribute) and id(n) not in values)
     return {n.lineno for n in entries if ast.unparse(n) in names}
 
@@ -116,7 +116,7 @@ def _mentions(node: ast.AST, names: set[str]) -> bool:
 
 
 def _helpers(module: Module, own: set[int]) -> set[int]:
-    """The lines of what has a private name and is used by these lines alone, and so on."""
+    """Lines of private helpers that only the lines ``own`` use, and of the helpers of these helpers."""
     private = {name: s for s in module.statements for name in _defined(s) if name.startswith("_") and name != "_"}
     found: set[int] = set()
     while True:

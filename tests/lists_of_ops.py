@@ -21,7 +21,7 @@ def i(*values):
 
 
 def test(x):
-    """Truth that is computed."""
+    """A computed boolean."""
     return ops.greater(x, c(0.0))
 
 
@@ -33,7 +33,7 @@ def bounds(a, b):
     return ops.maximum(a, b)
 
 
-#: By name: what is computed, the list of ops, and the shapes of the inputs.
+#: By name: the function, the list of ops, and the shapes of the inputs.
 LISTS = {
     # arithmetic
     "sub-neg": (lambda a, b: ops.sub(a, b), "Add,Neg", M, M),
@@ -250,7 +250,7 @@ LISTS = {
     "tan": (lambda a: ops.tan(a), "Sin,Cos,Div", M),
     "sinh": (lambda a: ops.sinh(a), "Exp,Sub,Mul", M),
     "exp-pow": (lambda a: ops.exp(a), "Pow", M),
-    # by constants, windows and other forms
+    # lowered to constants, windows and other forms
     "mul-matmul": (lambda a: ops.mul(a, c([1.0, 2, 3, 4])), "MatMul", M),
     "add-gemm": (lambda a: ops.add(a, c([1.0, 2, 3, 4])), "Gemm", M),
     "mul-const-gemm": (lambda a: ops.mul(a, c(2.0)), "Gemm", M),

@@ -1,4 +1,4 @@
-"""The real models that the tests share: those in the repository, and those that ship in the onnx package."""
+"""Real models for tests, from the repository and from the onnx package."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ ROOT = Path(__file__).parent.parent
 EXAMPLES = ROOT / "examples"
 SUITES = Path(onnx.backend.test.__file__).parent / "data"
 
-#: Each example with the samples that feed it.
+#: The example models, each with the file of its sample inputs.
 SAMPLES = {
     "digits/digits": "samples",
     "digits/digits-int8": "samples",

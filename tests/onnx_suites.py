@@ -1,4 +1,4 @@
-"""The suites that ship in the onnx package, run through ``tenonnx.backend`` case by case."""
+"""The test suites of the onnx package, run case by case through ``tenonnx.backend``."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from tenonnx.op.op import Opaque
 
 PACKAGE = Path(onnx.__file__).parent.parent
 
-#: How often a model is run whose outputs are drawn at random.
+#: Number of runs of a model with random outputs.
 RUNS = 300
 
 
-#: Models of one node need no threads, which take longer to start than all else.
+#: One thread for models of one node, since starting threads takes longer than the rest.
 OPTIONS = {"onnxruntime": {"session_options": {"intra_op_num_threads": 1}}}
 
 
-#: Cases whose outputs are drawn at random by another generator: it is enough that they run.
+#: Cases with outputs of another random generator, which only have to run.
 DRAWN = ("bernoulli", "training_dropout")
 
 
 class Expected(NamedTuple):
-    """Known failure of a case on some backends, and why it is not ours to mend. It fails, or the entry must go."""
+    """Known failure of a case on some backends, and why we cannot fix it. The test fails once the case passes."""
 
     backends: tuple[str, ...]
     reason: str
 
 
 def load(case):
-    """The model of a case and its data sets: the inputs by position, and the outputs."""
+    """The model of a case and its data sets, each a list of inputs and a list of outputs."""
     if case.model is not None:
         return case.model, [tuple(_arrays(side) for side in data_set) for data_set in case.data_sets]
     if case.url is not None:
@@ -56,7 +56,7 @@ def load(case):
 
 
 def not_provided(model):
-    """The ops of a model that no installed package provides."""
+    """Ops of a model that no installed package defines."""
     return sorted({f"{n.domain}::{n.op_type}" for n in tx.load(model).walk() if isinstance(n.op, Opaque)})
 
 
@@ -67,7 +67,7 @@ def skip_if_not_provided(case):
 
 
 def _light(path):
-    """A real model with made-up weights: its input is a ramp, its first output lies beside it."""
+    """A real network with synthetic weights: its input is a ramp, its expected first output is in a file."""
     model = onnx.load(path)
     given = {tensor.name for tensor in model.graph.initializer}
     inputs = [Runner.generate_dummy_data(info) for info in model.graph.input if info.name not in given]
@@ -97,9 +97,9 @@ def _arrays(contents):
 
 
 def check(case, backend, *, judge=None):
-    """Run a case and compare it with its own tolerances. onnxruntime gives way to numpy only where it must.
+    """Run a case and compare outputs by its tolerances. A fallback to numpy is an error if onnxruntime runs the model.
 
-    Where outputs are drawn at random, ``judge(inputs, runs)`` looks at those of many runs.
+    For random outputs, ``judge(inputs, runs)`` checks the outputs of many runs.
     """
     model, stored = load(case)
     with warnings.catch_warnings(record=True) as caught:
@@ -123,21 +123,21 @@ def check(case, backend, *, judge=None):
 
 
 def compare_outputs(case, found, stored):
-    """Compare the outputs of a case, unless they are drawn at random."""
+    """Compare the outputs of a case, unless they are random."""
     for ours, theirs in zip(found, stored, strict=False):
         if not any(word in case.name for word in DRAWN):
             compare(ours, theirs, case.rtol, case.atol)
 
 
 def compare_program(case, graph, program, stored):
-    """Run a program of the graph of a case with all that is stored of it, and compare the outputs."""
+    """Run a compiled case on all its data sets, and compare the outputs."""
     names = [value.name for value in graph.inputs]
     for inputs, outputs in stored:
         compare_outputs(case, program(dict(zip(names, inputs, strict=False))).values(), outputs)
 
 
 def takes(model, stored):
-    """Whether onnxruntime runs a model by itself, without anything of ours."""
+    """Whether plain onnxruntime runs a model."""
     import onnxruntime
 
     options = onnxruntime.SessionOptions()
@@ -152,7 +152,7 @@ def takes(model, stored):
 
 
 def compare(ours: Any, theirs: Any, rtol: float, atol: float) -> None:
-    """Raise ``AssertionError`` where two outputs differ in kind, dtype, shape or by more than the tolerance."""
+    """Raise ``AssertionError`` if two outputs differ in kind, dtype or shape, or by more than the tolerance."""
     if theirs is None:
         assert ours is None
     elif isinstance(theirs, list | tuple):
@@ -181,7 +181,7 @@ def compare(ours: Any, theirs: Any, rtol: float, atol: float) -> None:
 
 @functools.cache
 def node_cases():
-    """The cases of kind ``node`` by name. They are computed, which takes seconds."""
+    """The cases of kind ``node`` by name; onnx takes seconds to compute them."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         return {case.name: case for case in load_model_tests(kind="node")}

@@ -30,14 +30,14 @@ def softmaxes(graph, x):
 
 
 @pytest.mark.parametrize("build", [reshaped, passed_on, softmaxes])
-def test_types_are_those_that_every_node_has_for_itself(build):
+def test_types_equal_those_inferred_node_by_node(build):
     graph = graph_of(build)
     moved = tx.retarget(graph, 13)
     expected = {value.name: value.type for value in graph.copy().infer().values()}
     assert {value.name: value.type for value in moved.values()} == expected
 
 
-def test_nodes_that_are_alike_are_asked_once(monkeypatch):
+def test_identical_nodes_are_inferred_once(monkeypatch):
     def build(graph, x):
         for k in range(20):
             x = ops.add(ops.relu(x), graph.variable(f"w{k}", np.full(6, k, np.float32)))

@@ -1,4 +1,4 @@
-"""The layers of core: imports go down only, core names no op, and no file grows too long."""
+"""Architecture rules: imports go down only, core names no op, and files stay short."""
 
 import ast
 import importlib
@@ -18,7 +18,7 @@ from tenonnx.registry.hints import provider
 ROOT = Path(__file__).parent.parent
 CORE = ROOT / "core" / "src" / "tenonnx"
 
-#: From the ground up, as docs/why/architecture.md tells it; the values are the folders and files of one layer.
+#: The layers of core from the lowest to the highest, see docs/why/architecture.md: folders and files of each.
 FLOORS = [
     {"errors", "limits", "graph"},
     {"op"},
@@ -29,14 +29,14 @@ FLOORS = [
     {"extend", "tools", "__main__", "backend"},
 ]
 
-#: The package itself reads its names from a file.
+#: The package's ``__init__``, which is above all layers and reads its names from a file.
 ROOF = {"__init__"}
 
-#: The one table of names that are imported when they are asked for: functions of higher layers that graphs call.
+#: The table of lazy imports, which names functions of higher layers.
 LATE = "graph/lazy_methods.py"
 LATE_MODULE = "tenonnx.graph.lazy_methods"
 
-#: Op names that core may have, and why.
+#: Op names that core may contain, with the reasons.
 NAMED = {
     ("op/signature.py", "Constant"): "a kind of attribute, after our class of contents",
     ("extend/__init__.py", "Constant"): "that class",
@@ -49,7 +49,7 @@ def floor_of(part):
 
 
 def imports(path, *, running=False):
-    """Modules that a file imports, wherever it does; those for type checkers alone, too, unless it is ``running``."""
+    """Modules that a file imports at any place. With ``running``, without imports for type checkers only."""
     tree = ast.parse(path.read_text("utf-8"))
     hidden = set()
     for test in ast.walk(tree) if running else ():
@@ -65,7 +65,7 @@ def imports(path, *, running=False):
 
 
 def named_modules(path):
-    """Modules of ours that a file names in texts: what ``import_module`` is given, now or later."""
+    """Our modules that a file names in strings, as arguments of ``import_module``."""
     for node in ast.walk(ast.parse(path.read_text("utf-8"))):
         if isinstance(node, ast.Constant) and re.fullmatch(r"tenonnx(_\w+)?(\.\w+)+", str(node.value)):
             yield node.value
@@ -85,13 +85,13 @@ def test_imports_go_down(path):
 
 
 def is_module(name):
-    """Whether core has such a module: entry-point groups and keys of metadata have names like these."""
+    """Whether core has a module of that name; entry-point groups and metadata keys look alike."""
     place = CORE.parent.joinpath(*name.split("."))
     return name not in GROUPS and (place.is_dir() or place.with_suffix(".py").exists())
 
 
 def modules():
-    """Every module of every package, by name."""
+    """Paths of all modules of all packages, by module name."""
     return {
         ".".join(path.relative_to(source).with_suffix("").parts).removesuffix(".__init__"): path
         for source in ROOT.glob("**/src")
@@ -101,7 +101,7 @@ def modules():
 
 
 def circles(edges):
-    """The sets of modules that lead back to each other."""
+    """Sets of modules that import each other in a cycle."""
     reached = {module: set() for module in edges}
     for module in edges:
         waiting = [module]
@@ -113,7 +113,7 @@ def circles(edges):
 
 
 def module_edges(known):
-    """Modules that each module names: in imports wherever they stand, and in texts; but for the one table of these."""
+    """Modules that each module imports at any place or names in strings, except for the table of lazy imports."""
     edges = {}
     for module, path in known.items():
         named = set() if module == LATE_MODULE else set(named_modules(path))
@@ -127,11 +127,11 @@ def module_edges(known):
     return edges
 
 
-def test_no_module_leads_back_to_itself():
+def test_no_module_imports_itself_indirectly():
     assert circles(module_edges(modules())) == set()
 
 
-def test_circles_through_type_checking_functions_and_texts_are_found(tmp_path):
+def test_cycles_through_type_checking_functions_and_strings_are_found(tmp_path):
     texts = {
         "a": "from typing import TYPE_CHECKING\nif TYPE_CHECKING:\n    from tenonnx_x.b import B",
         "b": "def f():\n    from tenonnx_x import c",
@@ -144,21 +144,21 @@ def test_circles_through_type_checking_functions_and_texts_are_found(tmp_path):
     assert circles(edges) == {frozenset({"tenonnx_x.a", "tenonnx_x.b", "tenonnx_x.c"})}
 
 
-def test_circles_are_found():
+def test_cycles_are_found():
     assert circles({"a": {"b"}, "b": {"c"}, "c": {"b"}}) == {frozenset({"b", "c"})}
     assert circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == set()
 
 
-#: Classes and types of ours that are called like an op: contents, the dims of a tensor, and one of these.
+#: Our classes and types with the name of an op: contents of a constant, the dims of a tensor, and one dim.
 OUR_CLASSES = {"Constant", "Shape", "Size"}
 
 
 def ops_named(source, names):
-    """Ops that a source names, with their lines: in a text, alone or among others, or as a name of Python.
+    """Ops that a source names in a string or as a Python name, with their lines.
 
-    A text names ops that holds nothing else (``"Conv Gemm"``), one with its domain or version (``"ai.onnx::Conv"``,
-    ``"Conv@11"``), or what the names of some begin or end with (``startswith("QLinear")``). Docstrings and sentences
-    do not.
+    Strings count if they have nothing but op names (``"Conv Gemm"``), a name with domain or version
+    (``"ai.onnx::Conv"``, ``"Conv@11"``), or a prefix or suffix (``startswith("QLinear")``). Docstrings and sentences do
+    not count.
     """
     tree = ast.parse(source)
     documents = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)}
@@ -180,7 +180,7 @@ def ops_named(source, names):
 
 
 def names_of_ops():
-    """The names of all operators of our families, without words of the language and of types."""
+    """Names of all operators of our families, except for those that are also words of Python or types."""
     registry = Registry.installed()
     names = {op.name for domain in registry.domains() for op in registry.ops(domain)}
     return names - {"Optional", "If", "Loop", "Scan"}
@@ -212,7 +212,7 @@ def test_core_knows_no_op_by_name():
         "name == b'Conv'",
     ],
 )
-def test_every_form_in_which_an_op_may_be_named_is_found(source):
+def test_every_form_of_an_op_name_is_found(source):
     assert list(ops_named(source, {"Conv", "Gemm", "QLinearConv"}))
 
 
@@ -220,15 +220,15 @@ def test_sentences_and_docstrings_name_no_op():
     assert not list(ops_named('"""Conv"""\nraise E("as Conv does, and Gemm")', {"Conv", "Gemm"}))
 
 
-#: What two packages call alike, and why.
+#: Names of public classes in two packages, with the reasons.
 ALIKE = {
     "Backend": "the kit has the class that onnx.backend.base calls so",
     "Call": "of an op in a graph, and of one in a case of the kit, which every family writes",
 }
 
 
-def test_a_public_class_of_the_house_stands_for_one_thing():
-    """That is of core and the packages that come with it; families and front ends have words of their own."""
+def test_names_of_public_classes_are_unique():
+    """Checks core and its companion packages; families and front ends have their own terms."""
     held = {}
     for package in (
         "core",
@@ -252,7 +252,7 @@ def test_a_public_class_of_the_house_stands_for_one_thing():
     assert {name: places for name, places in held.items() if len(places) > 1}.keys() == ALIKE.keys()
 
 
-#: What modules were called that have the field's name today, and kinds of rules and traits.
+#: Former names of modules, and of kinds of rules and traits, with their present names.
 OLD_MODULES = {
     "respelling": "versioned_signature",
     "above": "lazy_methods",
@@ -281,7 +281,7 @@ OLD_KINDS = {
 }
 
 
-def test_what_has_a_name_of_the_field_has_no_other_beside_it():
+def test_former_names_are_not_used():
     packages = (
         "core",
         "plugins/apps/cli",
@@ -296,12 +296,12 @@ def test_what_has_a_name_of_the_field_has_no_other_beside_it():
     assert not {*TRAITS, *(key for kind in OURS for key in kind.keys)} & OLD_KINDS.keys()
 
 
-#: Tokens that are no code.
+#: Tokens that do not count as code.
 LAYOUT = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 
 
 def lines_of_code(source):
-    """Number of lines of code of a source: not blank, comment or docstring."""
+    """Number of lines of code, without blank lines, comments and docstrings."""
     documents = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
@@ -322,7 +322,7 @@ def lines_of_code(source):
         ("x = (\n    1,\n\n    # why\n    2,\n)\n", 4),
     ],
 )
-def test_code_is_counted_without_docstrings_comments_and_blanks(source, count):
+def test_lines_of_code_exclude_docstrings_comments_and_blanks(source, count):
     assert lines_of_code(source) == count
 
 
@@ -348,7 +348,7 @@ def test_no_file_is_longer_than_two_pages(path):
 
 
 def bound_twice(source):
-    """Constants that a module binds more than once: of two numbers of one name, the second would hold for both."""
+    """Constants that a module assigns more than once, where the second value would replace the first."""
     seen = set()
     for statement in ast.parse(source).body:
         targets = statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", None)]
@@ -359,11 +359,11 @@ def bound_twice(source):
 
 
 @pytest.mark.parametrize("path", sources(), ids=lambda p: str(p.relative_to(ROOT)))
-def test_no_module_binds_a_constant_twice(path):
+def test_no_module_assigns_a_constant_twice(path):
     assert not list(bound_twice(path.read_text("utf-8")))
 
 
-def test_constants_that_are_bound_twice_are_found():
+def test_constants_assigned_twice_are_found():
     assert list(bound_twice("FEW = 16\nMANY: int = 2\nFEW = 128\n(A, MANY) = (1, 2)\nx = 1\nx = 2")) == ["FEW", "MANY"]
 
 
@@ -375,7 +375,7 @@ def test_families_import_no_other_vendor_family():
                 assert module.split(".")[0] not in set(families) - {package}, f"{path} imports {module}"
 
 
-#: Packages of the workspace, which import of core what a third party may.
+#: Our packages; like third-party ones, they only import public namespaces of core.
 PACKAGES = (
     "plugins/standard",
     "plugins/targets",
@@ -405,7 +405,7 @@ PACKAGES = (
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_packages_come_through_the_door(package):
+def test_packages_only_import_public_namespaces_of_core(package):
     for path in sorted((ROOT / package).rglob("*.py")):
         for module in set() if {"tests", ".venv"} & set(path.parts) else imports(path):
             parts = module.split(".")
@@ -432,7 +432,7 @@ def test_installed_packages_declare_the_consumers_of_all_their_rules(domain, mon
     }
 
 
-def test_core_knows_the_owner_of_every_name_that_our_packages_take():
+def test_core_knows_the_owner_of_every_entry_point_of_our_packages():
     for path in [*ROOT.glob("*/pyproject.toml"), *ROOT.glob("plugins/**/pyproject.toml")]:
         project = tomllib.loads(path.read_text("utf-8"))["project"]
         for group, entries in project.get("entry-points", {}).items():

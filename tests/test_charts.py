@@ -1,4 +1,4 @@
-"""Charts as SVG: well-formed, inside their frame, and readable on light and dark pages."""
+"""SVG charts: well-formed, inside their frame, and readable on light and dark pages."""
 
 import importlib.util
 import re
@@ -28,13 +28,13 @@ def test_bars_without_any_right_result():
     assert elements(CHARTS.bars("Nothing", [("tool", 0, "0 of 3")]), "rect")
 
 
-def test_curves_stay_in_their_frame():
+def test_curves_stay_inside_the_frame():
     drawing = CHARTS.curves("Loss", "epoch", {"train": [3.0, 2.0, 1.5], "test": [2.9, 2.5, 2.4]})
     width = float(ET.fromstring(drawing).get("width"))
     assert all(0 < float(each.get("cx")) < width for each in elements(drawing, "circle"))
 
 
-def test_each_color_has_a_dark_form():
+def test_each_color_has_a_dark_variant():
     light, dark = CHARTS.STYLE.split("@media(prefers-color-scheme:dark)")
     classes = {name for name in re.findall(r"\.(\w+)\{", light) if name != "curve"}
     assert classes <= set(re.findall(r"\.(\w+)\{", dark))

@@ -1,4 +1,4 @@
-"""Steps of ``.ci/run``: each test file is run by one of them, and the workflow has a job for each."""
+"""Steps of ``.ci/run``: each test file belongs to one step, and the workflow has a job for each step."""
 
 import functools
 import re
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 RUN = (ROOT / ".ci/run").read_text("utf-8")
 OPTIONS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["pytest"]["ini_options"]
 
-#: Files and folders that several steps run, and why.
+#: Files and folders that several steps run, with the reasons.
 REPEATED = {
     "plugins/backends/onnxruntime/tests/test_state.py": "state is kept alike by OpenVINO",
     "plugins/frontends/tensorflow/tests/backends": "Keras computes on JAX and on PyTorch",
@@ -24,7 +24,7 @@ REPEATED = {
 
 @functools.cache
 def test_files():
-    """Test files below the test paths, as Git lists them."""
+    """Test files below the test paths, from Git."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", *OPTIONS["testpaths"]]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     return [name for name in listed if re.search(r"(^|/)tests/(.*/)?test_[^/]*\.py$", name)]
@@ -35,7 +35,7 @@ test_files.__test__ = False
 
 @functools.cache
 def named():
-    """Paths that each step names to pytest in an environment of its own."""
+    """Paths that each step with its own environment passes to pytest."""
     bodies = dict(re.findall(r"^(\w+)\(\) \{(.*?)^\}", RUN, re.MULTILINE | re.DOTALL))
     lines = {step: re.findall(r'^ *"\$python" -m pytest (.*)$', body, re.MULTILINE) for step, body in bodies.items()}
     return {
@@ -50,7 +50,7 @@ def is_below(name, paths):
 
 
 def steps_of(name):
-    """The steps that run a test file: those that name it or a folder of it, or one of the default environment."""
+    """Steps that run a test file: those that name it or its folder, or else steps of the default environment."""
     above = [path for paths in named().values() for path in paths if is_below(name, [path])]
     homes = [path for path in above if path != name]
     home = max(homes, key=len, default=None)
@@ -70,7 +70,7 @@ def test_each_test_file_is_run_by_one_step():
     assert {step for found in steps.values() for step in found} >= {"tests", "slow", "torch", "extensions"}
 
 
-def test_folders_of_other_environments_are_left_out_of_the_default_one():
+def test_the_default_environment_skips_folders_of_other_environments():
     ignored = re.findall(r"--slow --ignore (\S+)", RUN)
     for step, paths in named().items():
         for folder in (path for path in paths if (ROOT / path).is_dir()):
@@ -90,8 +90,8 @@ def test_the_workflow_has_a_job_for_each_step():
 
 
 @pytest.mark.parametrize("arguments", [[], ["--slow"], ["plugins/made/tests"]])
-def test_a_run_without_paths_leaves_slow_files_out(arguments, tmp_path):
-    """In the processes that pytest starts, too."""
+def test_a_run_without_paths_skips_slow_files(arguments, tmp_path):
+    """Also in pytest's worker processes."""
     folder = tmp_path / "plugins/made/tests"
     folder.mkdir(parents=True)
     for name in ("quick", "slow"):

@@ -18,7 +18,7 @@ DIGITS, INT8, DECODER = example("digits/digits"), example("digits/digits-int8"),
 
 @pytest.fixture
 def tenonnx(capfd, monkeypatch, tmp_path):
-    """Runs one command in an empty folder: its exit code, stdout and stderr."""
+    """A function that runs a command in an empty folder and returns exit code, stdout and stderr."""
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments):
@@ -29,15 +29,15 @@ def tenonnx(capfd, monkeypatch, tmp_path):
     return run
 
 
-def test_sizes_are_made_up_that_all_backends_take(tenonnx):
+def test_random_inputs_have_sizes_that_all_backends_accept(tenonnx):
     code, out, err = tenonnx("convert", DECODER, "-o", "same.onnx")
     assert code == 0
     assert "random inputs were drawn with batch=1" in err
     assert f"against {DECODER} in numpy and onnxruntime, on random inputs" in out
 
 
-def test_a_backend_on_which_the_original_fails_is_not_compared(tenonnx):
-    model = example("experts/experts")  # the number of tokens seen is an input, and 0 where it is made up
+def test_a_backend_that_fails_on_the_original_is_not_compared(tenonnx):
+    model = example("experts/experts")  # random inputs have 0 tokens seen, an input of the model
     code, out, err = tenonnx("convert", model, "-o", "same.onnx")
     assert code == 0
     assert "not compared on onnxruntime: the original fails there, too" in err
@@ -49,7 +49,7 @@ def test_a_backend_on_which_the_original_fails_is_not_compared(tenonnx):
     assert {output.backend for output in found.outputs} == {"numpy"}
 
 
-def test_a_version_that_no_node_needs_is_left_out_with_a_note(tenonnx):
+def test_an_unused_opset_is_dropped_with_a_note(tenonnx):
     for command in ("plan", DIGITS), ("convert", DIGITS, "-o", "same.onnx"):
         code, _, err = tenonnx(*command, "--opset", "com.microsoft=1")
         assert code == 0
@@ -74,7 +74,7 @@ def test_the_examples_are_valid(tenonnx, path):
     assert tenonnx("check", path)[:2] == (0, f"{path}: valid\n")
 
 
-def test_an_op_of_a_runtime_in_the_default_domain_is_no_objection(tenonnx):
+def test_a_runtime_op_in_the_default_domain_is_accepted(tenonnx):
     code, out, _ = tenonnx("check", DECODER, "--json")
     assert code == 0
     assert json.loads(out)["valid"]
@@ -102,7 +102,7 @@ def test_convert_verifies_what_it_wrote(tenonnx, opset):
     onnx.checker.check_model("out.onnx", full_check=True)
 
 
-def test_convert_lowers_a_vendor_domain_and_tells_how(tenonnx):
+def test_convert_lowers_a_vendor_domain_and_reports_how(tenonnx):
     target = ["--opset", 13, "--domains", "ai.onnx"]
     code, out, _ = tenonnx("plan", DECODER, *target)
     assert code == 0
@@ -116,14 +116,14 @@ def test_convert_lowers_a_vendor_domain_and_tells_how(tenonnx):
     assert [entry.domain for entry in onnx.load("out.onnx").opset_import] == [""]
 
 
-def test_shapes_that_depend_on_each_other_can_be_said(tenonnx):
+def test_dependent_input_shapes_can_be_specified(tenonnx):
     shapes = ["--input-shapes", "input_ids:2,1", "--input-shapes", "attention_mask:batch,past+sequence"]
     code, out, _ = tenonnx("run", DECODER, *shapes, "--json")
     assert code == 0
     assert json.loads(out)["outputs"]["logits"]["shape"] == [2, 1, 64]
 
 
-def test_the_native_file_runs_as_the_model_does(tenonnx):
+def test_the_native_file_has_the_same_outputs_as_the_model(tenonnx):
     assert tenonnx("convert", DIGITS, "-o", "digits.safetensors")[0] == 0
     assert tenonnx("run", "digits.safetensors")[1] == tenonnx("run", DIGITS)[1]
 
@@ -137,7 +137,7 @@ def test_entries_of_maps_have_the_element_type_of_the_output(tenonnx, backend):
     assert {entry["type"] for entry in first.values()} == {"float32[]"}
 
 
-def test_an_opset_that_nobody_knows_is_refused(tenonnx, tmp_path):
+def test_an_unknown_opset_is_refused(tenonnx, tmp_path):
     code, out, err = tenonnx("convert", DIGITS, "-o", "out.onnx", "--opset", 999)
     assert (code, out) == (2, "")
     assert "unknown opset" in err
@@ -161,7 +161,7 @@ def test_the_installed_program_starts():
     assert (result.returncode, result.stderr) == (0, "")
 
 
-def test_a_plan_says_what_fixed_shapes_would_make_constant(tenonnx, tmp_path):
+def test_a_plan_reports_values_that_fixed_shapes_would_make_constant(tenonnx, tmp_path):
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", ("n", 4))
     graph.output("y", x / ops.cast(ops.gather(ops.shape(x), np.int64(0)), to=1))
@@ -185,7 +185,7 @@ def test_a_plan_fuses_where_the_conversion_does(tenonnx, tmp_path):
     assert json.loads(tenonnx("plan", source, *to, "--json")[1])["summary"]["actions"] == {"kept": 5, "fused": 1}
 
 
-def test_ops_that_few_runtimes_have_come_by_name(tenonnx, tmp_path):
+def test_rare_ops_are_fused_on_request(tenonnx, tmp_path):
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", ("n", 4))
     graph.output("y", x / ops.sqrt(ops.reduce_mean(x * x, [-1]) + 1e-6) * np.arange(4, dtype=np.float32))
@@ -209,7 +209,7 @@ def test_ops_that_few_runtimes_have_come_by_name(tenonnx, tmp_path):
     assert not (tmp_path / "none.onnx").exists()
 
 
-def test_newer_opsets_and_other_domains_bring_their_ops(tenonnx, tmp_path):
+def test_fusion_uses_the_ops_of_newer_opsets_and_other_domains(tenonnx, tmp_path):
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", ("n", 4))
     graph.output("y", x * 0.5 * (1.0 + ops.erf(x / 2.0**0.5)))

@@ -1,4 +1,4 @@
-"""Cutting, joining, renaming, comparing and drawing models by the command line; messages for other files."""
+"""Commands that extract, compose, rename, compare and draw models; messages about files that are not models."""
 
 import io
 import json
@@ -28,7 +28,7 @@ def run(capsys):
     return call
 
 
-def test_a_model_is_cut_in_two_and_joined_again(run, tmp_path):
+def test_a_model_is_split_and_composed_again(run, tmp_path):
     head, tail, both = (tmp_path / f"{name}.onnx" for name in ("head", "tail", "both"))
     run("extract", CNN, "-o", head, "--output-names", "Relu")
     run("extract", CNN, "-o", tail, "-i", "Relu")
@@ -39,7 +39,7 @@ def test_a_model_is_cut_in_two_and_joined_again(run, tmp_path):
     assert [v.name for v in tx.load(both).variables] == [v.name for v in tx.load(CNN).variables]
 
 
-def test_a_model_before_itself_gets_names_of_its_own(run, tmp_path):
+def test_composing_a_model_with_itself_renames_values(run, tmp_path):
     graph = tx.Graph("twice", opsets={"ai.onnx": 13})
     x = graph.input("x", "float32", (2,))
     graph.output("y", x * graph.variable("w", np.float32([2, 3])))
@@ -69,7 +69,7 @@ def test_a_model_goes_to_standard_output(command, name, monkeypatch, tmp_path):
 
 
 def joined_pair(folder):
-    """A model with the output m, and one that adds its inputs p and q to s, as files."""
+    """Write a model with the output m, and one that adds its inputs p and q to s."""
     first, second = tx.Graph("first", opsets={"ai.onnx": 17}), tx.Graph("second", opsets={"ai.onnx": 17})
     first.output("m", -first.input("x", "float32", ("n",)))
     second.output("y", second.input("p", "float32", ("n",)) + second.input("q", "float32", ("n",)) * np.float32(2))
@@ -92,7 +92,7 @@ NAMES = ["a,b", "b,a", "k=v", "k=v=w"]
 
 
 def named_oddly(folder):
-    """A chain of values whose names hold commas and equals signs, as a file."""
+    """Write a chain of values with commas and equals signs in their names."""
     graph = tx.Graph(opsets={"ai.onnx": 17})
     value = graph.input("x", "float32", (2,))
     for name in NAMES:
@@ -112,7 +112,7 @@ def named_oddly(folder):
         ("x", r"k\=v", (["x"], ["k=v"])),
     ],
 )
-def test_names_with_commas_can_be_cut_at(inputs, outputs, found, run, tmp_path):
+def test_extract_accepts_names_with_commas(inputs, outputs, found, run, tmp_path):
     run("extract", named_oddly(tmp_path), "-o", tmp_path / "part.onnx", "-i", inputs, "--output-names", outputs)
     part = tx.load(tmp_path / "part.onnx")
     assert ([value.name for value in part.inputs], [value.name for value in part.outputs]) == found
@@ -127,14 +127,14 @@ def test_names_with_commas_can_be_cut_at(inputs, outputs, found, run, tmp_path):
         (r"x=\=", "x", "="),
     ],
 )
-def test_names_with_equals_signs_can_be_given_others(renamed, old, new, run, tmp_path):
+def test_names_with_equals_signs_can_be_renamed(renamed, old, new, run, tmp_path):
     path = named_oddly(tmp_path)
     run("rename", path, renamed, "-o", tmp_path / "new.onnx")
     before, after = ([value.name for value in tx.load(each).values()] for each in (path, tmp_path / "new.onnx"))
     assert after == [new if name == old else name for name in before]
 
 
-def test_preprocessing_goes_in_front(tmp_path):
+def test_preprocessing_is_prepended(tmp_path):
     front = tx.Graph("front", opsets={"ai.onnx": 17})
     pixels = front.input("pixels", "uint8", ("batch", 1, 8, 8))
     front.output("scaled", ops.cast(pixels, to="float32") / 16.0)
@@ -173,21 +173,21 @@ def test_preprocessing_goes_in_front(tmp_path):
         (["nonsense"], "No such command 'nonsense'."),
     ],
 )
-def test_what_cannot_be_is_refused_and_nothing_is_written(run, tmp_path, monkeypatch, arguments, message):
+def test_invalid_requests_are_refused_and_write_nothing(run, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
     said = run(*arguments, code=2)
     assert message in said.err
     assert not list(tmp_path.iterdir())
 
 
-def test_names_are_exchanged(run, tmp_path):
+def test_two_names_are_swapped(run, tmp_path):
     run("rename", CNN, "images=scores", "scores=images", "-o", tmp_path / "m.onnx")
     graph = tx.load(tmp_path / "m.onnx")
     assert ([v.name for v in graph.inputs], [v.name for v in graph.outputs]) == (["scores"], ["images"])
     onnx.checker.check_model(onnx.load(tmp_path / "m.onnx"), full_check=True)
 
 
-def test_the_first_node_that_differs_is_found(run, tmp_path):
+def test_the_first_diverging_node_is_found(run, tmp_path):
     graph = tx.load(CNN)
     weight = next(v for v in graph.variables if v.name in {u.name for u in graph.nodes[4].inputs if u is not None})
     graph.assign({weight.name: weight.data.array() * np.float32(1.1)})
@@ -202,7 +202,7 @@ def test_the_first_node_that_differs_is_found(run, tmp_path):
 
 
 @pytest.mark.parametrize("nodes_too", [False, True])
-def test_the_first_node_that_differs_is_found_whatever_values_are_called(run, tmp_path, nodes_too):
+def test_the_first_diverging_node_is_found_despite_other_names(run, tmp_path, nodes_too):
     model = onnx.load(CNN)
     kept = {v.name for v in (*model.graph.input, *model.graph.output, *model.graph.initializer)}
     for place, node in enumerate(model.graph.node):
@@ -219,7 +219,7 @@ def test_the_first_node_that_differs_is_found_whatever_values_are_called(run, tm
     assert found["first_divergence"]["value"] == changed.outputs[0].name
 
 
-def test_another_element_type_is_not_the_first_difference(run, tmp_path):
+def test_another_element_type_is_no_divergence(run, tmp_path):
     run("convert", CNN, "-o", tmp_path / "half.onnx", "--float16", "--half-interface")
     said = run("compare", CNN, tmp_path / "half.onnx", code=1).out
     assert "only element types differ on numpy" in said
@@ -258,7 +258,7 @@ def test_equal_computations_correspond_by_their_order():
     assert corresponding(one, tx.Graph()) == {}
 
 
-def test_divergence_is_found_by_looking_at_few_values(monkeypatch):
+def test_divergence_is_found_by_evaluating_few_values(monkeypatch):
     from tenonnx_convert.verifying import divergence as module
 
     def chain(wrong):
@@ -277,7 +277,7 @@ def test_divergence_is_found_by_looking_at_few_values(monkeypatch):
         assert found.first_divergence.value == expected
 
 
-def test_other_structure_alone_is_no_failure(run, tmp_path):
+def test_another_structure_is_no_failure(run, tmp_path):
     run("convert", BERT, "-o", tmp_path / "m.onnx", "--domains", "ai.onnx")
     said = run("compare", BERT, tmp_path / "m.onnx")
     assert "com.microsoft::Attention" in said.out
@@ -303,7 +303,7 @@ def test_costs_are_counted(run):
     assert seven.peak == 7 * max(each["live"] for each in costs["nodes"])
 
 
-def test_costs_that_cannot_be_counted_are_none():
+def test_unknown_costs_are_none():
     header = '<ir_version: 8, opset_import: ["": 17, "local": 1]>'
     function = '<domain: "local", opset_import: ["": 17]> Twice (a) => (b) { b = Add(a, a) }'
     unknown = f"g (x) => (y) {{ y = local.Twice(x) }} {function}"
@@ -336,19 +336,19 @@ def test_costs_of_bodies_and_unknown_dims():
         (b"", "an empty file"),
     ],
 )
-def test_a_file_that_is_no_model_is_called_what_it_is(run, tmp_path, contents, said):
+def test_the_message_for_another_file_names_its_type(run, tmp_path, contents, said):
     path = tmp_path / "m.onnx"
     path.write_bytes(contents)
     assert said in run("inspect", path, code=2).err
 
 
-def test_an_output_that_is_an_input_is_said(run, tmp_path):
+def test_an_output_that_is_an_input_is_reported(run, tmp_path):
     path = tmp_path / "m.onnx"
     path.write_bytes(example("digits_cnn/digits-cnn").read_bytes())
     assert "is an input of this command" in run("convert", path, "-o", path, "--opset", "17").err
 
 
-def test_parts_and_outputs_that_are_inputs_are_said(run, tmp_path):
+def test_parts_and_outputs_that_are_inputs_are_reported(run, tmp_path):
     path, array = tmp_path / "m.onnx", tmp_path / "x.npy"
     path.write_bytes(example("digits_cnn/digits-cnn").read_bytes())
     np.save(array, np.zeros((2, 1, 8, 8), np.float32))
@@ -383,14 +383,14 @@ def test_parts_with_the_same_functions_are_joined(run, tmp_path):
 
 
 @pytest.mark.parametrize("contents", ["a,b\n1,2\n3,4\n", "words\n"])
-def test_contents_that_are_text_are_called_so(run, tmp_path, contents):
+def test_string_contents_are_named_in_the_message(run, tmp_path, contents):
     path = tmp_path / "x.txt"
     path.write_text(contents)
     assert "text" in run("run", CNN, "--input", f"images={path}", code=2).err
 
 
 @pytest.mark.parametrize("dtype", [DType.float32, DType.bfloat16])
-def test_numbers_that_are_none_are_noted(run, tmp_path, dtype):
+def test_nan_and_infinity_are_noted(run, tmp_path, dtype):
     graph = tx.Graph("g", opsets={"ai.onnx": 19})
     graph.output("y", ops.cast(ops.log(graph.input("x", "float32", (3,))), to=dtype.value))
     tx.export(graph, tmp_path / "m.onnx")
@@ -399,7 +399,7 @@ def test_numbers_that_are_none_are_noted(run, tmp_path, dtype):
     assert "of the 3 numbers of y, 1 are NaN, 1 infinite" in said.err
 
 
-def test_maps_are_one_table(run, tmp_path):
+def test_outputs_that_are_maps_form_one_table(run, tmp_path):
     run("run", example("iris/iris"), "-o", tmp_path / "o.csv")
     header, *rows = (tmp_path / "o.csv").read_text().splitlines()
     assert header == "output_label,output_probability[0],output_probability[1],output_probability[2]"
@@ -414,7 +414,7 @@ def test_a_parquet_file_needs_its_package_or_is_written(run, tmp_path, monkeypat
     assert not path.exists()
 
 
-def test_run_makes_inputs_up_in_sizes_that_run(run, tmp_path):
+def test_run_makes_random_inputs_of_suitable_sizes(run, tmp_path):
     graph = tx.Graph("g", opsets={"ai.onnx": 17})
     a, b = graph.input("a", "float32", (None, None)), graph.input("b", "float32", (None, None))
     graph.output("y", ops.matmul(a, b))

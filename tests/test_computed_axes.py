@@ -1,4 +1,4 @@
-"""Reductions over axes that are computed, below the version at which axes are an input."""
+"""Reductions over computed axes at versions before axes became an input."""
 
 import io
 
@@ -24,7 +24,7 @@ def model_of(op, keepdims):
 
 @pytest.mark.parametrize(("version", "keepdims"), [(17, 0), (13, 0), (13, 1), (11, 1)])
 @pytest.mark.parametrize("op", OPS)
-def test_an_older_version_reduces_axis_by_axis(op, version, keepdims):
+def test_an_older_version_reduces_one_axis_at_a_time(op, version, keepdims):
     model, stream = model_of(op, keepdims), io.BytesIO()
     tx.export(tx.load(model), stream, opset_version=version)
     there, here = (onnxruntime.InferenceSession(data) for data in (model.SerializeToString(), stream.getvalue()))
@@ -34,6 +34,6 @@ def test_an_older_version_reduces_axis_by_axis(op, version, keepdims):
         np.testing.assert_allclose(got, expected, rtol=1e-4, strict=True)
 
 
-def test_where_axes_of_length_one_cannot_be_dropped_it_is_refused():
+def test_dropping_axes_of_unknown_length_is_refused():
     with pytest.raises(tx.NotRepresentable):
         tx.export(tx.load(model_of("Max", 0)), io.BytesIO(), opset_version=11)

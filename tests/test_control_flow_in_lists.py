@@ -1,4 +1,4 @@
-"""If and Loop in lists of ops that have neither."""
+"""Lowering of If and Loop to lists of ops without control flow."""
 
 import numpy as np
 import pytest
@@ -25,7 +25,7 @@ def graph_of(function, *inputs):
 
 
 def lowered(graph, feeds, listed=LIST):
-    """The graph in the ops of the list, after a comparison of its outputs."""
+    """Retarget the graph to the list of ops and compare outputs; returns the new graph."""
     moved = tx.retarget(graph, target=narrowed_target(None, graph.opsets, listed.split(","), (), "rounding"))
     assert {node.op_type for node in moved.walk()} <= {*listed.split(","), "Constant"}
     for given in feeds:
@@ -110,7 +110,7 @@ def test_a_loop_whose_condition_counts_is_unrolled():
     assert len(lowered(graph_of(function, X), [{"x": np.float32([1, 2, 3])}]).nodes) < 12
 
 
-def test_a_loop_that_ends_by_its_numbers_is_masked():
+def test_a_loop_with_a_data_dependent_end_is_masked():
     def function(x, cond):
         def step(number, going_on, state):
             return ops.less(ops.reduce_sum(state, keepdims=0), 9.0), state + state
@@ -154,7 +154,7 @@ def stacks_so_many(x, cond):
 
 
 @pytest.mark.parametrize("function", [gathers, divides, other_shapes, any_number, too_many, stacks_so_many])
-def test_control_flow_that_has_no_such_form_is_refused(function):
+def test_other_control_flow_is_refused(function):
     graph = graph_of(function, X, COND)
     with pytest.raises(NotRepresentable):
         lowered(graph, [])

@@ -1,4 +1,4 @@
-"""A conversion: one table of steps for Python and every command, and its cost."""
+"""Conversion: the same steps in Python and on the command line, and the number of graph walks."""
 
 import dataclasses
 import inspect
@@ -35,7 +35,7 @@ def made():
 
 @pytest.fixture
 def counted(monkeypatch):
-    """Numbers of nodes that each walk over a whole graph went over, and each message was written of."""
+    """Node counts of each walk over a whole graph, and of each message that is written."""
     found = {"walks": [], "messages": []}
     run, write = Rewriter.run, GraphWriter.write
 
@@ -60,11 +60,11 @@ def test_a_conversion_walks_three_times_and_builds_its_message_once(tmp_path, co
     assert [each.equal for each in report.verification.default_session] == [True]
     written = len(tx.load(tmp_path / "m.onnx").nodes)
     read = len(tx.load(DECODER).nodes)
-    assert sorted(counted["walks"]) == [read, read, written]  # it is moved, and run on numpy before and behind
-    assert sorted(counted["messages"]) == [read, written]  # onnxruntime reads the original, too
+    assert sorted(counted["walks"]) == [read, read, written]  # retargeting, and numpy runs before and after it
+    assert sorted(counted["messages"]) == [read, written]  # onnxruntime runs the original, too
 
 
-def test_command_plan_and_export_walk_no_more_than_a_conversion(tmp_path, counted):
+def test_command_plan_and_export_need_no_more_walks_than_a_conversion(tmp_path, counted):
     read = len(tx.load(DECODER).nodes)
     options = ["--opset", "17", "--domains", "ai.onnx"]
     assert main(["convert", str(DECODER), "-o", str(tmp_path / "m.onnx"), *options, "--verify"]) == 0
@@ -75,15 +75,19 @@ def test_command_plan_and_export_walk_no_more_than_a_conversion(tmp_path, counte
     for part, walks, messages in (
         (lambda: tx.export(tx.load(DECODER), tmp_path / "n.onnx", **target), 1, [written]),
         (lambda: plan(tx.load(DECODER), **target), 1, []),
-        (lambda: main(["plan", str(DECODER), *options]), 3, []),  # two tell what would be constant at fixed sizes
+        (
+            lambda: main(["plan", str(DECODER), *options]),
+            3,
+            [],
+        ),  # two for hints on fixed sizes
     ):
         counted.update(walks=[], messages=[])
         part()
         assert counted == {"walks": [read] * walks, "messages": messages}
 
 
-def test_a_walk_asks_once_who_reads_the_values_of_its_source(monkeypatch):
-    """To ask at each node takes time by the square of their number."""
+def test_a_walk_collects_consumers_once(monkeypatch):
+    """A search at each node would take quadratic time."""
     graph, asked = tx.load(DECODER), []
     uses = tx.Graph.uses
     monkeypatch.setattr(tx.Graph, "uses", lambda self: asked.append(self) or uses(self))
@@ -111,7 +115,7 @@ def test_python_converts_as_the_command_does(tmp_path):
     assert told["half_precision"]
 
 
-def test_every_option_is_told_once():
+def test_every_option_is_documented_once():
     flags = {name: option for name, option in options_of(ConvertConfig).items() if option.flag}
     flags |= {name: each.option for name, each in step_options().items()}
     assert {"fuse", "float16", "budget", "layout"} <= flags.keys()
@@ -123,7 +127,7 @@ def test_every_option_is_told_once():
     assert not set(inspect.signature(tx.convert).parameters) & flags.keys()
 
 
-def test_what_stands_in_the_way_is_told_behind_a_refusal():
+def test_obstacles_are_listed_after_a_refusal():
     graph = made()
     graph.output("z", ops.non_zero(graph.inputs[0]))
     graph.output("hidden", ops.string_normalizer(graph.input("words", "string", ("m",))))
@@ -135,7 +139,7 @@ def test_what_stands_in_the_way_is_told_behind_a_refusal():
     assert {change.op.partition("@")[0] for change in changes} >= {"ai.onnx::Softmax", *refused}
 
 
-def test_transforms_come_behind_the_step_that_they_name(tmp_path):
+def test_transforms_run_after_the_step_that_they_name(tmp_path):
     seen = []
 
     def first(graph):
@@ -178,13 +182,13 @@ def misplaced(graph):
         ({"feeds": {"x": np.zeros((2, 4), np.float32)}}, tx.InvalidFeed, "x"),
     ],
 )
-def test_what_is_asked_wrongly_is_refused_and_nothing_is_written(tmp_path, options, error, message):
+def test_invalid_options_are_refused_and_write_nothing(tmp_path, options, error, message):
     with pytest.raises(error, match=message):
         tx.convert(made(), tmp_path / "m.onnx", **options)
     assert not list(tmp_path.iterdir())
 
 
-def test_a_result_of_other_numbers_is_not_written(tmp_path):
+def test_a_result_with_other_numbers_is_not_written(tmp_path):
     def doubled(graph):
         other = tx.Graph("g", opsets={"ai.onnx": 17})
         other.output("y", ops.softmax(other.input("x", "float32", ("n", 3))) * 2.0)
@@ -198,7 +202,7 @@ def test_a_result_of_other_numbers_is_not_written(tmp_path):
     assert onnx.load(tmp_path / "m.onnx").graph.node
 
 
-def test_the_steps_stand_in_their_order():
+def test_the_steps_are_in_order():
     assert list(STEPS) == [
         "read",
         "dims",
@@ -232,7 +236,7 @@ class Told:
 @step_behind("dims")
 @dataclasses.dataclass(frozen=True)
 class Scale:
-    """Multiply outputs."""
+    """Multiplies outputs."""
 
     scale: float = option(1.0, "Factor of the outputs.", "--scale", kind="positive")
     scale_only: tuple = option((), "Only these outputs. Repeatable.", "--scale-only", kind="texts", metavar="NAME")
@@ -247,7 +251,7 @@ class Scale:
 
 @pytest.fixture
 def scaling(monkeypatch):
-    """An installed package whose transform has options."""
+    """Install a package with a transform that has options."""
     from tenonnx_convert import plugin_steps
 
     plugin = Plugin("scaling", "own.steps:Scale", "tenonnx.transforms", "tenonnx-own", "1")
@@ -287,7 +291,7 @@ def test_a_transform_with_options_is_a_function_in_python(tmp_path):
 def test_without_its_options_a_transform_does_not_run(tmp_path, scaling):
     assert "scaling" not in tx.convert(made(), tmp_path / "m.onnx", scale=1.0).findings
     assert "scaling" in tx.convert(made(), tmp_path / "m.onnx", transforms=["scaling"]).findings
-    with pytest.raises(InvalidCall, match="unknown option: scale"):  # export begins behind the step that it follows
+    with pytest.raises(InvalidCall, match="unknown option: scale"):  # export runs only later steps
         tx.export(made(), tmp_path / "m.onnx", scale=3.0)
 
 

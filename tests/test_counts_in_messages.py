@@ -1,4 +1,4 @@
-"""Counts in messages: one input, two inputs, and the number that an op takes."""
+"""Singular and plural in messages about the number of inputs."""
 
 import onnx
 import pytest

@@ -1,4 +1,4 @@
-"""``python -m tenonnx`` in a folder of others takes no module from there."""
+"""``python -m tenonnx`` imports no module from the current folder."""
 
 from __future__ import annotations
 

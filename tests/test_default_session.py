@@ -1,4 +1,4 @@
-"""Files are verified as users run them, too: in a plain InferenceSession of default options."""
+"""Verification in an InferenceSession with default options, as users run files."""
 
 import json
 
@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 import tenonnx as tx
 from tenonnx_cli import main
 
-#: A product of blocks that the runtime, left to itself, computes with activations of 8 bits.
+#: A model with blockwise products, which onnxruntime's default options compute with 8-bit activations.
 SPOILED = EXAMPLES / "quantized/llama-4bit-qdq.onnx"
 
 
@@ -22,7 +22,7 @@ def in_plain_session(model, feeds):
 
 
 def blocks(rows=64, columns=48, block=32):
-    """``x`` by weights of four bits in blocks, as quantizers write them."""
+    """The product of ``x`` and blockwise 4-bit weights, in the form of quantizers."""
     random = np.random.default_rng(0)
     quantized = helper.make_tensor(
         "q", TensorProto.UINT4, (rows, columns), random.integers(0, 16, rows * columns).tolist()
@@ -38,7 +38,7 @@ def blocks(rows=64, columns=48, block=32):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
 
 
-def test_what_a_plain_session_spoils_is_said_with_what_helps():
+def test_errors_of_a_plain_session_are_reported_with_advice():
     graph = tx.load(blocks())
     found = tx.verify(graph, blocks())
     assert found.equal
@@ -56,7 +56,7 @@ def test_what_a_plain_session_spoils_is_said_with_what_helps():
     assert np.abs(plain - expected).max() > 1e-3 > 1e-5 > np.abs(helped - expected).max()
 
 
-def test_a_model_that_does_not_load_is_said_to():
+def test_a_model_that_does_not_load_is_reported():
     found = tx.verify(tx.load(EXAMPLES / "digits_nhwc/digits-nhwc.onnx"), EXAMPLES / "digits_nhwc/digits-nhwc.onnx")
     (used,) = found.default_session
     assert found.equal
@@ -66,14 +66,14 @@ def test_a_model_that_does_not_load_is_said_to():
 
 
 @pytest.mark.parametrize("name", ["digits/digits", "quantized/resnet-qdq", "quantized/bert-dynamic", "llama/llama"])
-def test_others_are_the_same_in_a_plain_session(name):
+def test_other_models_are_equal_in_a_plain_session(name):
     path = EXAMPLES / f"{name}.onnx"
     (used,) = tx.verify(tx.load(path), path).default_session
     assert used.equal
     assert str(used) == "the same in a plain session of onnxruntime"
 
 
-def test_the_command_line_tells(tmp_path, capsys):
+def test_the_command_line_reports_them(tmp_path, capsys):
     assert main(["convert", str(SPOILED), "-o", str(tmp_path / "m.onnx")]) == 0
     said = capsys.readouterr().out
     assert "not the same in a plain session of onnxruntime, by its default options: logits differs" in said
@@ -85,7 +85,7 @@ def test_the_command_line_tells(tmp_path, capsys):
     onnx.load(tmp_path / "m.onnx")
 
 
-def test_backends_without_plain_sessions_and_graphs_alone_are_not_asked():
+def test_backends_without_plain_sessions_and_graphs_are_skipped():
     graph = tx.load(EXAMPLES / "digits/digits.onnx")
     assert tx.verify(graph, graph, backends=["numpy"]).default_session == []
     assert tx.verify(graph).default_session == []

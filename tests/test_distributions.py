@@ -1,4 +1,4 @@
-"""The distributions of the project: requirements, imports, names, and the direction of imports."""
+"""The distributions of the project: requirements, names, imports, and their direction."""
 
 import ast
 import functools
@@ -13,7 +13,7 @@ from tenonnx.tools import EXTENSIONS, plugins
 
 
 def projects():
-    """The table ``project`` of each distribution of ours, by its name."""
+    """The ``[project]`` tables of our distributions by name."""
     found = {}
     for path in [*ROOT.glob("*/pyproject.toml"), *ROOT.glob("plugins/**/pyproject.toml")]:
         if not any(part.startswith(".venv") for part in path.parts):
@@ -23,7 +23,7 @@ def projects():
 
 
 def distributions_named(source, names):
-    """Distributions of ours, or their packages, that a source imports or names in texts other than docstrings."""
+    """Our distributions or packages that a source imports or names in strings other than docstrings."""
     tree = ast.parse(source)
     documents = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)}
     for node in ast.walk(tree):
@@ -50,12 +50,12 @@ def test_core_names_no_other_distribution():
     "source",
     ["import tenonnx_run", "from tenonnx_run.base import x", 'x = "tenonnx_run.base"', 'f"pip install tenonnx-run"'],
 )
-def test_every_form_in_which_a_distribution_may_be_named_is_found(source):
+def test_every_form_of_a_distribution_name_is_found(source):
     assert list(distributions_named(source, {"tenonnx-run", "tenonnx-cli"})) == ["tenonnx-run"]
     assert list(distributions_named('"""tenonnx-run"""\nx = "tenonnx-runs tenonnx_runtime"', {"tenonnx-run"})) == []
 
 
-#: Distributions from the ground up: each requires none that stand behind it.
+#: Distributions from the lowest to the highest: none requires a later one.
 HOUSE = [
     ["tenonnx-core"],
     ["tenonnx-run", "tenonnx-standard", "tenonnx-targets", "tenonnx-data"],
@@ -68,7 +68,7 @@ HOUSE = [
 ]
 
 
-def test_distributions_require_only_what_is_below_them():
+def test_distributions_only_require_lower_ones():
     order = [name for floor in HOUSE for name in floor]
     found = projects()
     assert sorted(found) == sorted(order)
@@ -78,7 +78,7 @@ def test_distributions_require_only_what_is_below_them():
         assert not above, f"{name} requires {', '.join(above)}"
 
 
-#: Distributions that are imported under another name.
+#: Distributions whose packages have another name.
 DISTRIBUTIONS = {
     "tenonnx": "tenonnx-core",
     "PIL": "pillow",
@@ -90,7 +90,7 @@ DISTRIBUTIONS = {
 
 @functools.cache
 def doors():
-    """The defining module of each public name, by namespace and name."""
+    """The defining module of each public name by namespace and name."""
     stubs = [CORE / "__init__.pyi", *(CORE / "extend").glob("*.pyi"), CORE / "tools" / "__init__.pyi"]
     return {
         (
@@ -105,7 +105,7 @@ def doors():
 
 
 def imports_behind_doors(path):
-    """Imports of a file at run time; names of ``tenonnx`` count as the modules that define them."""
+    """Modules that a file imports at run time; public names of ``tenonnx`` are resolved to their modules."""
     yield from imports(path, running=True)
     origin = doors()
     tree = ast.parse(path.read_text("utf-8"))
@@ -118,7 +118,7 @@ def imports_behind_doors(path):
             yield from (origin[key] for key in [("tenonnx", node.attr)] if key in origin)
 
 
-#: What a front end imports to read its files, where the user has installed it.
+#: Optional imports of front ends, which users install to read their files.
 OF_USERS = {
     "plugins/frontends/sklearn": {"catboost", "lightgbm", "xgboost"},
     "plugins/compat": {"coremltools", "tensorflow"},
@@ -138,7 +138,7 @@ def test_a_package_requires_what_it_imports(package):
     imported = set()
     for path in (ROOT / package / "src").rglob("*.py"):
         if path.name == "__main__.py":
-            continue  # it hands over to the command line where that is installed
+            continue  # it starts the command line if that is installed
         tops = {module.split(".")[0] for module in imports_behind_doors(path)} - sys.stdlib_module_names
         found = {DISTRIBUTIONS.get(top, top.replace("_", "-")) for top in tops} - {project["name"]}
         if "cases" in path.relative_to(ROOT / package).as_posix():
@@ -149,24 +149,24 @@ def test_a_package_requires_what_it_imports(package):
     assert required <= imported, "not imported"
 
 
-def test_what_packages_add_to_our_namespaces_is_there():
+def test_names_that_packages_add_to_our_namespaces_exist():
     found = plugins(EXTENSIONS)
     assert {"convert", "verify", "Graph.run", "Graph.to_svg", "__main__.main"} <= {plugin.name for plugin in found}
     assert all(callable(plugin.load()) for plugin in found if plugin.name not in CONSTANTS)
 
 
-#: Names that are no functions or classes.
+#: Public names of constants.
 CONSTANTS = {plugin.name for plugin in plugins(EXTENSIONS) if plugin.name.rpartition(".")[2].isupper()}
 
 
-#: What an environment of tests has beside the packages of its file.
+#: Packages of a test environment that are not in its requirements file.
 BESIDE = {
     "plugins/frontends/tensorflow/tests/backends/requirements.txt": "plugins/frontends/jax/tests/requirements.txt"
 }
 
 
 def editable(file):
-    """The folders of packages that a file of requirements names."""
+    """Package folders that a requirements file names."""
     return {
         line[3:].partition("[")[0].strip() for line in file.read_text("utf-8").splitlines() if line.startswith("-e ")
     }

@@ -1,4 +1,4 @@
-"""Tests of the documentation: programs and commands run in order, and print the output on the page."""
+"""Tests of the documentation: programs and commands run in order and print the output shown on the page."""
 
 import contextlib
 import doctest
@@ -18,13 +18,13 @@ from tenonnx.tools import GROUPS
 from tenonnx_cli import main
 
 ROOT = Path(__file__).parent.parent
-#: A program, and what it prints where a block of text follows at once.
+#: A program, and its output if a text block follows directly.
 PYTHON = re.compile(r"^```python\n(.*?)^```$(?:\n*^```text\n(.*?)^```$)?", re.MULTILINE | re.DOTALL)
-#: Commands with what they print; ``console fails`` marks those that exit with an error.
+#: Commands with their output; ``console fails`` marks commands that exit with an error.
 CONSOLE = re.compile(r"^```console( fails)?\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 COMMAND = re.compile(r"^\$ tenonnx (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 
-#: Pages whose programs need a framework, and run where that is installed: in the tests of the packages of these names.
+#: Pages whose programs need a framework, with the packages whose tests run them.
 OF_FRAMEWORKS = {
     "docs/how-to/devices.md": "torch",
     "docs/how-to/jax.md": "jax",
@@ -49,21 +49,21 @@ HERE = [name for name in PAGES if name not in OF_FRAMEWORKS]
 
 
 def programs(name):
-    """The programs of a page, each with what it prints, or with an empty string where the page does not show it."""
+    """The programs of a page, each with its output, or an empty string if the page does not show it."""
     return PYTHON.findall((ROOT / name).read_text("utf-8"))
 
 
 def commands(name):
-    """The commands of a page, each with whether it fails and what it prints.
+    """The commands of a page, each with its output and whether it fails.
 
-    A block that needs files of the reader is marked ``console no-run``.
+    ``console no-run`` marks blocks that need files of the reader.
     """
     blocks = CONSOLE.findall((ROOT / name).read_text("utf-8")) if name.startswith("docs/") else ()
     return [(command, bool(fails), shown) for fails, block in blocks for command, shown in COMMAND.findall(block)]
 
 
 def assert_shown(shown, printed):
-    """Compare what a page shows with what was printed: three dots match anything, white space matches any other."""
+    """Compare the output on a page with the printed one: three dots match anything, white space any white space."""
     options = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
     assert not shown or doctest.OutputChecker().check_output(shown, printed, options), printed
 
@@ -79,7 +79,7 @@ def test_the_page_runs(name, monkeypatch, tmp_path, capsys):
         assert_shown(shown, printed.getvalue())
     for archive in scope.values():
         if isinstance(archive, np.lib.npyio.NpzFile):
-            archive.close()  # a program's end closes it
+            archive.close()  # at the end of a program Python would close it
     capsys.readouterr()
     for command, fails, shown in commands(name):
         code = main(shlex.split(command))
@@ -96,14 +96,14 @@ def test_pages_of_frameworks_run_in_the_tests_of_a_package(name, package):
 
 
 def tool(name):
-    """A part of what makes the site."""
+    """Import a module of the site generator."""
     spec = importlib.util.spec_from_file_location(name, ROOT / "tools" / "documenting" / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
-def test_no_link_leads_nowhere():
+def test_no_link_is_dead():
     pages = tool("pages")
     known = pages.places()
     assert len(known) > 40
@@ -115,7 +115,7 @@ PICTURES = sorted((ROOT / "docs" / "pictures").glob("*.svg"))
 
 
 @pytest.mark.parametrize("path", PICTURES, ids=lambda path: path.stem)
-def test_a_picture_is_small_and_right_in_light_and_dark_and_holds_no_path_of_the_machine(path):
+def test_a_picture_is_small_and_has_both_themes_and_no_local_path(path):
     text = path.read_text("utf-8")
     assert ElementTree.fromstring(text).tag == "{http://www.w3.org/2000/svg}svg"
     assert len(text) < 32_768
@@ -133,7 +133,7 @@ def test_every_picture_is_on_a_page():
 
 
 def test_pictures_of_terminals_show_the_commands_of_the_page():
-    """``tools/pictures.py`` draws them anew."""
+    """``tools/pictures.py`` updates them."""
     page = (ROOT / "docs" / "start" / "command-line.md").read_text("utf-8")
     shown = re.findall(r"^\$ (.*)\n```\n\n!\[.*\]\(\.\./(pictures/.*)\)$", page, re.MULTILINE)
     assert len(shown) == page.count("```console") == 6
@@ -142,7 +142,7 @@ def test_pictures_of_terminals_show_the_commands_of_the_page():
         assert "".join(text.text for text in texts).startswith(f"$ {command}"), "run tools/pictures.py"
 
 
-def test_every_group_of_entry_points_has_its_part_of_a_page(tmp_path, monkeypatch):
+def test_every_group_of_entry_points_has_a_section(tmp_path, monkeypatch):
     made = tool("entry_points")
     made.write(tmp_path / "page.md")
     page = (tmp_path / "page.md").read_text("utf-8")
@@ -151,7 +151,7 @@ def test_every_group_of_entry_points_has_its_part_of_a_page(tmp_path, monkeypatc
         assert page.count(f"The value must be {group.needs}.") >= 1
     assert "| `com.microsoft` | `tenonnx_contrib_ms.plugin` | tenonnx-contrib-ms |" in page
     monkeypatch.setattr(made, "GROUPS", {**GROUPS, "tenonnx.new": next(iter(GROUPS.values()))})
-    with pytest.raises(KeyError, match=r"tenonnx\.new"):  # a new group must be told of
+    with pytest.raises(KeyError, match=r"tenonnx\.new"):  # a new group needs a description
         made.write(tmp_path / "page.md")
 
 
@@ -168,7 +168,7 @@ def test_every_key_of_json_has_a_row(tmp_path):
 
 
 def test_an_op_of_a_script_runs(tmp_path):
-    """A script is no package that could ship a table of element types."""
+    """A script cannot ship a table of element types."""
     script = tmp_path / "script.py"
     script.write_text(
         "import numpy as np\nfrom tenonnx.extend import op\n\n"

@@ -25,7 +25,7 @@ def run(capfd, monkeypatch, tmp_path):
     return called
 
 
-def test_it_names_what_matters_and_nothing_of_the_machine(run, monkeypatch):
+def test_it_names_versions_but_nothing_of_the_machine(run, monkeypatch):
     monkeypatch.setenv("TENONNX_BACKEND_CHOICE", str(Path.home() / "choices" / "order.json"))
     text = run("doctor", "--json")
     found = json.loads(text)
@@ -38,7 +38,7 @@ def test_it_names_what_matters_and_nothing_of_the_machine(run, monkeypatch):
     assert "everything installed works" in run("doctor")
 
 
-def test_a_backend_that_does_not_start_is_said_with_its_reason(run, monkeypatch):
+def test_a_backend_that_does_not_start_is_listed_with_the_reason(run, monkeypatch):
     import tenonnx_cli.doctor as module
 
     def broken(name):
@@ -50,7 +50,7 @@ def test_a_backend_that_does_not_start_is_said_with_its_reason(run, monkeypatch)
     assert "backend onnxruntime: does not start: no driver" in said
 
 
-def test_a_model_is_told_what_would_make_it_faster(run, monkeypatch):
+def test_it_lists_what_would_make_a_model_faster(run, monkeypatch):
     text = (
         '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) '
         "{ a = Identity (x)  b = Neg (a)  y = Neg (b) }"
@@ -70,5 +70,5 @@ def test_a_model_is_told_what_would_make_it_faster(run, monkeypatch):
         ("a/b is a ratio, and https://example.org/x/y an address", None),
     ],
 )
-def test_paths_are_cut(text, shown):
+def test_paths_are_removed(text, shown):
     assert anonymous(text) == (shown or text)

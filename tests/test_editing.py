@@ -18,7 +18,7 @@ X = np.linspace(-1, 1, 9, dtype=np.float32).reshape(3, 3)
 
 @pytest.fixture
 def graph():
-    """Two branches that meet: y = relu(x w) + tanh(x w)"""
+    """Two branches that join: y = relu(x w) + tanh(x w)"""
     made = tx.Graph("small", opsets={"ai.onnx": 13})
     x = made.input("x", "float32", (3, 3))
     product = ops.matmul(x, made.variable("w", np.eye(3, dtype=np.float32)))
@@ -40,7 +40,7 @@ def equal(one, other, feeds):
         np.testing.assert_allclose(other.run(feeds)[name], array, rtol=1e-5, atol=1e-6)
 
 
-def test_operators_on_loaded_values_infer_by_themselves(digits):
+def test_operators_on_loaded_values_infer_types(digits):
     value = digits.nodes[0].outputs[0]
     halved = value * 0.5
     assert str(halved.dtype) == "float32"
@@ -48,7 +48,7 @@ def test_operators_on_loaded_values_infer_by_themselves(digits):
     assert digits.run(pixels())
 
 
-def test_a_cast_may_be_told_by_name(graph):
+def test_a_cast_accepts_names_of_types(graph):
     half = ops.cast(graph["x"], to="float16")
     assert half.dtype is tx.DType.float16
     assert ops.cast(graph["x"], to=np.int64).dtype is tx.DType.int64
@@ -116,7 +116,7 @@ def test_a_graph_is_called_on_values_of_another(graph):
         (lambda g, v: g.compile()([X]), tx.InvalidFeed, "map names of inputs"),
     ],
 )
-def test_calls_that_cannot_be(graph, call, error, message):
+def test_invalid_calls(graph, call, error, message):
     value = tx.Graph("outer", opsets={"ai.onnx": 17}).input("image", "float32", (3, 3))
     with pytest.raises(error, match=message):
         call(graph, value)
@@ -132,7 +132,7 @@ def test_nested_graphs_are_drawn():
         branch = [subgraph(lambda each=each: each(x), name=each.name) for each in (ops.exp, ops.relu)]
         condition.output("y", ops.if_(flag, then_branch=branch[0], else_branch=branch[1]))
     assert condition.to_dot().count("subgraph cluster") == 2
-    assert condition.to_svg().count("<rect") == 1 + 8, (  # the ground
+    assert condition.to_svg().count("<rect") == 1 + 8, (  # the background
         "two inputs and an output, the If, and a node and its output in each branch"
     )
 
@@ -181,7 +181,7 @@ def _state(graph):
 
 
 @pytest.mark.parametrize("seed", range(40))
-def test_random_edits_leave_a_graph_that_all_take_or_the_graph_as_it_was(graph, seed):
+def test_random_edits_give_a_valid_graph_or_change_nothing(graph, seed):
     draw = random.Random(seed)
     done = 0
     for _ in range(12):
@@ -207,7 +207,7 @@ def test_random_edits_leave_a_graph_that_all_take_or_the_graph_as_it_was(graph, 
 
 
 @pytest.mark.parametrize("inputs", [["x", "w"], ["w", "x", "b"], ["h", "b"]])
-def test_a_part_that_is_fed_a_weight_declares_its_outputs(inputs):
+def test_an_extracted_part_with_a_weight_as_input_declares_its_outputs(inputs):
     graph = tx.Graph(opsets={"ai.onnx": 17})
     product = ops.matmul(graph.input("x", "float32", ("n", 3)), graph.variable("w", np.ones((3, 2), np.float32)))
     graph.rename(product, "h")
@@ -219,8 +219,8 @@ def test_a_part_that_is_fed_a_weight_declares_its_outputs(inputs):
 
 
 @pytest.mark.parametrize("default", [False, True], ids=["a weight", "an input with a default"])
-def test_contents_of_an_extracted_input_are_those_of_its_default_alone(default):
-    """A weight at which a graph is cut is an input without contents, and nothing holds that followed from them."""
+def test_an_extracted_input_only_keeps_the_contents_of_its_default(default):
+    """A weight that becomes an input has no contents, and facts derived from them are dropped."""
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", (2, 3))
     dims = graph.variable("dims", np.int64([5, 0]))

@@ -1,4 +1,4 @@
-"""Edits of every assignable property on numpy, onnxruntime, the file and a copy; others are refused by name."""
+"""Edits of every assignable property, checked on numpy, onnxruntime, a file and a copy; other edits are refused."""
 
 import copy
 import io
@@ -30,7 +30,7 @@ def made():
 
 
 def read():
-    """The same from a file, so that every node has a message of its own."""
+    """The same graph from a file, in which every node has its own message."""
     return tx.load(made().to_proto())
 
 
@@ -118,7 +118,7 @@ def test_an_attribute_that_is_removed_has_its_default(graph):
 
 
 def test_an_attribute_changes_types_too():
-    graph = read()  # where axes are an attribute
+    graph = read()  # at an opset where axes are an attribute
     with graph.editing():
         node(graph, "ReduceMean").attributes["axes"] = [0]
         graph["s"].data = np.array([1, 3])
@@ -143,7 +143,7 @@ def test_contents_of_a_variable(graph):
     all_give(graph, (TENTH + 4).mean(1, keepdims=True))
 
 
-def test_contents_that_a_type_follows_from(graph):
+def test_contents_that_determine_a_type(graph):
     graph.infer()
     graph.assign({"s": np.array([1, 2])})
     assert str(graph["y"].type) == "float32[1, 2]"
@@ -210,7 +210,7 @@ def test_the_type_of_an_input(graph):
     assert {found.shape for found in consumers(graph, feeds).values()} == {(4, 1)}
 
 
-def test_an_input_gets_a_default(graph):
+def test_the_default_of_an_input(graph):
     graph["x"].data = X
     assert [value.name for value in graph.inputs] == ["z"]
     all_give(graph, (TENTH + 1).mean(1, keepdims=True))
@@ -270,7 +270,7 @@ def test_opsets_and_metadata(graph):
     all_give(graph, (TENTH + 1).mean(1, keepdims=True))
 
 
-def test_what_lies_in_a_subgraph():
+def test_edits_in_a_subgraph():
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x, flag = graph.input("x", "float32", (2, 3)), graph.input("flag", "bool", ())
     with graph.building():
@@ -285,7 +285,7 @@ def test_what_lies_in_a_subgraph():
         then.nodes[0].inputs[0].type = tx.TensorType(tx.DType.int64, (1,))
 
 
-# ----- what cannot be -------------------------------------------------------------------------------------------------
+# ----- refused edits --------------------------------------------------------------------------------------------------
 
 
 REFUSED = {
@@ -375,7 +375,7 @@ REFUSED = {
 
 @pytest.mark.parametrize(("edit", "message"), REFUSED.values(), ids=REFUSED)
 @pytest.mark.parametrize("together", [False, True], ids=["alone", "inside editing"])
-def test_the_rest_is_refused_and_changes_nothing(graph, edit, message, together):
+def test_other_edits_are_refused_and_change_nothing(graph, edit, message, together):
     graph.infer()
     before = graph.to_proto(), graph.summary()
     with pytest.raises(tx.TenonnxError, match=message), graph.editing() if together else nullcontext():
@@ -384,7 +384,7 @@ def test_the_rest_is_refused_and_changes_nothing(graph, edit, message, together)
     all_give(graph, (TENTH + 1).mean(1, keepdims=True))
 
 
-def test_what_is_no_part_is_answered_with_what_is_near(graph):
+def test_unknown_names_are_answered_with_suggestions(graph):
     with pytest.raises(tx.InvalidCall) as caught:
         graph.opset = 13
     assert caught.value.given == "13"
@@ -406,7 +406,7 @@ HALVES = {
 
 @pytest.mark.parametrize("edit", HALVES.values(), ids=HALVES)
 @pytest.mark.parametrize("consumer", ["to_proto", "run", "save"])
-def test_lists_that_were_changed_by_hand_are_judged_when_the_graph_is_used(graph, edit, consumer, tmp_path):
+def test_lists_that_were_changed_in_place_are_checked_when_the_graph_is_used(graph, edit, consumer, tmp_path):
     graph.nodes.remove(node(graph, "Relu"))
     edit(graph)
     arguments = {"run": [FEEDS], "save": [tmp_path / "model.safetensors"]}
@@ -415,7 +415,7 @@ def test_lists_that_were_changed_by_hand_are_judged_when_the_graph_is_used(graph
 
 
 @pytest.mark.parametrize("consumer", ["to_proto", "run", "save"])
-def test_an_output_twice_that_was_added_by_hand_is_an_output_twice(graph, consumer, tmp_path):
+def test_an_output_that_was_appended_twice_is_returned_twice(graph, consumer, tmp_path):
     once = graph.run(FEEDS, "numpy")
     graph.outputs.append(graph["y"])
     if consumer == "run":
@@ -437,7 +437,7 @@ def test_an_output_twice_that_was_added_by_hand_is_an_output_twice(graph, consum
         (lambda g: g.opsets.update({"ai.onnx": 0}), "opset"),
     ],
 )
-def test_facts_of_a_graph_that_no_file_can_have_are_refused(graph, edit, message):
+def test_properties_that_no_file_can_have_are_refused(graph, edit, message):
     edit(graph)
     with pytest.raises(tx.TenonnxError, match=message):
         graph.to_proto()

@@ -1,4 +1,4 @@
-"""Exit codes: the table of the documentation against those of commands."""
+"""Exit codes of commands, compared with the table of the documentation."""
 
 from pathlib import Path
 
@@ -14,18 +14,18 @@ from tenonnx_cli import main
 
 ROOT = Path(__file__).parents[1]
 
-#: The runtime that is installed.
+#: Target name of the installed onnxruntime.
 TARGET = "onnxruntime-" + ".".join(onnxruntime.__version__.split(".")[:2])
 
-#: onnxruntime has no kernel of it, numpy has one.
+#: A model without a kernel in onnxruntime, which numpy runs.
 NO_KERNEL = '<ir_version: 8, opset_import: ["": 17]> g (bfloat16[n] x) => (bfloat16[n] y) { y = Sqrt (x) }'
 
-#: Random numbers alone, so that nothing can be compared.
+#: A model with only random outputs, which cannot be compared.
 NOISE = '<ir_version: 8, opset_import: ["": 17]> g () => (float[3] y) { y = RandomNormal <shape = [3]> () }'
 
 PLAIN = '<ir_version: 8, opset_import: ["": 17]> g (float[n, 2] x) => (float[n, 2] y) { y = %s (x) }'
 
-#: The spectrum of a signal of any length, and the signal again.
+#: A Fourier transform of a signal of any length, and its inverse.
 SPECTRUM = """<ir_version: 10, opset_import: ["": 20]> g (float[2, width, 1] x) => (float[2, width, 1] y) {
     axis = Constant <value = int64 {1}> ()
     rows = Shape <start = 1, end = 2> (x)
@@ -77,7 +77,7 @@ def test_commands_end_with_the_codes_of_the_table(folder, command, code, capfd):
     assert not list(folder.glob(".tenonnx*"))
 
 
-def test_a_file_that_its_runtime_does_not_load_is_not_written(folder):
+def test_a_file_that_the_runtime_cannot_load_is_not_written(folder):
     with pytest.raises(tx.VerificationFailed, match="does not load"):
         tx.convert("none.onnx", "out.onnx", target=TARGET)
     assert not Path("out.onnx").exists()

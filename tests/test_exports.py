@@ -11,7 +11,7 @@ FOLDER = Path(__file__).parents[1] / "examples" / "exports"
 PAST = {f"past_{kind}_{layer}": (2, 4, 3, 4) for kind in ("key", "value") for layer in (0, 1)}
 SHAPES = {"gpt2": {"input_ids": (2, 5), "attention_mask": (2, 8), **PAST}}
 
-#: By architecture what stands in both exports, at ai.onnx 24 and with com.microsoft beside ai.onnx 17.
+#: Fused ops per architecture in both exports, at ai.onnx 24, and at ai.onnx 17 with com.microsoft.
 STANDARD = {
     "bert": {"Attention": 2, "LayerNormalization": 5, "Gelu": 2},
     "gpt2": {"Attention": 2, "LayerNormalization": 5, "Gelu": 2},
@@ -51,8 +51,8 @@ def test_ops_of_another_domain_are_found(name, style):
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_group_normalizations_are_found_where_they_are_asked_for(style):
-    """onnxruntime has no kernel for them on CPUs."""
+def test_group_normalizations_are_found_on_request(style):
+    """They are on request, since onnxruntime has no CPU kernel for them."""
     graph = tx.retarget(tx.simplify(tx.load(FOLDER / f"diffusion-{style}.onnx")), 24)
     found = tx.fuse(graph, ["GroupNormalization"])
     assert Counter(node.op_type for node in found.nodes)["GroupNormalization"] == 3
@@ -60,6 +60,6 @@ def test_group_normalizations_are_found_where_they_are_asked_for(style):
 
 
 @pytest.mark.parametrize("style", STYLES)
-def test_nothing_is_found_in_a_resnet(style):
+def test_nothing_is_fused_in_a_resnet(style):
     pooled = {"script": "GlobalAveragePool", "dynamo": "ReduceMean"}
     assert set(fused("resnet", style, 24, [])) == {"Conv", "Relu", "Add", "MaxPool", pooled[style]}

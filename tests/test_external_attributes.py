@@ -1,4 +1,4 @@
-"""Attribute tensors whose contents lie in an external file."""
+"""Attribute tensors with external data."""
 
 import io
 
@@ -71,7 +71,7 @@ def tensors_of(nodes):
 
 @pytest.fixture(params=[at_top, sparse, in_a_branch, as_initializer_of_a_branch, in_a_function])
 def stored(request, tmp_path):
-    """A file with every tensor of its attributes in ``data``, and the outputs that it has with these inside."""
+    """A file with its attribute tensors in the external file ``data``, and the outputs of the same model without it."""
     nodes, functions = request.param()
     graph = helper.make_graph(nodes, "g", [F["x"]], [F["y"]])
     imports = [helper.make_opsetid("", 17), *([helper.make_opsetid("local", 1)] if functions else [])]
@@ -97,7 +97,7 @@ def test_the_contents_are_those_of_the_file(stored):
 
 
 @pytest.mark.parametrize("options", [{}, {"opset_version": 21}], ids=["as read", "opset 21"])
-def test_what_is_written_needs_no_other_file(stored, options):
+def test_the_exported_file_needs_no_other_file(stored, options):
     folder, expected = stored
     stream = io.BytesIO()
     tx.export(tx.load(folder / "m.onnx"), stream, **options)

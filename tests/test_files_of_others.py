@@ -1,4 +1,4 @@
-"""Files of other exporters that onnxruntime accepts: equal numbers, as read and as converted."""
+"""Unusual files of other exporters that onnxruntime accepts: equal outputs before and after conversion."""
 
 import io
 
@@ -68,7 +68,7 @@ MADE = {
 
 @pytest.mark.parametrize("made", MADE)
 @pytest.mark.parametrize("name", MODELS)
-def test_numbers_are_those_of_onnxruntime(name, made):
+def test_outputs_equal_those_of_onnxruntime(name, made):
     model = onnx.parser.parse_model(MODELS[name])
     random, feeds = np.random.default_rng(0), {}
     for value in model.graph.input:

@@ -1,4 +1,4 @@
-"""The fuzzer of the repository: a short run, and every file that found a defect."""
+"""The fuzzer of the repository: a short run, and files that once revealed defects."""
 
 import io
 import json
@@ -18,36 +18,36 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of proce
 
 def fuzz(folder, *arguments):
     found = folder / "summary.json"
-    limits = ["--jobs", "1", "--seconds", "60"]  # a mutant that hangs is found, on a slow machine none that does not
+    limits = ["--jobs", "1", "--seconds", "60"]  # generous, so that only mutants that hang exceed it on a slow machine
     command = [sys.executable, str(ROOT / "tools" / "fuzz.py"), *limits, "--json", str(found), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
     assert found.exists(), done.stderr
     return json.loads(found.read_text("utf-8"))
 
 
-def test_mutants_end_as_errors_of_ours_in_time_and_within_memory(tmp_path):
+def test_mutants_only_raise_our_errors_within_the_limits(tmp_path):
     summary = fuzz(tmp_path, "--seed", "0", "--count", "600")
     assert summary["mutants"] == 600
     assert summary["kinds"] == []
-    assert summary["steps"]["run"]["ok"] > 100  # the mutants are no mere junk
+    assert summary["steps"]["run"]["ok"] > 100  # the mutants get past the parser
     assert summary["steps"]["load"]["InvalidModel"] > 100
 
 
-def test_mutants_with_text_sequences_and_maps_do_so_too(tmp_path):
+def test_mutants_with_strings_sequences_and_maps_only_raise_our_errors(tmp_path):
     summary = fuzz(tmp_path, "--lists", "--seed", "0", "--count", "200")
     assert summary["mutants"] == 200
     assert summary["kinds"] == []
     assert summary["steps"]["run"]["ok"] > 40
 
 
-def test_files_that_were_defects_are_none_any_more(tmp_path):
+def test_files_that_revealed_defects_pass(tmp_path):
     summary = fuzz(tmp_path, "--files", str(FILES))
     assert summary["mutants"] == len(list(FILES.iterdir())) > 0
     assert summary["kinds"] == []
 
 
 def with_bytes_for_text(model):
-    """The model once for each of its texts, set or not, with bytes in its place that are no UTF-8."""
+    """Copies of the model, each with invalid UTF-8 bytes in one string field, set or unset."""
     count = len(list(messages(model)))
     for place in range(count):
         for field in list(messages(model))[place].DESCRIPTOR.fields:
@@ -69,7 +69,7 @@ def messages(message):
 
 
 @pytest.mark.parametrize("name", ["functions", "sparse", "scan"])
-def test_bytes_that_are_no_text_are_refused_or_carried_along(name, monkeypatch, tmp_path):
+def test_invalid_utf_8_is_refused_or_preserved(name, monkeypatch, tmp_path):
     monkeypatch.syspath_prepend(ROOT / "tools")
     from fuzzing.handmade import handmade
 
@@ -90,7 +90,7 @@ def test_bytes_that_are_no_text_are_refused_or_carried_along(name, monkeypatch, 
     assert refused > 20
 
 
-def test_a_mutant_is_a_function_of_seed_and_number(monkeypatch):
+def test_seed_and_number_determine_a_mutant(monkeypatch):
     monkeypatch.syspath_prepend(ROOT / "tools")
     from fuzzing.handmade import handmade
     from fuzzing.mutations import mutant
@@ -100,7 +100,7 @@ def test_a_mutant_is_a_function_of_seed_and_number(monkeypatch):
     assert mutant(seeds, 1, 0) != mutant(seeds, 2, 0)
 
 
-def test_what_must_not_happen_is_found(tmp_path):
+def test_forbidden_actions_are_found(tmp_path):
     program = f"""
 import sys
 sys.path.insert(0, {str(ROOT / "tools")!r})

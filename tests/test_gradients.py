@@ -1,4 +1,4 @@
-"""Gradients of the real models as plain ONNX: valid, and equal on numpy and on stock onnxruntime."""
+"""Gradients of real models as plain ONNX: valid, and equal on numpy and on onnxruntime."""
 
 import io
 
@@ -22,7 +22,7 @@ TRAINED = {"digits/digits": "probabilities", "decoder/decoder": "logits"}
 
 
 def loss_gradient(name):
-    """The gradient of the mean square of the model's main output with respect to all weights, as a graph."""
+    """The gradient graph of the mean square of a model's main output with respect to all weights."""
     from tenonnx_standard.reduction import reduce_mean
 
     graph = tx.load(example(name)).infer().copy()
@@ -37,7 +37,7 @@ def other_batch(arrays):
 
 
 @pytest.mark.parametrize("name", TRAINED)
-def test_gradients_are_plain_onnx_and_equal_everywhere(name):
+def test_gradients_are_plain_onnx_and_equal_on_all_backends(name):
     graph, weights = loss_gradient(name)
     stream = io.BytesIO()
     tx.export(graph, stream, opset_version=18, domains=["ai.onnx"])
@@ -54,7 +54,7 @@ def test_gradients_are_plain_onnx_and_equal_everywhere(name):
             assert difference.equal, f"{weight}: {difference}"
 
 
-def test_the_gradient_of_the_digits_model_is_the_slope():
+def test_the_gradient_of_the_digits_model_equals_finite_differences():
     graph, weights = loss_gradient("digits/digits")
     arrays = feeds("digits/digits")
     weight = next(v for v in graph.variables if v.name == weights[0])
@@ -74,7 +74,7 @@ def test_the_gradient_of_the_digits_model_is_the_slope():
 
 
 def stepping():
-    """A loss that depends on ``x`` smoothly, on ``steps`` by a rounded number and on ``sized`` by its shape."""
+    """A loss that depends smoothly on ``x``, on ``steps`` only after rounding, and on ``sized`` only by its shape."""
     graph = tx.Graph(opsets={"ai.onnx": 21})
     x, steps, sized = (graph.input(name, "float32", ("n",)) for name in ("x", "steps", "sized"))
     number = cast(cast(steps, to=tx.DType.int64), to=tx.DType.float32)
@@ -83,7 +83,7 @@ def stepping():
     return graph
 
 
-def test_influence_by_steps_alone_is_an_error_that_names_them():
+def test_influence_by_rounding_only_is_an_error_that_names_the_ops():
     with pytest.raises(NotDifferentiable, match="path leads to steps") as caught:
         tx.grad(stepping(), of="loss", wrt=["x", "steps", "sized"])
     assert caught.value.names == ("steps",)
@@ -92,7 +92,7 @@ def test_influence_by_steps_alone_is_an_error_that_names_them():
     assert "strict" in caught.value.do
 
 
-def test_influence_by_steps_or_shapes_has_the_gradient_zero():
+def test_influence_by_rounding_or_shapes_has_a_zero_gradient():
     feeds = {"x": np.float32([1, 3]), "steps": np.float32([2.5, 4]), "sized": np.float32([0, 0])}
     found = tx.grad(stepping(), of="loss", wrt=["x", "steps", "sized"], strict=False).run(feeds, backend="numpy")
     assert [found[f"{name}/grad"].tolist() for name in feeds] == [[2, 6], [0, 0], [0, 0]]
@@ -112,7 +112,7 @@ def test_layer_normalization_is_computed_once():
 
 
 def test_a_loop_of_a_known_count_has_gradients_of_all_that_it_carries():
-    """The count is an initializer, so that the way back is no branch for loops that never run."""
+    """The count is an initializer, so the backward pass needs no branch for loops without iterations."""
     from tenonnx.extend import TensorType, constant, subgraph
     from tenonnx_standard.control_flow import loop
     from tenonnx_standard.math import mul

@@ -1,4 +1,4 @@
-"""Help: groups of options, examples that parse, the usual options for -h, colors."""
+"""Help texts: option groups, examples that parse, the short help of -h, and colors."""
 
 import shlex
 import subprocess
@@ -16,7 +16,7 @@ NAMES = [name for name in program.list_commands(click.Context(program)) if name 
 
 @pytest.fixture
 def printed(capsys):
-    """Runs a command that succeeds: what it prints."""
+    """A function that runs a successful command and returns its output."""
 
     def run(*arguments):
         assert main(list(arguments)) == 0
@@ -71,7 +71,7 @@ def test_h_shows_the_usual_options_and_says_where_the_others_are(printed):
     assert short.split("\n\n")[0] == long.split("\n\n")[0]
 
 
-def test_few_options_are_shown_whole(printed):
+def test_a_short_list_of_options_is_shown_completely(printed):
     command = program.get_command(click.Context(program), "rename")
     assert len(command.params) <= FEW
     assert "more options" not in printed("rename", "-h")
@@ -91,7 +91,7 @@ def test_version(printed):
     assert printed("version") == printed("--version").replace(", version", "")
 
 
-def test_help_has_colors_on_a_terminal_alone(printed, monkeypatch):
+def test_help_only_has_colors_on_a_terminal(printed, monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
     plain = printed("inspect", "--help")
     monkeypatch.setenv("FORCE_COLOR", "1")
@@ -101,7 +101,7 @@ def test_help_has_colors_on_a_terminal_alone(printed, monkeypatch):
     assert click.unstyle(colored) == plain
 
 
-def test_rich_and_cloup_are_imported_for_drawing_alone():
+def test_rich_and_cloup_are_only_imported_for_output():
     code = (
         "import sys, tenonnx_cli; tenonnx_cli.main(['--help']); "
         "print([m for m in ('rich', 'cloup', 'numpy', 'onnx') if m in sys.modules])"

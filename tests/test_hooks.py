@@ -1,4 +1,4 @@
-"""Post-export hooks: the whole message, edits, additions and removals; objects, two arguments, names, large models."""
+"""Post-export hooks: edits of the message, forms of hooks, errors, and large models."""
 
 import io
 import subprocess
@@ -102,7 +102,7 @@ def test_each_hook_sees_what_the_one_before_left():
     assert sorted(arrays(exported(dense(), once, twice))) == ["b", "w"]
 
 
-def test_a_hook_may_refer_to_a_file_of_its_own(tmp_path):
+def test_a_hook_may_refer_to_its_own_file(tmp_path):
     np.full((3, 3), 7, np.float32).tofile(tmp_path / "seven.bin")
 
     def referring(model):
@@ -115,7 +115,7 @@ def test_a_hook_may_refer_to_a_file_of_its_own(tmp_path):
     assert arrays(exported(dense(), referring))["w"].tolist() == [[7] * 3] * 3
 
 
-def test_a_weight_by_reference_may_get_another_shape(monkeypatch):
+def test_an_external_weight_may_get_another_shape(monkeypatch):
     monkeypatch.setattr(hooks_module, "_INLINE", 0)
     monkeypatch.setattr(hooks_module, "_SMALL", 0)
 
@@ -140,7 +140,7 @@ def test_a_hook_that_exits_does_not_end_the_program():
     assert caught.value.given == "SystemExit: 3"
 
 
-def test_a_hook_that_takes_two_is_given_the_graph():
+def test_a_hook_with_two_parameters_gets_the_graph():
     given = []
     graph = dense()
 
@@ -173,7 +173,7 @@ def test_a_hook_that_is_a_class_with_arguments_is_refused():
         exported(dense(), Scaled)
 
 
-def test_what_a_hook_raises_names_it():
+def test_an_error_in_a_hook_names_the_hook():
     class Careless:
         def post_process(self, model):
             raise KeyError("producer")
@@ -189,7 +189,7 @@ def one_that_refuses(model):
     raise InvalidModel("a rule")
 
 
-def test_a_reference_that_leads_nowhere_is_refused():
+def test_a_dangling_external_reference_is_refused():
     def astray(model):
         tensor = initializer(model, "w")
         tensor.ClearField("raw_data")
@@ -200,12 +200,12 @@ def test_a_reference_that_leads_nowhere_is_refused():
         exported(dense(), astray)
 
 
-def test_a_name_of_no_package_is_answered():
+def test_an_unknown_hook_is_refused():
     with pytest.raises(InvalidCall, match='no installed package offers the hook "signed"'):
         exported(dense(), "signed")
 
 
-def test_hooks_have_their_word_on_a_native_file_too(tmp_path):
+def test_hooks_also_apply_to_native_files(tmp_path):
     def halved(model):
         tensor = initializer(model, "w")
         tensor.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(tensor) / 2, "w"))
@@ -224,7 +224,7 @@ def test_external_tensors_that_a_hook_leaves_stay_external(tmp_path):
 
 
 def test_a_hook_on_a_large_model_reads_it_in_parts(tmp_path):
-    """160 MB of weights in a file, of which the process may only take a part into its own memory."""
+    """The file has 160 MB of weights; the process may only hold a part of them in memory."""
     path = tmp_path / "large.onnx"
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", (1, 2048))
@@ -323,7 +323,7 @@ def test_a_hook_of_a_package_is_found_by_name(tmp_path, install, capsys):
     assert "tenonnx.hooks" in capsys.readouterr().out
 
 
-def test_a_hook_that_leaves_less_than_a_tensor_holds_is_named(tmp_path):
+def test_a_hook_that_leaves_too_few_bytes_is_named(tmp_path):
     model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["": 17]>
         g (float[2] x) => (float[2] y) <float[2] w = {1, 2}> { y = Mul (x, w) }""")
 

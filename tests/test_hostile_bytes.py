@@ -1,4 +1,4 @@
-"""Models that request memory by strings, sequences and maps: refused before allocation."""
+"""Models whose strings, sequences and maps need too much memory: refused before allocation."""
 
 import itertools
 import os
@@ -52,13 +52,13 @@ def looped():
 
 
 def of_zeros(op, count, **attributes):
-    """Text that an op makes of so many zeros."""
+    """A string output of an op on ``count`` zeros."""
     nodes = [helper.make_node("ConstantOfShape", ["s"], ["c"]), helper.make_node(op, ["c"], ["y"], **attributes)]
     return model_of(nodes, [sizes("s", count)])
 
 
 def pieces_of_zeros(op, *dims, **attributes):
-    """The length of the sequence that an op makes of zeros."""
+    """The length of a sequence that an op makes of zeros."""
     nodes = [
         helper.make_node("ConstantOfShape", ["s"], ["c"]),
         helper.make_node(op, ["c"], ["q"], **attributes),
@@ -68,7 +68,7 @@ def pieces_of_zeros(op, *dims, **attributes):
 
 
 def repeated():
-    """One tensor many times in a sequence, and all of it joined."""
+    """A sequence with one tensor many times, concatenated."""
     nodes = [
         helper.make_node("ConstantOfShape", ["s"], ["c"]),
         helper.make_node("SequenceConstruct", ["c"] * 400, ["q"]),
@@ -108,20 +108,20 @@ MODELS = GROWING | {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_bytes_are_held_against_the_limit_where_a_model_runs(name):
+def test_the_memory_limit_counts_bytes_of_strings(name):
     with tx.limits.override(memory=MEMORY), pytest.raises(tx.LimitExceeded, match=r'"(memory|elements)"'):
         tx.load(MODELS[name]).run({}, backend="numpy")
 
 
 @pytest.mark.parametrize("name", GROWING)
 @pytest.mark.filterwarnings("ignore::tenonnx.errors.FallbackWarning")
-def test_text_that_grows_is_not_given_to_a_runtime_without_limits(name):
+def test_growing_strings_are_not_passed_to_a_runtime_without_limits(name):
     with tx.limits.override(memory=MEMORY), pytest.raises(tx.LimitExceeded, match='"memory"'):
         tx.load(MODELS[name]).run({}, backend="auto")
 
 
 @pytest.mark.parametrize("name", GROWING)
-def test_text_is_not_made_where_types_are_inferred_or_a_file_is_written(name, tmp_path):
+def test_inference_and_export_allocate_no_large_strings(name, tmp_path):
     graph = tx.load(MODELS[name])
     before = tx.limits.resident()
     tx.infer(graph, strict=False)
@@ -130,7 +130,7 @@ def test_text_is_not_made_where_types_are_inferred_or_a_file_is_written(name, tm
     assert tx.limits.resident() - before < MEMORY
 
 
-def test_one_long_text_among_many_short_ones_takes_its_own_room(tmp_path):
+def test_one_long_string_among_short_ones_needs_only_its_own_memory(tmp_path):
     texts = text("s", *["a"] * 50_000, "b" * 100_000, "")
     onnx.save(model_of([helper.make_node("Identity", ["s"], ["y"])], [texts]), tmp_path / "m.onnx")
     before = tx.limits.resident()
@@ -142,21 +142,21 @@ def test_one_long_text_among_many_short_ones_takes_its_own_room(tmp_path):
 
 
 @pytest.mark.parametrize("dims", [[3], [0], [2, 2]])
-def test_texts_of_another_number_than_the_dims_say_are_refused(dims):
+def test_a_number_of_strings_that_contradicts_the_dims_is_refused(dims):
     broken = text("s", "a", "b")
     broken.dims[:] = dims
     with pytest.raises(tx.InvalidModel, match='tensor "s"'):
         tx.load(model_of([helper.make_node("Identity", ["s"], ["y"])], [broken])).run({}, backend="numpy")
 
 
-def test_texts_that_are_no_text_are_refused():
+def test_strings_with_invalid_utf_8_are_refused():
     broken = text("s", "a", "b")
     broken.string_data[1] = b"\xff"
     with pytest.raises(tx.InvalidModel, match='tensor "s"'):
         tx.load(model_of([helper.make_node("Identity", ["s"], ["y"])], [broken])).run({}, backend="numpy")
 
 
-def test_all_together_keeps_to_the_limit():
+def test_the_sum_of_all_values_keeps_to_the_limit():
     nodes = []
     for k in range(20):
         nodes.append(helper.make_node("ConstantOfShape", ["s"], [f"c{k}"]))
@@ -171,13 +171,13 @@ def test_all_together_keeps_to_the_limit():
         tx.load(model).run({}, backend="numpy")
 
 
-def test_text_that_fits_is_what_it_was():
+def test_strings_within_the_limit_are_unchanged():
     assert tx.load(doubled(10)).run({}, backend="numpy")["y"].tolist() == ["ab" * 1024]
     split = model_of([helper.make_node("StringSplit", ["s"], ["y", "n"])], [text("s", "a b  c")])
     assert tx.load(split).run({}, backend="numpy")["y"].tolist() == [["a", "b", "c"]]
 
 
-def test_a_command_ends_where_a_runtime_takes_too_much(tmp_path):
+def test_a_command_ends_if_a_runtime_takes_too_much_memory(tmp_path):
     nodes = []
     for k in range(24):
         nodes += [

@@ -1,4 +1,4 @@
-"""Models that ask for too much or make no sense of an op: they are refused as one of our errors, and at once."""
+"""Invalid models, and models that need too much memory or time: one of our errors refuses them at once."""
 
 import io
 import signal
@@ -30,7 +30,7 @@ def tensor(name, array):
 
 BRANCH = helper.make_graph([helper.make_node("Identity", ["x"], ["b"])], "branch", [], [info("b")])
 
-#: Each kind of attribute as a file holds it.
+#: A value for each kind of attribute.
 VALUES = {
     "an integer": 3,
     "a number": 2.5,
@@ -132,7 +132,7 @@ sys.exit(main(sys.argv[1:]))
 # ----- memory ---------------------------------------------------------------------------------------------------------
 
 
-def test_what_is_too_large_is_not_folded():
+def test_large_results_are_not_folded():
     shape = tensor("s", np.int64([1 << 20, 1 << 13]))  # 32 GiB
     nodes = [helper.make_node("ConstantOfShape", ["s"], ["large"]), helper.make_node("Shape", ["large"], ["y"])]
     program = tx.load(model_of(nodes, initializer=[shape])).compile("numpy")
@@ -142,7 +142,7 @@ def test_what_is_too_large_is_not_folded():
 F, I = np.float32, np.int64  # noqa: E741
 IMAGE = np.ones((1, 1, 4, 4), F)
 
-#: Calls whose file chooses how large the result is: op, inputs, attributes.
+#: Calls with a huge result, whose size is in the file: op, inputs, attributes.
 GROWING = [
     ("ConstantOfShape", [I([1000])], {}),
     ("Range", [I(0), I(1000), I(1)], {}),
@@ -189,7 +189,7 @@ def test_a_view_keeps_to_the_limit_of_elements(reader):
 
 LONG = 1 << 17
 
-#: Small inputs of which an op makes something large: op, the shapes of its inputs, attributes.
+#: Calls with a huge result of small inputs: op, shapes of its inputs, attributes.
 OUTER = [
     ("Add", {"x": [LONG, 1], "z": [1, LONG]}, {}),
     ("Where", {"c": [LONG, 1], "x": [1, LONG], "z": [1]}, {}),
@@ -203,8 +203,8 @@ KINDS = {"c": bool, "i": np.int64}
 
 
 @pytest.mark.parametrize(("op", "shapes", "attributes"), OUTER, ids=[op for op, _, _ in OUTER])
-def test_what_is_made_of_small_tensors_keeps_to_the_limit_of_elements(op, shapes, attributes):
-    """Each input is made by the model, of next to nothing; calls after the second are prepared."""
+def test_results_of_small_tensors_keep_to_the_limit_of_elements(op, shapes, attributes):
+    """The model computes each input from a tiny one; the third call uses prepared kernels."""
     nodes = [helper.make_node("Expand", ["one" + name[0], "s" + name], [name]) for name in shapes]
     nodes.append(helper.make_node(op, list(shapes), ["y"], **attributes))
     contents = [tensor("s" + name, I(shape)) for name, shape in shapes.items()]
@@ -216,7 +216,7 @@ def test_what_is_made_of_small_tensors_keeps_to_the_limit_of_elements(op, shapes
             program({"one" + name: np.zeros(1, KINDS.get(name, F)) for name in kinds})
 
 
-def test_what_a_loop_doubles_keeps_to_the_limit_of_elements():
+def test_a_loop_that_doubles_a_tensor_keeps_to_the_limit_of_elements():
     names = [info("n", TensorProto.INT64, []), info("k", TensorProto.BOOL, []), info("v", dims=[None])]
     nodes = [helper.make_node("Identity", ["k"], ["k1"]), helper.make_node("Concat", ["v", "v"], ["w"], axis=0)]
     body = helper.make_graph(nodes, "body", names, [info("k1", TensorProto.BOOL), info("w", dims=[None])])
@@ -229,7 +229,7 @@ def test_what_a_loop_doubles_keeps_to_the_limit_of_elements():
         program({"x": np.zeros(2, F)})
 
 
-def test_what_a_caller_feeds_may_be_larger():
+def test_inputs_of_a_caller_may_be_larger():
     nodes = [helper.make_node("MatMul", ["x", "x"], ["p"]), helper.make_node("Add", ["p", "x"], ["q"])]
     program = tx.load(model_of(nodes, [info("x", dims=[9, 9])], ("q",))).compile("numpy")
     with tx.limits.override(elements=10):
@@ -241,7 +241,7 @@ HUGE = 1 << 40
 
 
 def steps(model, feeds):
-    """Steps of a person with a model, each by itself."""
+    """Operations that users apply to a model, to be tried one by one."""
     return {
         "infer": lambda: tx.infer(tx.load(model), strict=False),
         "retarget": lambda: tx.retarget(tx.load(model), 9),
@@ -252,7 +252,7 @@ def steps(model, feeds):
     }
 
 
-#: Point for point what a file may write: op, attributes, the shape of its input, further inputs.
+#: Calls with a huge attribute: op, attributes, shape of the input, further inputs.
 HUGE_ATTRIBUTES = [
     ("GroupNormalization", {"num_groups": HUGE}, [1, "channels", 2], {"s": np.ones(3, F), "b": np.ones(3, F)}),
     ("Split", {"num_outputs": HUGE, "axis": 1}, [1, 0], {}),
@@ -303,20 +303,20 @@ HUGE_ATTRIBUTES = [
     ("GroupNormalization", {"num_groups": HUGE}, [1, 4, 2], {"s": np.ones(4, F), "b": np.ones(4, F)}),
 ]
 
-#: The element type of the first input, where it is not float32.
+#: Element types of the first input other than float32.
 OF_OTHER_INPUTS = {"Where": bool, "ConvInteger": np.uint8, "DequantizeLinear": np.int8}
 
 
 @pytest.mark.parametrize("step", ["infer", "narrow", "costs"])
-def test_huge_matrices_are_not_made_to_tell_their_determinant(step):
+def test_determinants_of_huge_matrices_are_refused_before_allocation(step):
     model = model_of([helper.make_node("Det", ["x"], ["y"])], [info("x", dims=[1 << 20, 1 << 20])])
     steps(model, {})[step]()
 
 
 @pytest.mark.parametrize("step", steps(None, None))
 @pytest.mark.parametrize(("op", "attributes", "shape", "further"), HUGE_ATTRIBUTES, ids=lambda p: str(p)[:9])
-def test_huge_attributes_are_done_with_at_once(op, attributes, shape, further, step):
-    """By a result or an error of ours, before memory is taken; before, LRN never came to either."""
+def test_huge_attributes_are_handled_at_once(op, attributes, shape, further, step):
+    """A result or one of our errors, without a large allocation; LRN once took for ever."""
     domain, _, name = op.rpartition("::")
     node = helper.make_node(name, ["x", *further], ["y"], domain=domain, **attributes)
     tensors = [tensor(name, array) for name, array in further.items()]
@@ -335,7 +335,7 @@ def test_huge_attributes_are_done_with_at_once(op, attributes, shape, further, s
         ended = ended.__cause__
 
 
-def test_a_scan_of_huge_length_is_not_written_out():
+def test_a_scan_of_huge_length_is_not_unrolled():
     formals, results = [info("s", dims=[2]), info("e", dims=[2])], [info("t", dims=[2])]
     body = helper.make_graph([helper.make_node("Add", ["s", "e"], ["t"])], "body", formals, results)
     node = helper.make_node("Scan", ["x", "z"], ["y"], body=body, num_scan_inputs=1)
@@ -360,8 +360,8 @@ def in_rounds(count):
 TOO_OFTEN = r'the number of calls of .* exceeds the limit "nodes"'
 
 
-def test_a_body_goes_round_only_so_often():
-    """However often an attribute says: before, such a loop came to no end."""
+def test_the_rounds_of_a_body_are_limited():
+    """The attribute may ask for any number of rounds; such a loop once never ended."""
     graph = in_rounds(40)
     with tx.limits.override(nodes=50):
         assert len(tx.retarget(graph, 21, domains=["ai.onnx"]).nodes) == 40
@@ -370,14 +370,14 @@ def test_a_body_goes_round_only_so_often():
         assert graph.nodes[0].attributes["count"] == 40
 
 
-def test_a_graph_that_was_made_under_other_limits_is_moved_under_those_in_force():
+def test_retargeting_applies_the_current_limits():
     graph = in_rounds(400)
     with tx.limits.override(nodes=50), pytest.raises(tx.LimitExceeded, match=TOO_OFTEN):
         tx.retarget(graph, 21, domains=["ai.onnx"])
 
 
 def test_a_sample_of_thirty_axes_is_refused():
-    """Its body has a tap for each corner, of which there are 2^28."""
+    """Its body has a term for each of 2^28 corners."""
     shapes = {"x": [1] * 30, "grid": [*[1] * 29, 28]}
     node = helper.make_node("GridSample", list(shapes), ["y"])
     model = model_of([node], [info(name, dims=dims) for name, dims in shapes.items()], outputs=())
@@ -386,7 +386,7 @@ def test_a_sample_of_thirty_axes_is_refused():
         tx.retarget(tx.load(model), 16, domains=["ai.onnx"])
 
 
-def test_windows_of_huge_skips_take_no_time():
+def test_ngrams_with_huge_skips_take_no_time():
     attributes = {"mode": "TF", "min_gram_length": 1, "max_gram_length": 2, "max_skip_count": HUGE}
     pool = {"ngram_counts": [0, 1], "ngram_indexes": [0, 1], "pool_int64s": [1, 2, 3]}
     node = helper.make_node("TfIdfVectorizer", ["x"], ["y"], **attributes, **pool)
@@ -394,7 +394,7 @@ def test_windows_of_huge_skips_take_no_time():
     assert tx.load(model).run({"x": I([1, 2, 3, 1])}, backend="numpy")["y"].tolist() == [2, 1]
 
 
-def test_the_neighbors_of_a_channel_are_no_more_than_there_are():
+def test_lrn_clips_its_window_to_the_channels():
     x = np.arange(1, 7, dtype=F).reshape(1, 3, 2)
     model = model_of(
         [helper.make_node("LRN", ["x"], ["y"], size=HUGE + 1, alpha=float(HUGE))], [info("x", dims=[1, 3, 2])]
@@ -411,7 +411,7 @@ def test_a_list_of_sizes_keeps_to_the_limit_of_entries():
         tx.infer(tx.load(model_of([helper.make_node("ConstantOfShape", ["s"], ["y"])], [shape])))
 
 
-def test_an_opset_of_the_far_future_is_no_reason_to_try_every_version():
+def test_a_huge_opset_does_not_try_every_version():
     model = model_of([helper.make_node("Gelu", ["x"], ["y"])], [info("x")], opset=2**62)
     with pytest.raises(tx.NotRepresentable):
         tx.retarget(tx.load(model), 7, domains=["com.microsoft"])
@@ -419,7 +419,7 @@ def test_an_opset_of_the_far_future_is_no_reason_to_try_every_version():
         tx.retarget(tx.load(model), 7)
 
 
-def test_a_type_that_there_is_not_is_refused_where_it_is_declared():
+def test_an_unknown_type_is_refused_at_its_declaration():
     model = model_of([helper.make_node("Relu", ["x"], ["y"])], [info("x")])
     model.graph.output[0].type.tensor_type.elem_type = 999
     with pytest.raises(tx.InvalidModel, match='value "y" has a type that ONNX does not define'):
@@ -460,7 +460,7 @@ def test_functions_that_call_the_next_twice_keep_to_the_limit_of_nodes(way):
         EXPANDING[way](functions_that_call_the_next_twice(30, in_a_circle=False))
 
 
-def test_the_types_of_functions_are_inferred_once_for_calls_that_are_alike():
+def test_functions_are_inferred_once_for_identical_calls():
     graph = functions_that_call_the_next_twice(30, in_a_circle=False)
     with tx.limits.override(nodes=300):
         assert tx.infer(graph) == []
@@ -469,7 +469,7 @@ def test_the_types_of_functions_are_inferred_once_for_calls_that_are_alike():
 
 @pytest.mark.parametrize("count", [1, 3])
 @pytest.mark.parametrize("way", [*EXPANDING, "infer"])
-def test_functions_that_call_themselves_are_told(way, count):
+def test_recursive_functions_are_reported(way, count):
     use = EXPANDING.get(way, tx.infer)
     with pytest.raises(tx.LimitExceeded):
         use(functions_that_call_the_next_twice(count, in_a_circle=True))

@@ -1,4 +1,4 @@
-"""Import then export at the same opset is the identity, message for message."""
+"""Import and export at the same opset reproduce the message exactly."""
 
 import io
 
@@ -20,7 +20,7 @@ def test_import_then_export_is_the_identity(path):
 
 
 @pytest.mark.parametrize("name", SAMPLES)
-def test_inference_and_running_leave_the_graph_as_it_was(name):
+def test_inference_and_running_do_not_change_the_graph(name):
     graph = tx.load(example(name))
     graph.infer()
     graph.compile("numpy")

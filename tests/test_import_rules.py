@@ -1,4 +1,4 @@
-"""Import rules of packages, files and calls: their nodes, order and failures."""
+"""Import rules from packages, files and arguments: their nodes, order and failures."""
 
 import json
 import sys
@@ -55,20 +55,20 @@ def offer(install, name, text, entry="mystery", value=None):
         "'Mystery', domain='org.lab', name='*', frontend='onnx', priority=3",
     ],
 )
-def test_a_package_gives_a_meaning_to_nodes(install, model, key):
+def test_a_package_defines_nodes(install, model, key):
     offer(install, "acme-rules", f"mystery = import_rule({key})({ATTRIBUTE})")
     graph = tx.load(model)
     assert [node.op_type for node in graph.nodes] == ["Mul", "Relu", "Mul"]
     assert result(graph) == [6, 12]
 
 
-def test_a_rule_may_let_the_import_go_on(install, model):
+def test_a_rule_may_decline(install, model):
     offer(install, "acme-rules", "mystery = import_rule('Mystery')(lambda node, x: None)")
     assert [node.op_type for node in tx.load(model).nodes] == ["Mystery", "Relu", "Mystery"]
     assert tx.load(model).to_proto() == model
 
 
-def test_the_priority_decides_and_then_what_is_asked_for(install, model):
+def test_the_priority_decides_and_then_the_more_specific_rule(install, model):
     text = """
         low = import_rule('Mystery')(lambda node, x: x * 100.0)
         by_domain = import_rule('org.lab::Mystery')(lambda node, x: x * 10.0)
@@ -94,8 +94,8 @@ def test_a_rule_is_for_one_front_end(install, model, tmp_path):
     assert result(tx.load(tmp_path / "model.safetensors")) == [6, 12]
 
 
-def test_every_front_end_is_asked(install):
-    """Import rules apply to the front end of a package as to a file."""
+def test_every_front_end_applies_rules(install):
+    """Import rules apply to front ends of packages as they do to files."""
     install(
         "acme-format",
         "tenonnx.frontends",
@@ -155,14 +155,14 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("text", "error", "message"), WRONG.values(), ids=WRONG)
-def test_what_a_rule_does_wrong_names_its_package(install, model, text, error, message):
+def test_a_fault_of_a_rule_names_its_package(install, model, text, error, message):
     offer(install, "acme-rules", f"mystery = {text}")
     with pytest.raises(error, match=message):
         tx.load(model)
 
 
 @pytest.mark.parametrize("text", ["mystery = 3", "1 / 0", "mystery = [3]"])
-def test_a_package_whose_rules_are_none_is_left_out_with_a_warning(install, model, text):
+def test_a_package_with_invalid_rules_is_left_out_with_a_warning(install, model, text):
     offer(install, "acme-rules", text)
     with pytest.warns(tx.PluginWarning, match="acme-rules"):
         assert tx.load(model).nodes
@@ -173,24 +173,24 @@ def test_a_package_whose_rules_are_none_is_left_out_with_a_warning(install, mode
     "arguments",
     [{}, {"key": ""}, {"key": 3}, {"key": "a::B", "domain": "c"}, {"key": "B", "priority": "1"}, {"name": ""}],
 )
-def test_a_rule_says_which_nodes_it_is_for(arguments):
+def test_a_rule_needs_nodes_to_apply_to(arguments):
     with pytest.raises(tx.InvalidCall, match="an import rule"):
         import_rule(**arguments)
 
 
 @pytest.mark.parametrize("rules", [3, "rules.py", [print], {"Mystery": 3}, {3: print}])
-def test_rules_of_another_kind_are_refused(model, rules):
+def test_invalid_rules_are_refused(model, rules):
     with pytest.raises(tx.InvalidCall, match=r"rules (are neither a mapping|do not map)"):
         tx.load(model, rules=rules)
 
 
-def test_a_rule_is_a_function_still():
+def test_a_decorated_rule_is_still_a_function():
     rule = import_rule("Mystery")(lambda node, x: x + 1)
     assert isinstance(rule, ImportRule)
     assert rule(None, 2) == 3
 
 
-# ----- functions of the model, and what a rule may not do -------------------------------------------------------------
+# ----- functions of the model, and forbidden actions ------------------------------------------------------------------
 
 FUNCTIONS = """<ir_version: 8, opset_import: ["": 17, "org.lab": 1, "own": 1]>
     g (float[n] x) => (float[n] y) { y = own.F <k = 3.0> (x) }
@@ -205,7 +205,7 @@ FUNCTIONS = """<ir_version: 8, opset_import: ["": 17, "org.lab": 1, "own": 1]>
 
 
 @pytest.mark.parametrize("rules", [{"Mystery": eval(ATTRIBUTE)}, [import_rule(domain="org.lab")(eval(ATTRIBUTE))]])
-def test_rules_reach_into_functions_and_their_subgraphs(rules):
+def test_rules_apply_in_functions_and_their_subgraphs(rules):
     graph = tx.load(onnx.parser.parse_model(FUNCTIONS), rules=rules)
     assert result(graph) == [6, 12]
     assert not graph.functions
@@ -218,7 +218,7 @@ def test_a_function_whose_nodes_no_rule_replaces_stays():
     assert len(graph.functions) == 2
 
 
-def test_what_a_rule_raises_inside_a_function_names_it():
+def test_an_error_of_a_rule_inside_a_function_names_the_function():
     with pytest.raises(tx.TenonnxError, match=r"division by zero; raised by the rule .Mystery. for node"):
         tx.load(onnx.parser.parse_model(FUNCTIONS), rules={"Mystery": lambda node, x: 1 / 0})
 
@@ -240,7 +240,7 @@ def _removed(node, x):
 
 
 @pytest.mark.parametrize("rule", [_renamed, _removed])
-def test_a_rule_leaves_the_graph_as_it_was(model, rule):
+def test_a_rule_does_not_change_the_graph(model, rule):
     with pytest.raises(tx.InvalidCall, match=r"changed the (node|graph)"):
         tx.load(model, rules={"Relu": rule, "Mystery": eval(ATTRIBUTE)})
 

@@ -1,4 +1,4 @@
-"""Fresh environments and built wheels: each package works without the others, and finds installed ones."""
+"""Wheels in fresh environments: each package works without the others, and finds installed ones."""
 
 import ensurepip
 import json
@@ -36,12 +36,12 @@ FOLDERS = {
     "tenonnx-acme": "examples/third_party_plugin",
 }
 
-#: The command line, with what it needs of ours.
+#: The command line and its requirements among our packages.
 COMMAND_LINE = ("tenonnx-core", "tenonnx-run", "tenonnx-convert", "tenonnx-targets", "tenonnx-data", "tenonnx-cli")
 
 VENDORS = {"tenonnx-contrib-ms", "tenonnx-onnx-ml", "tenonnx-quantized"}
 
-#: Packages that read what a family of ops holds: explanations of trees read ensembles of ai.onnx.ml.
+#: Packages that require a family of ops: explanations of trees read the ensembles of ai.onnx.ml.
 READERS = {"tenonnx-explain": {"tenonnx-onnx-ml"}}
 
 VENDOR_OPS = ("FusedMatMul", "Gelu", "GroupQueryAttention", "RotaryEmbedding", "SkipSimplifiedLayerNormalization")
@@ -49,7 +49,7 @@ VENDOR_OPS = ("FusedMatMul", "Gelu", "GroupQueryAttention", "RotaryEmbedding", "
 
 @pytest.fixture(scope="module")
 def wheels(tmp_path_factory):
-    """Every package as a wheel, built from its own folder."""
+    """The wheels of every package by name."""
     folder = tmp_path_factory.mktemp("wheels")
     for source in FOLDERS.values():
         list(WheelBuilder(str(ROOT / source)).build(directory=str(folder), versions=["standard"]))
@@ -57,7 +57,7 @@ def wheels(tmp_path_factory):
 
 
 class Environment:
-    """A virtual environment that sees this one's third-party packages and none of ours."""
+    """A virtual environment with this one's third-party packages and without ours."""
 
     def __init__(self, folder, wheels):
         venv.create(folder, with_pip=False, symlinks=True)
@@ -77,7 +77,7 @@ class Environment:
                     (self.site / entry.name).symlink_to(entry)
 
     def install(self, *names):
-        """Link to what is unpacked once, as what one environment compiles serves the others."""
+        """Link to wheels that are unpacked once, so that environments share bytecode."""
         for name in names:
             unpacked = self.wheels[name].with_suffix("")
             if not unpacked.exists():
@@ -106,13 +106,13 @@ def environment(tmp_path, wheels):
 
 
 def run_tests(environment, path, *selected):
-    """Run a suite there, with one call a check: what is judged is that it stands alone, not the ops once more."""
+    """Run a test suite in the environment with one call per check, since only independence is tested here."""
     few = ["--tenonnx-examples", "1", *selected]
     options = ["-q", "-x", "-p", "no:cacheprovider", "--import-mode=importlib", *few, str(path)]
     environment.run(f"import pytest, sys; sys.exit(pytest.main({options!r}))")
 
 
-def test_core_alone_starts_and_lists_no_ops(environment):
+def test_core_without_packages_lists_no_ops(environment):
     environment.install(*COMMAND_LINE)
     assert json.loads(environment.tenonnx("ops", "--json")) == []
 
@@ -135,7 +135,7 @@ def test_core_and_standard_run_the_digits_model(environment):
     assert said.startswith("2 PluginError: tenonnx.compose is in tenonnx-optimize")
 
 
-def test_an_op_without_its_package_is_named_until_the_package_is_there(environment):
+def test_an_op_without_its_package_is_named_until_the_package_is_installed(environment):
     environment.install(*COMMAND_LINE, "tenonnx-standard")
     decoder = str(example("decoder/decoder"))
     environment.tenonnx("inspect", decoder)
@@ -161,7 +161,7 @@ def test_an_op_without_its_package_is_named_until_the_package_is_there(environme
     assert shape.strip() == "(2, 8, 64)"
 
 
-def test_what_core_alone_lacks_is_said_with_what_to_install(environment):
+def test_missing_features_name_the_package_to_install(environment):
     environment.install("tenonnx-core")
     said = environment.run(
         "import tenonnx as tx\n"
@@ -186,7 +186,7 @@ def test_what_core_alone_lacks_is_said_with_what_to_install(environment):
     assert "--find-links WHEELS tenonnx-standard" in arithmetic
 
 
-def test_a_third_partys_package_is_found_by_itself(environment):
+def test_a_third_party_package_is_discovered(environment):
     environment.install(*COMMAND_LINE, "tenonnx-standard", "tenonnx-testing", "tenonnx-acme")
     listed = json.loads(environment.tenonnx("ops", "--domain", "com.acme", "--json"))
     assert [op["name"] for op in listed] == ["Squareplus"]
@@ -194,9 +194,9 @@ def test_a_third_partys_package_is_found_by_itself(environment):
 
 
 @pytest.mark.parametrize("name", ["tenonnx-onnx-ml", "tenonnx-quantized", "tenonnx-contrib-ms"])
-def test_each_family_stands_on_core_and_standard_alone(environment, name):
+def test_each_family_only_needs_core_and_standard(environment, name):
     environment.install(*COMMAND_LINE, "tenonnx-standard", "tenonnx-testing", name)
-    in_short = ("-k", "types or body")  # what ops are and what they do; how they are written is as much theirs anywhere
+    in_short = ("-k", "types or body")  # types and bodies suffice; exports do not depend on the environment
     run_tests(environment, ROOT / FOLDERS[name] / "tests" / "test_conformance.py", *in_short)
 
 
@@ -218,7 +218,7 @@ def test_wheels_declare_no_other_vendor_family(wheels):
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory, wheels):
-    """A shell in a fresh environment with pip and, from a folder WHEELS, the command line. Nothing is downloaded."""
+    """A shell in a fresh environment with pip and the command line from a folder of wheels, without network access."""
     pip = next((Path(ensurepip.__file__).parent / "_bundled").glob("pip-*.whl"), None)
     if pip is None:
         pytest.skip("this Python brings no pip")
@@ -247,7 +247,7 @@ def shell(tmp_path_factory, wheels):
     return run
 
 
-def test_what_the_guide_and_the_command_say_works_word_for_word(shell, tmp_path):
+def test_the_commands_of_the_guide_work_literally(shell, tmp_path):
     page = (ROOT / "docs/how-to/writing-a-plugin.md").read_text("utf-8")
     block = re.search(r"```console\n(.*?)```", page, re.DOTALL)[1]
     create, check = (line.removeprefix("$ ") for line in block.splitlines())

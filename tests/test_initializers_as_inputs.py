@@ -1,4 +1,4 @@
-"""Initializers that are listed as graph inputs: constants below IR version 4, default values from there on."""
+"""Initializers listed as graph inputs: constants below IR version 4, default values since then."""
 
 import io
 
@@ -27,7 +27,7 @@ def info(name, shape):
 
 
 def model_of(ir_version, opset):
-    """A convolution with BatchNormalization, whose weights are listed as inputs ahead of the data."""
+    """A convolution with BatchNormalization, whose weights are listed as inputs before the data."""
     nodes = [
         helper.make_node("Conv", ["x", "w"], ["h"]),
         helper.make_node("BatchNormalization", ["h", "scale", "bias", "mean", "variance"], ["y"]),
@@ -52,23 +52,23 @@ def converted(source, **options):
     return model
 
 
-def test_a_file_of_an_old_version_has_the_inputs_that_a_call_may_feed():
+def test_a_file_of_an_old_version_only_has_inputs_that_may_be_fed():
     assert [value.name for value in tx.load(OLD).all_inputs] == ["x"]
     assert [value.name for value in tx.load(NEW).all_inputs] == [*WEIGHTS, "x"]
 
 
-def test_an_old_file_lists_the_inputs_in_the_order_that_they_had():
+def test_an_old_file_lists_the_inputs_in_their_order():
     assert tx.load(OLD).to_proto().SerializeToString() == OLD.SerializeToString()
 
 
-def test_an_old_file_lists_what_it_gains_behind_them():
+def test_an_old_file_lists_new_initializers_last():
     graph = tx.load(OLD)
     graph.variable("further", np.float32([1]))
     listed = [each.name for each in graph.to_proto().graph.input]
     assert listed == [*WEIGHTS, "x", "further"]
 
 
-def test_a_newer_version_lists_them_no_more():
+def test_a_newer_version_does_not_list_them():
     assert [each.name for each in converted(OLD, opset_version=17).graph.input] == ["x"]
 
 
@@ -86,12 +86,12 @@ def test_they_are_written_in_half_precision(source):
     assert source is OLD or [each.name for each in model.graph.input] == ["x"]
 
 
-def test_they_stay_defaults_in_half_precision_where_that_is_asked_for():
+def test_they_stay_defaults_in_half_precision_on_request():
     model = converted(NEW, float16=True, initializers_as_constants=False)
     assert [each.name for each in model.graph.input] == [*WEIGHTS, "x"]
 
 
-def test_half_precision_reports_the_inputs_that_are_none_any_more():
+def test_half_precision_reports_the_removed_inputs():
     report = tx.convert(NEW, io.BytesIO(), float16=True)
     assert [change.node for change in report.changes if change.action == "closed"] == list(WEIGHTS)
 
@@ -105,23 +105,23 @@ def test_they_are_quantized(source, mode):
     assert made.to_proto().ByteSize() < SIZE * 0.6
 
 
-def test_a_default_is_not_quantized_where_that_is_asked_for():
+def test_a_default_is_not_quantized_on_request():
     with pytest.raises(tx.InvalidCall, match="no op can be quantized"):
         quantize(tx.load(NEW), [{"x": X}], mode="dynamic", initializers_as_constants=False)
 
 
-def test_quantize_tells_of_the_inputs_that_are_none_any_more(tmp_path, capsys):
+def test_quantize_reports_the_removed_inputs(tmp_path, capsys):
     onnx.save(NEW, tmp_path / "m.onnx")
     assert main(["quantize", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "q.onnx")]) == 0
     assert "5 graph inputs with a default value are constants now" in capsys.readouterr().err
 
 
-def test_the_report_names_the_inputs_that_are_none_any_more():
+def test_the_report_names_the_removed_inputs():
     report = tx.convert(NEW, io.BytesIO(), initializers_as_constants=True)
     assert [change.node for change in report.changes if change.action == "closed"] == list(WEIGHTS)
 
 
-def test_a_default_stays_one_where_nothing_else_is_asked_for():
+def test_a_default_stays_one_otherwise():
     model = converted(NEW, transforms=["simplify"])
     assert [each.name for each in model.graph.input] == [*WEIGHTS, "x"]
 

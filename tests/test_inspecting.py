@@ -1,4 +1,4 @@
-"""``inspect`` on nodes, weights and modules, and ``compare`` on attributes, weights and other names."""
+"""``inspect`` of nodes, weights and modules, and ``compare`` of attributes, weights and renamed values."""
 
 import json
 
@@ -34,7 +34,7 @@ TIGHT = "--atol", "1e-6", "--rtol", "1e-6"
 
 
 @pytest.mark.parametrize("suffix", ["", "_"])
-def test_an_attribute_that_differs_is_shown_and_its_node_is_the_first_that_diverges(run, suffix):
+def test_a_different_attribute_is_shown_and_its_node_diverges_first(run, suffix):
     save("a.onnx")
     save("b.onnx", attributes=' <approximate = "tanh">', suffix=suffix)
     said = run("compare", "a.onnx", "b.onnx", *TIGHT, code=1).out
@@ -46,13 +46,13 @@ def test_an_attribute_that_differs_is_shown_and_its_node_is_the_first_that_diver
     assert found["first_divergence"]["value"] == f"b{suffix}"
 
 
-def test_a_default_that_is_written_is_no_difference(run):
+def test_an_explicit_default_is_no_difference(run):
     save("a.onnx")
     save("b.onnx", attributes=' <approximate = "none">')
     assert "structure: equal" in run("compare", "a.onnx", "b.onnx").out
 
 
-def test_weights_that_differ_are_shown_where_they_differ_most(run):
+def test_different_weights_are_shown_by_their_largest_difference(run):
     save("a.onnx")
     save("b.onnx", numbers=[*NUMBERS[:9], NUMBERS[9] + 0.5, NUMBERS[10] + 0.25, *NUMBERS[11:]])
     found = json.loads(run("compare", "a.onnx", "b.onnx", "--json", code=1).out)["structure"]
@@ -67,7 +67,7 @@ def test_weights_that_differ_are_shown_where_they_differ_most(run):
     }
 
 
-def test_values_behind_another_op_are_paired_by_their_use(run):
+def test_values_after_another_op_are_paired_by_their_use(run):
     save("a.onnx")
     save("b.onnx", suffix="_", old="Gelu", new="Relu")
     found = json.loads(run("compare", "a.onnx", "b.onnx", "--json", code=1).out)
@@ -75,7 +75,7 @@ def test_values_behind_another_op_are_paired_by_their_use(run):
     assert found["first_divergence"]["value"] == "b_"
 
 
-def test_other_names_of_inputs_get_a_hint(run):
+def test_renamed_inputs_get_a_hint(run):
     save("a.onnx")
     save("b.onnx", old="float[4, 8] x", new="float[4, 8] image")
     model = onnx.load("b.onnx")
@@ -128,7 +128,7 @@ def test_quantiles_of_differences(run):
     assert json.loads(run("compare", "a.onnx", "a.onnx", "--json").out)["quantiles"] is None
 
 
-def test_long_lists_end_in_how_many_more(run):
+def test_long_lists_end_with_the_number_of_omitted_lines(run):
     nodes = " ".join(f"v{k} = Add(x, w{k})" for k in range(30))
     weights = ", ".join(f"float w{k} = {{{k}}}" for k in range(30))
     graph = f'<ir_version: 10, opset_import: ["": 21]> g (float[2] x) => (float[2] v0) <{weights}> {{ {nodes} }}'
@@ -140,7 +140,7 @@ def test_long_lists_end_in_how_many_more(run):
     assert " more (" not in run("compare", "many.onnx", "other.onnx", "-v").out
 
 
-def test_nodes_are_listed_with_attributes_and_single_ones_whole(run):
+def test_nodes_are_listed_with_attributes_and_single_ones_completely(run):
     save("a.onnx", attributes=' <approximate = "tanh">')
     assert "approximate=tanh" in run("inspect", "a.onnx", "--nodes").out
     whole = run("inspect", "a.onnx", "--node", "b").out

@@ -19,14 +19,14 @@ PROJECTS = {
 
 
 def needed(name: str) -> set[Path]:
-    """The folders of a package and of those of ours that it requires."""
+    """Folders of a package and of our packages that it requires."""
     folder, project = PROJECTS[name]
     names = {re.split(r"[\s\[<>=!~;]", each)[0] for each in project["dependencies"]}
     return {folder}.union(*(needed(each) for each in names & PROJECTS.keys()))
 
 
-def test_a_package_is_installed_with_those_of_ours_that_it_needs():
-    """Alone pip looks for these on an index, where they are not."""
+def test_a_package_is_installed_with_our_packages_that_it_requires():
+    """Otherwise pip would search for them on an index, which does not have them."""
     pages = [ROOT / "README.md", *(ROOT / "docs").rglob("*.md"), *ROOT.glob("*/README.md")]
     lines = [
         line for page in pages for line in re.findall(r"^\$ pip install (\./[^\n]*)", page.read_text("utf-8"), re.M)
@@ -40,7 +40,7 @@ def test_a_package_is_installed_with_those_of_ours_that_it_needs():
 
 BUNDLE = tomllib.loads((ROOT / "bundle/pyproject.toml").read_text("utf-8"))["project"]
 
-#: Packages that bring a framework or a runtime of hundreds of megabytes.
+#: Packages that require a framework or a runtime of hundreds of megabytes.
 HEAVY = {f"tenonnx-{name}" for name in ("torch", "transformers", "jax", "tensorflow", "sklearn", "openvino", "litert")}
 
 
@@ -70,7 +70,7 @@ def test_all_is_every_light_package_and_full_every_one():
     assert ours - brought == set()
 
 
-def test_no_command_of_the_documentation_removes_what_is_installed():
+def test_no_command_of_the_documentation_removes_packages():
     pages = [
         *ROOT.glob("*.md"),
         *(ROOT / "docs").rglob("*.md"),
@@ -84,15 +84,15 @@ def test_no_command_of_the_documentation_removes_what_is_installed():
         assert not re.search(r"\buninstall\b|--exact\b|--force-reinstall|pip sync", line), line
 
 
-def test_messages_have_the_command_from_one_function():
-    """``installing`` knows whether the interpreter has pip."""
+def test_one_function_makes_the_install_commands():
+    """``installing`` checks whether the interpreter has pip."""
     sources = [path for path in ROOT.rglob("src/**/*.py") if not any(part.startswith(".") for part in path.parts)]
     literal = {path.name for path in sources if "pip install" in path.read_text("utf-8")}
     assert len(sources) > 500
     assert literal == {"errors.py"}
 
 
-def test_a_module_that_is_missing_or_broken_is_named_with_what_to_install(tmp_path, monkeypatch):
+def test_a_missing_or_broken_module_is_named_with_the_package_to_install(tmp_path, monkeypatch):
     assert import_optional("json", "read").loads("[1]") == [1]
     with pytest.raises(tx.InvalidCall, match="cannot draw: the package no-such is not installed") as caught:
         import_optional("no_such.deep", "draw", install="tenonnx-run[plot]", otherwise="write numbers")
@@ -106,8 +106,8 @@ def test_a_module_that_is_missing_or_broken_is_named_with_what_to_install(tmp_pa
     assert caught.value.do == installing("half-broken")
 
 
-def test_missing_packages_are_told_by_one_function():
-    """Backends name their runtime, packages what an entry point of another would add; a worker imports boosters."""
+def test_one_function_reports_missing_packages():
+    """Exceptions: backends that name their runtime, packages that name an entry point, and a worker."""
     sources = [path for path in ROOT.rglob("src/**/*.py") if not any(part.startswith(".") for part in path.parts)]
     told = re.compile(r"""is not installed["'],\s+do=(installing|cure)""")
     literal = {f"{path.parent.name}/{path.name}" for path in sources if told.search(path.read_text("utf-8"))}

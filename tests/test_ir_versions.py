@@ -1,4 +1,4 @@
-"""The IR version of a file is that of the release of its opset; features of newer ones are refused."""
+"""The IR version of a file matches its opset's ONNX release; features of newer ones are refused."""
 
 import io
 import json
@@ -14,7 +14,7 @@ from tenonnx_cli import main
 
 EXPORTED = EXAMPLES / "exports/vit-dynamo.onnx"
 
-#: The IR version of the ONNX release that brought an opset.
+#: The IR version of the ONNX release that introduced each opset.
 PUBLISHED = {11: 6, 13: 7, 15: 8, 17: 8, 19: 9, 21: 10, 23: 11}
 
 
@@ -25,7 +25,7 @@ def written(source, **fields):
 
 
 def noted():
-    """A model of opset 23 and IR 11 with notes of every kind."""
+    """A model of opset 23 and IR version 11 with every kind of metadata."""
     x, y = (helper.make_tensor_value_info(name, TensorProto.FLOAT, [2]) for name in ("x", "y"))
     inner = helper.make_tensor_value_info("r", TensorProto.FLOAT, [2])
     nodes = [helper.make_node("Relu", ["x"], ["r"], name="a"), helper.make_node("Abs", ["r"], ["y"], name="b")]
@@ -39,7 +39,7 @@ def noted():
 
 
 def exported():
-    """A model of torch.onnx: every node carries metadata."""
+    """A model like those of torch.onnx, in which every node has metadata."""
     model = onnx.load(EXPORTED)
     for node in model.graph.node:
         node.metadata_props.add(key="pkg.torch.onnx.stack_trace", value="model.py:1")
@@ -47,7 +47,7 @@ def exported():
 
 
 def metadata(model):
-    """Objects in the graph with metadata."""
+    """Objects of the graph with metadata."""
     graph = model.graph
     return [each for each in (graph, *graph.node, *graph.input, *graph.value_info) if each.metadata_props]
 
@@ -87,7 +87,7 @@ def test_an_untouched_file_stays_as_it_is():
         ),
     ],
 )
-def test_notes_that_have_no_place_are_left_out_and_counted(opset, left_out):
+def test_unsupported_metadata_is_dropped_and_counted(opset, left_out):
     model, report = written(noted(), opset_version=opset)
     assert report.left_out == left_out == report.to_dict()["left_out"]
     assert model.ir_version == PUBLISHED[opset]
@@ -95,7 +95,7 @@ def test_notes_that_have_no_place_are_left_out_and_counted(opset, left_out):
     assert all(about in report.summary() for about in left_out)
 
 
-def test_the_ir_version_that_is_asked_for_holds_whatever_the_opset():
+def test_a_requested_ir_version_takes_precedence_over_the_opset():
     for fields in ({}, {"opset_version": 17}, {"opset_version": 17, "tidy": True}):
         model, report = written(noted(), ir_version=9, **fields)
         assert model.ir_version == report.ir_version == 9
@@ -105,7 +105,7 @@ def test_the_ir_version_that_is_asked_for_holds_whatever_the_opset():
     assert metadata(written(noted(), ir_version=10, opset_version=13)[0])
 
 
-def test_the_command_line_says_what_is_left_out(tmp_path, monkeypatch, capsys):
+def test_the_command_line_reports_dropped_metadata(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     onnx.save(noted(), "m.onnx")
     assert main(["convert", "m.onnx", "-o", "old.onnx", "--opset", "13"]) == 0
@@ -133,7 +133,7 @@ def calling(overload):
     return model
 
 
-def test_what_matters_and_cannot_be_said_is_refused_by_name():
+def test_unsupported_features_are_refused_by_name():
     float8 = tx.Graph("codes", opsets={"ai.onnx": 21})
     x = float8.input("x", "float8e4m3fn", (2,))
     float8.output("y", x)
@@ -150,7 +150,7 @@ def test_what_matters_and_cannot_be_said_is_refused_by_name():
 
 
 @pytest.mark.parametrize("columns", [4, 1024])  # folded, and quantized values of 8 bits
-def test_quantized_values_that_nothing_reads_any_more_ask_for_no_version(columns):
+def test_unused_quantized_values_need_no_version(columns):
     quantized = onnx.helper.make_tensor("codes", onnx.TensorProto.INT4, [64, columns], [3] * 64 * columns)
     scale = onnx.numpy_helper.from_array(np.full(columns, 0.5, np.float32), "scale")
     model = onnx.parser.parse_model(
@@ -165,7 +165,7 @@ def test_quantized_values_that_nothing_reads_any_more_ask_for_no_version(columns
     assert np.array_equal(tx.load(made).run({"x": x})["y"], np.full((2, columns), 96, np.float32))
 
 
-def test_functions_keep_the_version_that_they_need():
+def test_functions_keep_their_required_ir_version():
     assert written(calling(""), opset_version={"ai.onnx": 13}, functions="inline")[0].ir_version == 7
     model = calling("")
     model.opset_import[0].version = 13

@@ -1,4 +1,4 @@
-"""Output of commands with ``--json`` against ``docs/reference/json.schema.json``."""
+"""``--json`` output of commands, validated against ``docs/reference/json.schema.json``."""
 
 import contextlib
 import copy
@@ -19,7 +19,7 @@ ROOT = Path(__file__).parents[1]
 EXAMPLES = ROOT / "examples"
 SCHEMA = json.loads((ROOT / "docs/reference/json.schema.json").read_text("utf-8"))
 
-#: Commands, in a folder that has the files below, and how each ends.
+#: Command lines in a folder with the files of ``folder``, with exit codes.
 LINES = {
     "inspect cnn.onnx": 0,
     "version": 0,
@@ -71,7 +71,7 @@ LINES = {
 }
 
 
-#: Texts that may read like numbers, as people chose them.
+#: Strings that may look like numbers.
 TEXTS = {"/version", "/failure", "/variables/OMP_NUM_THREADS", "/variables/OPENBLAS_NUM_THREADS"}
 
 
@@ -114,7 +114,7 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("line", LINES)
-def test_a_command_prints_what_its_schema_says(line, folder, capsys):
+def test_a_command_prints_json_of_its_schema(line, folder, capsys):
     if line.startswith("compose"):
         assert (
             main(["extract", "cnn.onnx", "-o", "head.onnx", "--output-names", "Relu"])
@@ -134,7 +134,7 @@ def test_a_command_prints_what_its_schema_says(line, folder, capsys):
 
 
 @pytest.mark.parametrize("line", ["inspect none.onnx", "convert digits.onnx", "inspect digits.onnx --node none"])
-def test_an_error_is_what_the_schema_says(line, folder, capsys):
+def test_an_error_matches_the_schema(line, folder, capsys):
     assert main([*line.split(), "--json"]) == 2
     found = json.loads(capsys.readouterr().out)
     schema = {"$ref": "#/$defs/error", "$defs": SCHEMA["$defs"]}
@@ -143,7 +143,7 @@ def test_an_error_is_what_the_schema_says(line, folder, capsys):
 
 @pytest.mark.parametrize("line", LINES)
 def test_every_command_prints_its_error_as_json(line, folder, capsys):
-    """Of files that are not there, names that nobody has and options that there are not."""
+    """Errors for missing files, unknown names and unknown options."""
     words = [each for each in line.split() if not each.endswith((".onnx", ".npz", ".npy"))]
     name = words[0]
     for wrong in ([name, "none.onnx", "--none"], [*line.split(), "--none", "1"]):
@@ -177,7 +177,7 @@ def test_numbers_are_numbers(line, folder, capsys):
 
 
 def commands(group, context, before=""):
-    """The commands that take --json, those in groups by both words."""
+    """Commands with --json, those of groups with both words."""
     for name in group.list_commands(context):
         command = group.get_command(context, name)
         if any("--json" in parameter.opts for parameter in command.get_params(context)):
@@ -191,11 +191,11 @@ def commands(group, context, before=""):
 def test_every_command_has_a_schema_and_a_trial():
     with click.Context(program, info_name="tenonnx") as context:
         ours = {name for name in commands(program, context) if not name.startswith("acme")}
-    tried = {command_of(line) for line in LINES} | {"targets import"}  # needs pyarrow: test_winml.py tries it
+    tried = {command_of(line) for line in LINES} | {"targets import"}  # needs pyarrow, see test_winml.py
     assert ours == set(SCHEMA["properties"]) == tried
 
 
-def test_the_schema_is_one_and_tells_of_every_key():
+def test_the_schema_describes_every_key():
     Draft202012Validator.check_schema(SCHEMA)
 
     def untold(node, path):

@@ -1,4 +1,4 @@
-"""The language of the code: docstrings, names and the formatter, see ``docs/reference/glossary.md``."""
+"""Style of docstrings, comments and names, see ``docs/reference/glossary.md``."""
 
 import ast
 import functools
@@ -15,7 +15,7 @@ GLOSSARY = ROOT / "docs" / "reference" / "glossary.md"
 #: First words of a relative clause; a docstring begins with a verb in the imperative, or with a noun.
 CLAUSES = re.compile(r"(What|Which|How|Where|When|Who|Whose|Why)\b")
 
-#: Turns of phrase in a module's heading at which readers stop: relative clauses, and words with another usual meaning.
+#: Phrases that do not belong in a module's heading: relative clauses, and words with another usual meaning.
 HEADINGS = re.compile(
     r"\b(what|beside|alone|tells?|told|strangers?|kin)\b|[,:] (which|whose|how)\b|\b(is|are) no\b", re.I
 )
@@ -35,7 +35,7 @@ WORD = re.compile(r"[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|\d+")
 
 @functools.cache
 def files() -> tuple[Path, ...]:
-    """Python files that Git knows or would add."""
+    """Python files in Git, and untracked ones that are not ignored."""
     command = ["git", "ls-files", "--cached", "--others", "--exclude-standard", "*.py"]
     listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
     return tuple(path for name in listed.splitlines() if (path := ROOT / name).is_file())
@@ -48,7 +48,7 @@ def parsed() -> dict[str, ast.Module]:
 
 @functools.cache
 def defining() -> tuple[tuple[str, ast.AST], ...]:
-    """The nodes that have docstrings or define names, with the paths of their files."""
+    """Syntax nodes that have a docstring or define a name, with the paths of their files."""
     kinds = (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef, ast.arg, ast.Name, ast.Attribute)
     return tuple(
         (path, node)
@@ -59,7 +59,7 @@ def defining() -> tuple[tuple[str, ast.AST], ...]:
 
 
 def names(node: ast.AST) -> Iterator[tuple[int, str]]:
-    """Line and text of the name that a node defines."""
+    """Line and name that a syntax node defines."""
     match node:
         case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
             yield node.lineno, name
@@ -68,15 +68,15 @@ def names(node: ast.AST) -> Iterator[tuple[int, str]]:
 
 
 def banned() -> dict[str, str]:
-    """Words that names must not have, each with the word to use, from the last table of the glossary."""
+    """Words that names must not contain, with their replacements, from the last table of the glossary."""
     table = GLOSSARY.read_text("utf-8").partition("## Not used")[2]
     return dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", table, re.MULTILINE))
 
 
 def has_word(name: str, wanted: str) -> bool:
-    """Whether the words of a name contain those of another, one after the other."""
+    """Whether the words of a name contain those of another as a consecutive sequence."""
     if wanted.replace("_", "") not in name.replace("_", "").lower():
-        return False  # as for nearly all names
+        return False  # fast path for nearly all names
     words, sought = [[word.lower() for word in WORD.findall(each)] for each in (name, wanted)]
     return any(words[k : k + len(sought)] == sought for k in range(len(words) - len(sought) + 1))
 
@@ -99,7 +99,7 @@ def test_module_headings_are_noun_phrases():
 
 
 def test_functions_have_names():
-    """A traceback and a profile print the name of a function."""
+    """Tracebacks and profiles print the name of a function."""
     unnamed = [
         f"{path}:{node.lineno}"
         for path, node in defining()
@@ -108,7 +108,7 @@ def test_functions_have_names():
     assert unnamed == []
 
 
-def test_the_formatter_is_obeyed():
+def test_the_formatter_is_not_switched_off():
     switched_off = [
         f"{path.relative_to(ROOT)}:{number}"
         for path in files()

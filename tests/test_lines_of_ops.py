@@ -1,11 +1,11 @@
-"""Lines that an operator takes, over all places."""
+"""Limits on the total lines of code of an operator."""
 
 import pytest
 from lines_of_ops import LIMITS, lines_of
 
 
 @pytest.mark.parametrize("title", LIMITS)
-def test_an_operator_takes_few_lines_over_all_places(title):
+def test_an_operator_has_few_lines_in_total(title):
     module, functions, most = LIMITS[title]
     found = lines_of(module, functions)
     assert 0 < sum(found.values()) <= most, found

@@ -1,4 +1,4 @@
-"""Lists of ops as targets: the way that is found, its numbers, and its accuracy class."""
+"""Lists of ops as targets: the lowering that is found, its outputs, and its accuracy class."""
 
 import numpy as np
 import pytest
@@ -9,10 +9,10 @@ import tenonnx_standard as ops
 from tenonnx.errors import NotRepresentable
 from tenonnx_targets.files import narrowed_target
 
-#: Each among ordinary values: sums of huge values of both signs depend on their order.
+#: Special values, tried one at a time among ordinary ones, since sums of several depend on their order.
 SPECIAL = (1e30, -1e30, np.inf, -np.inf, np.nan)
 
-#: Their bodies give other numbers than the kernels: 0 for the sign of NaN, and NaN for the product of a stuffed zero.
+#: Ops whose body differs from the kernel: the sign of NaN is 0, and a padding zero times infinity is NaN.
 OF_THE_BODY = ("sign-where", "conv-transpose")
 
 
@@ -78,7 +78,7 @@ def test_special_values_survive_unless_finite_ones_are_assumed(name):
         np.testing.assert_allclose(outputs(moved, feeds), outputs(graph, feeds), rtol=1e-4, atol=1e-6)
 
 
-def test_calls_that_are_alike_are_replaced_alike():
+def test_identical_calls_are_replaced_identically():
     def twice(x):
         first = ops.softmax(ops.relu(x), axis=-1)
         return ops.add(ops.softmax(first, axis=-1), ops.softmax(ops.neg(x), axis=0))
@@ -92,7 +92,7 @@ def test_calls_that_are_alike_are_replaced_alike():
     np.testing.assert_allclose(outputs(moved, feeds), outputs(graph, feeds), rtol=1e-6)
 
 
-def test_new_dims_of_like_calls_stay_apart():
+def test_new_dims_of_identical_calls_stay_distinct():
     graph = tx.Graph(opsets={"ai.onnx": 21})
     x, y = (graph.input(name, "float32", (4,)) for name in "xy")
     with graph.building():
@@ -107,7 +107,7 @@ def test_new_dims_of_like_calls_stay_apart():
     assert p != q or p == (None,)
 
 
-def test_like_calls_on_other_large_constants_have_their_own():
+def test_calls_on_different_large_constants_stay_distinct():
     graph = tx.Graph(opsets={"ai.onnx": 21})
     x = graph.input("x", "float32", (2, 300))
     weights = [graph.variable(f"w{k}", np.full((300, 2), k + 1, np.float32)) for k in range(2)]

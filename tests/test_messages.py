@@ -1,4 +1,4 @@
-"""Texts of errors: plain headlines that name the failure, and the search for them in the sources."""
+"""Error messages: headlines name the failure, and the tool finds them in the sources."""
 
 import ast
 import re
@@ -16,7 +16,7 @@ from documenting.headlines import Headlines, packages  # noqa: E402
 
 SOURCES = sorted(path for _, folder in packages(ROOT) for path in folder.rglob("*.py"))
 
-#: Turns of phrase in headlines at which readers stop, each with the words to use.
+#: Phrases to avoid in headlines, each with its replacement.
 STUMBLES = {
     r"^(what|how|which|where|when|who)\b": "a noun, such as: a scan output",
     r"\bbeside\b": "together with, next to",
@@ -31,7 +31,7 @@ STUMBLES = {
 
 
 def test_headlines_are_plain():
-    """By the page of all messages, which ``tools/messages.py --check`` holds to the sources."""
+    """Reads the generated page of all messages."""
     page = (ROOT / "docs" / "reference" / "messages.md").read_text("utf-8")
     headlines = re.findall(r"^\| `+ ?(.+?) ?`+ \| `\w+` \|", page, re.MULTILINE)
     assert len(headlines) > 1000
@@ -45,7 +45,7 @@ def test_headlines_are_plain():
 
 
 def texts(tree):
-    """The texts in a module that are neither docstrings nor the help of an option."""
+    """Strings of a module except docstrings and help texts of options."""
     left_out = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr):
@@ -57,7 +57,7 @@ def texts(tree):
             yield node.lineno, node.value
 
 
-def test_no_text_says_what_must_hold():
+def test_no_headline_states_a_requirement():
     found = {}
     for path in SOURCES:
         source = path.read_text("utf-8")

@@ -1,4 +1,4 @@
-"""Entry scripts of the hooks of pre-commit and of the GitHub action, as these call them."""
+"""Entry scripts of the pre-commit hooks and of the GitHub action."""
 
 import os
 import re
@@ -22,7 +22,7 @@ def script(name, *arguments, folder=ROOT, **environment):
 
 
 def hooks():
-    """The entries of the hooks: what pre-commit runs before the arguments of a user and the files."""
+    """The entry command of each hook."""
     text = (ROOT / ".pre-commit-hooks.yaml").read_text("utf-8")
     names, entries = (
         re.findall(each, text, re.MULTILINE) for each in (r"^- id: (\S+)", r"entry: tools/hooks.py (\S+)")
@@ -67,7 +67,7 @@ def git(folder, *arguments):
 
 
 def test_the_action_reports_on_a_pull_request(tmp_path):
-    """The branch main has a model; the pull request changes its numbers and adds one with ops of a vendor."""
+    """The pull request changes the numbers of a model and adds a model with vendor ops."""
     place, summary = tmp_path / "repository", tmp_path / "summary.md"
     (place / "models").mkdir(parents=True)
     shutil.copy(DIGITS, place / "models" / "digits.onnx")
@@ -100,7 +100,7 @@ def test_no_model(tmp_path):
     assert "no model matches" in (tmp_path / "report.md").read_text("utf-8")
 
 
-def test_the_action_calls_its_entry_script_with_options_that_it_has():
+def test_the_action_uses_existing_options_of_its_entry_script():
     text = (ROOT / "action.yml").read_text("utf-8")
     used = set(re.findall(r"--(models|target|base|report)\b", text))
     assert used == {"models", "target", "base", "report"}

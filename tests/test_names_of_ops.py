@@ -1,4 +1,4 @@
-"""Alternative names of ops: resolved where they are clear, and answered with suggestions otherwise."""
+"""Alternative names of ops: resolved if they are unambiguous, else answered with suggestions."""
 
 import numpy as np
 import onnx
@@ -12,7 +12,7 @@ RANDOM = np.random.default_rng(0)
 
 
 def node(domain, name, feeds, *, version=None, outputs=1, **attributes):
-    """A model of one node on what is fed."""
+    """A model of one node with inputs of the types of ``feeds``."""
     value = onnx.helper.make_tensor_value_info
     inputs = [value(n, onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape) for n, a in feeds.items()]
     made = onnx.helper.make_node(
@@ -63,7 +63,7 @@ READ = {
 
 
 @pytest.mark.parametrize(("domain", "name"), READ)
-def test_a_name_is_read_as_the_op_that_it_means(domain, name, tmp_path):
+def test_an_alternative_name_is_resolved(domain, name, tmp_path):
     real_domain, real, feeds, attributes = READ[domain, name]
     graph, meant = (tx.load(node(d, n, feeds, **attributes)) for d, n in ((domain, name), (real_domain, real)))
     (found,) = graph.nodes
@@ -101,23 +101,23 @@ def refusal(domain, name, registry=None):
         ("ai.onnx", "SiLU", "use ai.onnx::Swish instead"),
     ],
 )
-def test_an_op_that_an_installed_family_lacks_is_answered_with_what_is_near(domain, name, answer):
+def test_an_unknown_op_is_answered_with_suggestions(domain, name, answer):
     told = refusal(domain, name)
     assert answer in told
     assert "pip install" not in told
     assert " instead; tenonnx ops " in told or "write a package with the op" in told
 
 
-def test_a_family_that_is_absent_is_named():
+def test_a_missing_family_is_named():
     absent = ("tenonnx-contrib-ms", "tenonnx-extensions", "tenonnx-onnx-ml")
     registry = tx.Registry([p for p in plugins("tenonnx.ops") if p.distribution not in absent])
     assert "--find-links WHEELS tenonnx-contrib-ms" in refusal("com.microsoft", "BiasGelu", registry)
     assert "--find-links WHEELS tenonnx-extensions" in refusal("ai.onnx.contrib", "StringLength", registry)
     assert "--find-links WHEELS tenonnx-onnx-ml" in refusal("ai.onnx.ml", "Scaler", registry)
-    assert "no installed package provides" in refusal("", "QuickGelu", registry)  # only that family knows the name
+    assert "no installed package provides" in refusal("", "QuickGelu", registry)  # only a missing family has it
 
 
-def test_a_family_that_fails_to_load_is_said_to_fail():
+def test_a_family_that_fails_to_load_is_reported():
     broken = [
         Plugin(*(("nowhere_at_all" if field == "value" else getattr(p, field)) for field in Plugin._fields))
         if (p.distribution, p.name) == ("tenonnx-contrib-ms", "com.microsoft")

@@ -1,4 +1,4 @@
-"""NaN on numpy and on onnxruntime, as docs/reference/nan.md has it."""
+"""NaN on numpy and on onnxruntime, compared with docs/reference/nan.md."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ IMAGES, ONES = ROWS[:, None], np.ones_like(ROWS)
 AXIS = np.array([1])
 FIRST, WHOLE = np.zeros((5, 4), np.int64), np.tile(np.arange(4), (5, 1))
 
-#: Inputs, attributes and the number of outputs of calls of each op that compares, selects, sorts or rounds.
+#: Calls of each op that compares, selects, sorts or rounds: inputs, attributes, number of outputs.
 CALLS: dict[str, list[tuple[list[np.ndarray], dict[str, object], int]]] = {
     "ReduceMax": [([ROWS, AXIS], {}, 1), ([ROWS, np.array([0])], {}, 1), ([ROWS], {}, 1)],
     "ReduceMin": [([ROWS, AXIS], {}, 1), ([ROWS, np.array([0])], {}, 1), ([ROWS], {}, 1)],
@@ -90,7 +90,7 @@ def test_the_page_names_every_op_that_differs():
 
 
 @pytest.mark.parametrize("name", ["ReduceMax", "ReduceMin"])
-def test_an_extreme_of_numbers_and_nan_is_nan_on_numpy(name):
+def test_the_extreme_of_numbers_and_nan_is_nan_on_numpy(name):
     found, _ = both(name, *CALLS[name][0])
     assert np.isnan(found[0]).all()
 
@@ -99,7 +99,10 @@ def test_an_extreme_of_numbers_and_nan_is_nan_on_numpy(name):
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 def test_nan_is_the_greatest_number_in_top_k(dtype, largest):
     drawn = np.random.default_rng(0)
-    for size, counts in ((5, (1, 3, 5)), (300, (1, 7, 300))):  # sorted at once, and by way of a bound
+    for size, counts in (
+        (5, (1, 3, 5)),
+        (300, (1, 7, 300)),
+    ):  # large ones are filtered first
         x = drawn.integers(-3, 4, (9, size)).astype(dtype)
         x[drawn.random(x.shape) < 0.02] = NAN
         x[0], x[1, :3], x[2, 1] = NAN, np.inf, NAN

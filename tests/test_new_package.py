@@ -1,4 +1,4 @@
-"""``tenonnx plugins new``: packages that install, test and certify themselves."""
+"""``tenonnx plugins new``: generated packages install, and pass their own tests."""
 
 import json
 import os
@@ -20,7 +20,7 @@ def files(folder):
 
 
 def installed(folder, site):
-    """The package as an installer would lay it out: its entry points, and its modules by the path."""
+    """Install a generated package: its entry points, and its modules on the path."""
     project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
     info = site / f"{project['name'].replace('-', '_')}-{project['version']}.dist-info"
     info.mkdir(parents=True)
@@ -40,7 +40,7 @@ def test_the_example_is_what_the_command_writes(tmp_path, monkeypatch):
     }
 
 
-def test_a_package_of_everything_passes_its_own_tests(tmp_path, monkeypatch):
+def test_a_package_with_every_feature_passes_its_own_tests(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     parts = ["--backend", "--format", "--frontend", "--target", "--command", "--rules", "--transform"]
     assert main(["plugins", "new", "tenonnx-toy", "--domain", "com.toy", *parts]) == 0
@@ -65,7 +65,7 @@ def test_a_package_of_everything_passes_its_own_tests(tmp_path, monkeypatch):
         "rules",
         "transforms",
     }
-    # The 1,884 models of onnx, which this backend of two ops mostly refuses, are left out.
+    # Without the 1,884 models of onnx, most of which this backend of two ops refuses.
     table = python("tenonnx", "ops", "--markdown", "--package", "Tenonnx_Toy")
     assert table.stdout.splitlines()[2] == (
         "| com.toy::Squareplus | 1 and newer | X | b=4.0 | output | no | yes | of its body |"
@@ -73,7 +73,7 @@ def test_a_package_of_everything_passes_its_own_tests(tmp_path, monkeypatch):
     options = ["--tenonnx-examples=1", "--tenonnx-report=conformance.json"]
     kinds = ("conformance", "format", "frontend", "target", "command", "rules", "transform")
     names = [f"test_{kind}.py" for kind in kinds]
-    held = ("Add@7", "Mul@7", "feeds", "defaults", "arrays of its own", "state")  # of a few hundred
+    held = ("Add@7", "Mul@7", "feeds", "defaults", "arrays of its own", "state")  # a selection from a few hundred
     names += [f"test_backend.py::test_cases[{name}]" for name in held]
     options += [f"tests/{name}" for name in names]
     tested = python("pytest", "-q", "-p", "no:cacheprovider", *options)
@@ -84,7 +84,7 @@ def test_a_package_of_everything_passes_its_own_tests(tmp_path, monkeypatch):
     assert certificate["comparisons"]["export"] > 0
 
 
-def test_a_package_of_a_backend_alone_says_which_api_it_needs(tmp_path, monkeypatch, capsys):
+def test_a_backend_package_declares_its_api_version(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert main(["plugins", "new", "tenonnx-two-words", "--backend", "--json"]) == 0
     written = json.loads(capsys.readouterr().out)
@@ -114,7 +114,7 @@ def test_a_package_of_a_backend_alone_says_which_api_it_needs(tmp_path, monkeypa
         (["tenonnx-own", "--domain", "ai.onnx"], '"ai.onnx" in tenonnx.ops is that of tenonnx-standard'),
     ],
 )
-def test_what_makes_no_package_is_refused_and_writes_nothing(arguments, told, tmp_path, monkeypatch, capsys):
+def test_invalid_arguments_are_refused_and_write_nothing(arguments, told, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there").mkdir()
     assert main(["plugins", "new", *arguments]) == 2

@@ -1,4 +1,4 @@
-"""Results and training in notebooks and logs."""
+"""Display of results and training progress in notebooks and logs."""
 
 import re
 import sys
@@ -20,7 +20,7 @@ def _at_the_root(monkeypatch, request):
 
 
 def cells(page):
-    """The rows of the tables of a page, as text."""
+    """The table rows of a page as text."""
     rows = re.findall(r"<tr>(.*?)</tr>", page, re.DOTALL)
     return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row, re.DOTALL) for row in rows]
 
@@ -31,7 +31,7 @@ def named(name):
     return graph
 
 
-def test_a_plan_shows_what_stands_in_the_way_first():
+def test_a_plan_shows_obstacles_first():
     plan = tx.plan(tx.load(DECODER), target="tensorrt-8")
     target, changes, ir_version = plan
     assert (target, changes, ir_version) == (plan.target, plan.changes, plan.ir_version)
@@ -45,7 +45,7 @@ def test_a_plan_shows_what_stands_in_the_way_first():
     assert "not possible, 2 obstacles" in str(plan)
 
 
-def test_a_report_shows_what_became_of_nodes_and_how_far_outputs_lie(tmp_path):
+def test_a_report_shows_changes_of_nodes_and_differences_of_outputs(tmp_path):
     report = tx.convert(DECODER, tmp_path / "plain.onnx", opset_version=17, domains=["ai.onnx"])
     found = cells(report._repr_html_())
     assert ["14", "MatMul@21", "kept", "", ""] in found
@@ -53,7 +53,7 @@ def test_a_report_shows_what_became_of_nodes_and_how_far_outputs_lie(tmp_path):
     assert ["logits", "numpy, batch=2"] in [row[:2] for row in found]
 
 
-def test_a_verification_shows_what_differs_and_no_name_is_markup():
+def test_a_verification_shows_differences_and_escapes_names():
     graph = named("<img src=x onerror=alert(1)>")
     other = named("<img src=x onerror=alert(1)>")
     other.insert_after("x", lambda x: x * 1.5)
@@ -64,7 +64,7 @@ def test_a_verification_shows_what_differs_and_no_name_is_markup():
     assert "the first node that diverges" in page
 
 
-def test_a_name_that_turns_the_direction_of_text_is_shown_without_that():
+def test_bidirectional_control_characters_in_names_are_removed():
     assert "\u202e" not in tx.verify(named("a\u202eb"), named("a\u202eb"))._repr_html_()
 
 
@@ -93,7 +93,7 @@ def test_a_history_without_finite_losses_has_no_curve():
     assert tt.History()._repr_html_()
 
 
-def test_a_long_history_is_drawn_by_means():
+def test_a_long_history_is_drawn_with_averages():
     found = tt.History(losses=[1.0, 3.0] * 1000)
     (line,) = re.findall(r'points="([^"]*)"', found._repr_html_())
     assert len(line.split()) <= 400
@@ -101,7 +101,7 @@ def test_a_long_history_is_drawn_by_means():
 
 @pytest.fixture
 def shown(monkeypatch):
-    """A kernel of Jupyter, as far as it is asked: what it showed last, and how often it showed something."""
+    """A minimal stand-in for a Jupyter kernel, which records the last page and the number of updates."""
     pages = []
 
     class Handle:
@@ -130,12 +130,12 @@ def test_training_in_a_notebook_shows_a_bar_and_then_its_epochs(shown, capsys):
     assert capsys.readouterr().err == ""
 
 
-def test_training_in_a_notebook_shows_nothing_where_it_is_not_wanted(shown):
+def test_training_in_a_notebook_can_be_silent(shown):
     history(progress=False)
     assert not shown
 
 
-def test_a_log_has_a_line_an_epoch_and_says_in_long_ones_how_far_they_are(monkeypatch, capsys):
+def test_a_log_has_a_line_per_epoch_and_progress_in_long_ones(monkeypatch, capsys):
     history()
     assert capsys.readouterr().err == ""
     history(progress=True)

@@ -1,4 +1,4 @@
-"""``tenonnx.backend`` as others call it: the runner of the onnx package, and by hand."""
+"""``tenonnx.backend``, called by the runner of the onnx package and directly."""
 
 import unittest
 import warnings
@@ -24,14 +24,14 @@ def backend(request):
 
 @pytest.fixture(scope="module")
 def runners():
-    """The runners of onnx, which computes its cases and writes the data of real models into a folder."""
+    """The runners of the onnx package, which writes the data of real models into a folder."""
     with warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         return {name: onnx.backend.test.BackendTest(module, __name__) for name, module in BACKENDS.items()}
 
 
 @pytest.mark.parametrize("name", sorted(BACKENDS))
-def test_the_runner_of_onnx_runs_as_it_is(runners, name, tmp_path, monkeypatch):
+def test_the_runner_of_onnx_works_unchanged(runners, name, tmp_path, monkeypatch):
     monkeypatch.setenv("ONNX_MODELS", str(tmp_path))
     chosen = (
         "test_relu_cpu",

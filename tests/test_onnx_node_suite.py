@@ -1,7 +1,7 @@
 """The 1,884 single-op models of the onnx package.
 
-Their names are in a file, so that collecting the tests computes none of them. ``python test_onnx_node_suite.py`` writes
-it anew, for another version of onnx.
+Their names are in a file, so that collecting the tests does not compute them. ``python test_onnx_node_suite.py``
+updates it for another version of onnx.
 """
 
 import functools
@@ -15,7 +15,7 @@ from onnx_suites import Expected
 LIST = Path(__file__).with_name("onnx_node_cases.txt")
 NAMES = LIST.read_text().split()
 
-#: Cases that fail for reasons outside of this project. Each is expected to fail, so an entry that is out of date shows.
+#: Cases that fail for external reasons. They are strict expected failures, so outdated entries fail.
 EXPECTED: dict[str, Expected] = {}
 
 
@@ -65,7 +65,10 @@ expect(
 
 
 def occurs(found, probability):
-    """Events occur as often as their probabilities say. With a seed the runs may be the same, or hang together."""
+    """Assert the overall frequency of events; returns whether each element's frequency matches its probability.
+
+    The latter only holds without a seed, since seeded runs may be equal or correlated.
+    """
     deviation = np.sqrt(np.broadcast_to(probability * (1 - probability), found[0].shape))
     assert abs(found.mean() - np.mean(probability)) <= 6 * np.sqrt((deviation**2).sum()) / deviation.size
     return (abs(found.mean(0) - probability) <= 7 * deviation / np.sqrt(len(found))).all()
@@ -84,8 +87,8 @@ def drops(inputs, runs):
     occurs(np.stack([y == 0 for y, *_ in runs]), ratio)
 
 
-#: What to ask of cases whose outputs are drawn at random, by a generator that the specification leaves open. That of
-#: the seeded cases of Dropout is ours too. The body that the specification gives Bernoulli draws ones for zeros.
+#: Checks of cases with random outputs, since the specification does not define the generator. Seeded Dropout cases use
+#: the same generator as ours. Bernoulli's body in the specification swaps ones and zeros.
 DRAWN = {
     f"test_bernoulli{kind}{form}": functools.partial(draws_bernoulli, flipped=bool(form), seeded=kind == "_seed")
     for kind in ("", "_double", "_seed")

@@ -1,4 +1,4 @@
-"""The model files of the onnx package: models that PyTorch exported, small ones by hand, and nine real networks."""
+"""The model files of the onnx package: exports of PyTorch, small handmade models, and nine real networks."""
 
 import onnx_suites
 import pytest
@@ -8,12 +8,12 @@ KINDS = ("pytorch-converted", "pytorch-operator", "simple", "real")
 CASES = {f"{kind}/{case.name}": case for kind in KINDS for case in load_model_tests(kind=kind)}
 
 
-def test_the_suites_are_there():
+def test_the_suites_are_complete():
     assert len(CASES) >= 149
 
 
-#: What the rounding of a processor decides. Its classes have the same weights and sums near 4e9, which BLAS of some
-#: processors rounds apart, and Softmax makes 0 and 1 of that.
+#: Cases that depend on the rounding of the processor. All classes have equal weights and sums near 4e9; BLAS rounds
+#: them differently on some processors, and Softmax turns that into 0 and 1.
 ROUNDED = {("real/test_squeezenet", "numpy"): "classes of equal sums that BLAS may round apart, behind Softmax"}
 
 

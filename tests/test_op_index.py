@@ -1,4 +1,4 @@
-"""The indexes of our families: an op imported by itself equals the one imported with all others."""
+"""Op indexes of our families: an op loaded by itself equals the one loaded with all others."""
 
 import json
 import os
@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-#: Looks each op up in a process of its own that has imported no family, then all in one that has imported every module.
+#: Looks up each op in its own process without imported families, then all ops in one process with every module.
 PROGRAM = """
 import json, os, sys
 from tenonnx.extend import transforms, symbolic
@@ -49,7 +49,7 @@ print(len(whole), len(by_modules), json.dumps(different))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-def test_an_op_has_all_its_meanings_and_rules_by_the_modules_that_the_index_names():
+def test_the_modules_of_the_index_define_all_meanings_and_rules_of_an_op():
     done = subprocess.run([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True, check=True, timeout=240)
     ops, groups, different = done.stdout.split(" ", 2)
     assert int(ops) > 400

@@ -1,4 +1,4 @@
-"""Options shared by commands: quiet output, whole lists, threads, providers, read-only outputs, sources."""
+"""Options shared by commands: quiet and verbose output, threads, providers, read-only outputs, sources."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from tenonnx_cli import main
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 
-#: Commands that end with a verdict, and its first words.
+#: Commands that end with a verdict, with its first words.
 QUIET = {
     "convert digits.onnx -o new.onnx": "new.onnx: verified",
     "quantize digits.onnx -o new.onnx": "new.onnx: ",
@@ -44,7 +44,7 @@ def run(capfd, monkeypatch, tmp_path):
 
 
 @pytest.mark.parametrize("line", QUIET)
-def test_q_prints_the_verdict_alone(line, run):
+def test_q_only_prints_the_verdict(line, run):
     quiet = run(*line.split(), "-q").out
     assert quiet.startswith(QUIET[line])
     assert quiet.count("\n") == 1
@@ -52,7 +52,7 @@ def test_q_prints_the_verdict_alone(line, run):
     assert loud.splitlines()[0].startswith(QUIET[line])
 
 
-def test_q_leaves_json_whole_and_ends_with_the_command(run):
+def test_q_does_not_change_json_and_only_affects_one_command(run):
     assert json.loads(run("check", "digits.onnx", "-q", "--json").out)["valid"] is True
     run("check", "digits.onnx", "-q")
     assert run("inspect", "digits.onnx").out.count("\n") > 3
@@ -78,7 +78,7 @@ def test_threads_and_providers_reach_the_backend(run):
 
 @pytest.mark.skipif(os.name == "nt", reason="the flag of a file is another on Windows")
 @pytest.mark.parametrize("suffix", ["onnx", "safetensors"])
-def test_what_is_read_only_is_replaced_on_request(run, suffix):
+def test_a_read_only_file_is_replaced_on_request(run, suffix):
     shutil.copy(EXAMPLES / "digits_cnn/digits-cnn.onnx", "cnn.onnx")
     with np.load(EXAMPLES / "digits_cnn/digits.npz") as held:
         np.savez("cnn.npz", **{name: each[:32] for name, each in held.items()})
@@ -96,7 +96,7 @@ def test_what_is_read_only_is_replaced_on_request(run, suffix):
         new.unlink()
 
 
-def test_a_plan_reads_what_convert_reads(run):
+def test_a_plan_accepts_the_sources_of_convert(run):
     Path("made.py").write_text("import tenonnx as tx\n\ndef make():\n    return tx.load('digits.onnx')\n")
     assert run("plan", "made.py:make", "--opset", "15", "-q").out.startswith("possible: made.py:make")
     assert (

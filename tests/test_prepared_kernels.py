@@ -1,4 +1,4 @@
-"""Programs of the numpy backend that prepare kernels for the shapes of their feeds."""
+"""Kernels that the numpy backend prepares for the shapes of its feeds."""
 
 import threading
 
@@ -9,7 +9,7 @@ import tenonnx as tx
 import tenonnx_standard as ops
 
 
-def test_what_follows_from_shapes_is_kept_and_stays_unchanged():
+def test_values_that_depend_only_on_shapes_are_cached_and_unchanged():
     graph = tx.Graph()
     x = graph.input("x", "float32", ("n", "m"))
     graph.output("sizes", ops.shape(x) * 2)
@@ -53,7 +53,7 @@ def test_alternating_shapes_from_four_threads_equal_one_thread():
 
 @pytest.mark.parametrize("direction", ["forward", "reverse", "bidirectional"])
 @pytest.mark.parametrize("activation", ["Relu", "Tanh"])
-def test_a_simple_recurrent_layer_is_that_of_onnxruntime(direction, activation):
+def test_a_simple_recurrent_layer_equals_onnxruntimes(direction, activation):
     random, count = np.random.default_rng(0), 2 if direction == "bidirectional" else 1
     graph = tx.Graph()
     x = graph.input("x", "float32", (7, 3, 4))
@@ -67,10 +67,10 @@ def test_a_simple_recurrent_layer_is_that_of_onnxruntime(direction, activation):
     feeds = {
         name: random.standard_normal(shape, np.float32) for name, shape in (("x", (7, 3, 4)), ("start", (count, 3, 5)))
     }
-    if activation == "Tanh":  # Relu of NaN is 0 in onnxruntime
+    if activation == "Tanh":  # onnxruntime's Relu of NaN is 0
         feeds["x"][3, 1] = np.nan
     run, wanted = graph.compile("numpy"), graph.run(feeds, "onnxruntime")
-    for _ in range(3):  # kernels are prepared by then
+    for _ in range(3):  # later calls use prepared kernels
         found = run(feeds)
         for name in wanted:
             np.testing.assert_allclose(found[name], wanted[name], rtol=1e-5, atol=1e-6)
@@ -78,11 +78,11 @@ def test_a_simple_recurrent_layer_is_that_of_onnxruntime(direction, activation):
 
 @pytest.mark.parametrize("op", [ops.lstm, ops.gru, ops.rnn])
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
-def test_two_directions_of_a_recurrent_layer_stay_apart(op, wrong):
-    """Small ones are computed as one layer, where a NaN times the zeros between them would reach both."""
+def test_two_directions_of_a_recurrent_layer_are_independent(op, wrong):
+    """Small layers are computed as one block-diagonal layer, where NaN times zero must not reach the other one."""
     random, gates = np.random.default_rng(0), {"LSTM": 4, "GRU": 3, "RNN": 1}[op.name]
     x, w, r = (random.standard_normal(s).astype(np.float32) for s in ((4, 1, 3), (2, gates * 5, 3), (2, gates * 5, 5)))
-    x[-1] = wrong  # the last step forwards, the first one backwards
+    x[-1] = wrong  # the last step of the forward direction, the first one of the reverse direction
 
     def computed(w, r, direction):
         graph = tx.Graph(opsets={"ai.onnx": 21})

@@ -1,11 +1,11 @@
-"""The public names and signatures of the last release are kept, or a changelog note names the change."""
+"""Public names and signatures of the last release still exist, or a changelog note names the change."""
 
 import importlib.util
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-sys.path.append(str(ROOT / "tools"))  # for what the tool imports
+sys.path.append(str(ROOT / "tools"))  # for imports of the tool
 SPEC = importlib.util.spec_from_file_location("public_api", ROOT / "tools/public_api.py")
 public_api = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(public_api)
@@ -16,12 +16,12 @@ def name_of(line):
 
 
 def untold(before, now, notes):
-    """The names of lines that are no longer there, of which no note tells."""
+    """Names of removed lines that no note mentions."""
     gone = sorted({name_of(line) for line in set(before) - set(now)})
     return [name for name in gone if name.removeprefix("tenonnx.") not in notes]
 
 
-def test_what_was_public_is_or_a_note_tells_of_it():
+def test_public_names_still_exist_or_a_note_mentions_them():
     before = public_api.FILE.read_text("utf-8").splitlines()
     assert len(before) > 300
     notes = "".join(file.read_text("utf-8") for file in (ROOT / "changes").glob("*.md"))
@@ -29,22 +29,22 @@ def test_what_was_public_is_or_a_note_tells_of_it():
     assert not missing, f"changes/NAME.changed.md or .removed.md must tell of {', '.join(missing)}"
 
 
-def test_a_change_is_found():
+def test_a_changed_signature_is_found():
     before = ["tenonnx.load(source)", "tenonnx.Graph", "tenonnx.Graph.run(self, feeds)"]
     now = ["tenonnx.load(source, *, rules=)", "tenonnx.Graph", "tenonnx.new"]
     assert untold(before, now, "") == ["tenonnx.Graph.run", "tenonnx.load"]
     assert untold(before, now, "`Graph.run` went") == ["tenonnx.load"]
 
 
-def test_lines_say_what_a_name_takes():
+def test_lines_show_the_parameters_of_a_name():
     found = public_api.lines()
     assert any(line.startswith("tenonnx.verify(graph, other=, *, feeds=") for line in found)
     assert any(line.startswith("tenonnx.Graph.run(self, feeds") for line in found)
     assert "tenonnx.ConversionPlan(target, changes, ir_version)" in found
 
 
-def test_names_are_those_of_ours_alone():
-    """Attributes that a constructor sets are there; what ``int``, ``tuple`` and exceptions of Python have is not."""
+def test_only_our_own_names_are_listed():
+    """They include attributes set by a constructor, but not members of ``int``, ``tuple`` and Python's exceptions."""
     found = {name_of(line) for line in public_api.lines()}
     assert {"tenonnx.Graph.nodes", "tenonnx.DType.bits", "tenonnx_training.History.losses"} <= found
     assert not {"tenonnx.DType.to_bytes", "tenonnx.ConversionPlan.count", "tenonnx.TenonnxError.add_note"} & found

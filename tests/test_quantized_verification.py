@@ -1,4 +1,4 @@
-"""Verification of quantized models: on one backend first, then by the effects of ties between quantized values."""
+"""Verification of quantized models: on the same backend, and within the effects of rounding ties."""
 
 import io
 import warnings
@@ -13,7 +13,7 @@ from tenonnx_cli import main
 
 FILES = sorted(EXAMPLES.rglob("*.onnx"))
 
-#: Every file of these suites whose name speaks of quantized values, and of the others one in so many.
+#: Files of the suites with one of these words in their name, and one in 25 of the others.
 QUANTIZED, EVERY = ("quantize", "qlinear", "integer", "int4", "int8", "float8"), 25
 
 
@@ -24,7 +24,7 @@ def sampled():
 
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.stem)
-def test_every_example_is_what_it_was_and_nothing_else(path, tmp_path, capsys):
+def test_every_example_converts_to_itself(path, tmp_path, capsys):
     assert main(["convert", str(path), "-o", str(tmp_path / "same.onnx")]) == 0
     assert "bit for bit" in capsys.readouterr().out
     assert onnx.load(tmp_path / "same.onnx") == onnx.load(path)
@@ -39,7 +39,7 @@ def test_files_of_the_suites_convert_to_themselves(path, tmp_path, capfd):
 
 
 @pytest.mark.parametrize("name", ["quantized/resnet-qdq", "llama/llama"])
-def test_backends_may_differ_by_what_quantized_values_allow(name):
+def test_backends_may_differ_by_quantization_steps(name):
     graph = tx.load(EXAMPLES / f"{name}.onnx")
     found = tx.verify(graph)
     assert found.equal
@@ -50,7 +50,7 @@ def test_backends_may_differ_by_what_quantized_values_allow(name):
     assert not tx.verify(graph, exact=True).equal
 
 
-def test_what_quantized_values_allow_is_no_excuse_for_another_model():
+def test_the_allowance_for_quantization_does_not_hide_another_model():
     graph = tx.load(EXAMPLES / "quantized/resnet-qdq.onnx")
     other = graph.copy()
     weight = next(v for v in other.variables if v.tensor.rank == 4)
@@ -60,7 +60,7 @@ def test_what_quantized_values_allow_is_no_excuse_for_another_model():
     assert not tx.verify(graph, other).equal
 
 
-def test_a_product_of_coarse_activations_is_lowered_to_what_it_means():
+def test_a_product_with_low_accuracy_level_is_lowered_exactly():
     graph = tx.load(EXAMPLES / "llama/llama.onnx")
     stream = io.BytesIO()
     tx.export(graph, stream, opset_version=21, domains=["ai.onnx"])
@@ -69,8 +69,8 @@ def test_a_product_of_coarse_activations_is_lowered_to_what_it_means():
     assert {"by the original on numpy"} & {output.rule for output in found.outputs}
 
 
-def test_what_inference_could_not_judge_in_the_original_is_a_note(tmp_path, capsys):
-    """An op that no specification has keeps ``onnx.checker`` from inferring types; one that is declared wrongly shows
+def test_a_type_error_already_in_the_original_is_a_note(tmp_path, capsys):
+    """``onnx.checker`` cannot infer types after an unknown op, so a wrongly declared type only shows
     once the op is expanded."""
     path = tmp_path / "plain.onnx"
     llama = str(EXAMPLES / "llama/llama.onnx")

@@ -1,4 +1,4 @@
-"""The conda recipe: its form, and that it agrees with the metadata of the packages."""
+"""The conda recipe: its format, and its agreement with the packages' metadata."""
 
 import importlib.util
 import re
@@ -22,7 +22,7 @@ def project(name):
 
 
 def installed(name):
-    """The packages of this repository that one brings, and the requirements on others by name."""
+    """Our packages that a package requires, and all third-party requirements by name."""
     ours, others, left = {}, {}, [name]
     while left:
         name = left.pop()
@@ -57,7 +57,7 @@ def test_the_keys_of_the_format():
     assert isinstance(RECIPE["context"]["version"], str)
 
 
-def test_version_license_and_addresses_are_those_of_the_package():
+def test_version_license_and_urls_match_the_package():
     own, about = project("tenonnx"), RECIPE["about"]
     assert RECIPE["package"]["name"] == own["name"]
     assert RECIPE["context"]["version"] == own["version"]
@@ -67,13 +67,13 @@ def test_version_license_and_addresses_are_those_of_the_package():
     assert about["documentation"] == own["urls"]["Documentation"]
 
 
-def test_it_installs_what_pip_does():
+def test_it_installs_the_same_packages_as_pip():
     (command,) = RECIPE["build"]["script"]
     assert {word for word in command.split() if re.match(r"tenonnx\b", word)} == set(OURS)
     assert "--no-deps --no-index --find-links wheels" in command
 
 
-def test_requirements_are_those_of_the_packages():
+def test_requirements_match_the_packages():
     run = dict(line.split(" ") for line in RECIPE["requirements"]["run"])
     pythons = {each["requires-python"] for each in OURS.values()}
     assert {run.pop("python")} == pythons
@@ -81,7 +81,7 @@ def test_requirements_are_those_of_the_packages():
     assert f"python {pythons.pop()}" in RECIPE["requirements"]["host"]
 
 
-def test_the_command_is_that_of_the_package():
+def test_the_command_matches_the_package():
     (entry,) = RECIPE["build"]["python"]["entry_points"]
     name, target = entry.split(" = ")
     assert project("tenonnx")["scripts"] == {name: target}

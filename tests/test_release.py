@@ -1,4 +1,4 @@
-"""Refusals of a release; ``.ci/wheels`` makes one, and compares the bytes of two."""
+"""Checks that stop a release; ``.ci/wheels`` tests a complete release."""
 
 import importlib.util
 import sys
@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-sys.path.append(str(ROOT / "tools"))  # for what the tool imports
+sys.path.append(str(ROOT / "tools"))  # for imports of the tool
 SPEC = importlib.util.spec_from_file_location("release", ROOT / "tools/release.py")
 release = importlib.util.module_from_spec(SPEC)
 SPEC.loader.exec_module(release)
@@ -52,12 +52,12 @@ def test_a_source_distribution_has_a_license(tmp_path):
 
 
 @pytest.mark.parametrize("version", ["1", "1.2", "v1.2.3", "1.2.3-rc1", "1.2.3rc", "1.2.3\n4"])
-def test_a_version_must_be_one(version):
+def test_an_invalid_version_is_refused(version):
     with pytest.raises(release.Refused, match="a version is like"):
         release.prepare(version)
 
 
-def test_a_version_stands_once_in_a_file(tmp_path, monkeypatch):
+def test_a_version_occurs_once_in_a_file(tmp_path, monkeypatch):
     monkeypatch.setattr(release, "ROOT", tmp_path)
     file = tmp_path / "pyproject.toml"
     pattern = r'(?m)^version = "[^"]+"'
@@ -84,7 +84,7 @@ def test_two_builds_that_differ_are_refused(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("given", [[], ["1.2.3", "--check"]])
-def test_either_a_version_or_a_check(given, monkeypatch, capsys):
+def test_a_version_and_a_check_exclude_each_other(given, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["release.py", *given])
     with pytest.raises(SystemExit):
         release.main()

@@ -1,4 +1,4 @@
-"""A value that a graph, or the body of a node, lists as output more than once."""
+"""A value listed more than once in the outputs of a graph or subgraph."""
 
 import io
 
@@ -49,7 +49,7 @@ MODELS = {
 def model_of(name):
     text, expected = MODELS[name]
     model = onnx.parser.parse_model('<ir_version: 8, opset_import: ["": 17]> g (float[n,4] x) => ' + text)
-    if name == "if":  # whose text onnx does not parse with the name twice
+    if name == "if":  # onnx's parser rejects repeated names in a subgraph
         branch = next(a.g for a in model.graph.node[1].attribute if a.name == "then_branch")
         branch.output[1].name = "p"
         del branch.node[1]
@@ -74,7 +74,7 @@ def written(graph, **options):
     ],
     ids=["as read", "opset 13", "simplified", "rewritten"],
 )
-def test_a_file_gives_each_of_them(name, made):
+def test_a_file_keeps_each_of_them(name, made):
     model, expected = model_of(name)
     data = made(tx.load(model))
     onnx.checker.check_model(onnx.load_from_string(data), full_check=True)
@@ -86,7 +86,7 @@ def test_a_file_gives_each_of_them(name, made):
 
 @pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
-def test_a_run_gives_each_of_them(name, backend):
+def test_a_run_returns_each_of_them(name, backend):
     model, expected = model_of(name)
     results = tx.load(model).run({"x": X}, backend=backend)
     for output, wanted in zip(model.graph.output, expected, strict=True):
@@ -101,13 +101,13 @@ def test_replacing_the_value_replaces_both():
     np.testing.assert_array_equal(graph.run({"x": X}, backend="numpy")["r"], -RELU)
 
 
-def test_a_branch_gives_each_value_in_a_slot_of_its_own():
-    """onnxruntime 1.32 gives None for the second output of such a branch, and uninitialized memory for a Scan's."""
+def test_each_repeated_output_of_a_branch_gets_its_own_value():
+    """onnxruntime 1.32 returns None for the second output of such a branch, and uninitialized memory for a Scan."""
     branch = tx.load(model_of("if")[0]).nodes[1].subgraphs[0]
     assert len(set(branch.outputs)) == 2
 
 
-def test_half_precision_outside_gives_each_of_them(tmp_path):
+def test_half_precision_keeps_each_of_them(tmp_path):
     path = tmp_path / "m.onnx"
     onnx.save(model_of("graph")[0], path)
     tx.convert(path, tmp_path / "h.onnx", float16=True, half_interface=True)

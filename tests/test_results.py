@@ -1,4 +1,4 @@
-"""Results as users see them: one line, data for JSON, HTML and plots."""
+"""Representations of results: one line, JSON data, HTML and plots."""
 
 import json
 import re
@@ -65,7 +65,7 @@ def test_a_result_is_one_line_data_and_html(name):
     page = result._repr_html_()
     assert page.startswith("<div")
     text, drawing, _ = page.partition("<svg")
-    assert "color:" not in text  # the notebook's own, light or dark
+    assert "color:" not in text  # inherits the notebook's colors, light or dark
     assert not drawing or "prefers-color-scheme:dark" in page or 'fill="currentColor"' in page
 
 
@@ -76,7 +76,7 @@ def test_a_conversion_report_is_one_line_and_data(tmp_path):
     assert json.loads(json.dumps(report.to_dict()))["verification"]["equal"]
 
 
-def test_the_line_of_a_verification_is_its_verdict_and_the_largest_difference():
+def test_the_line_of_a_verification_has_its_verdict_and_the_largest_difference():
     assert str(tx.verify(made(), made(3.0), backends=["numpy"])).startswith(
         "not equal; largest difference from numpy: y (numpy): float32[2, 8] at "
     )
@@ -94,14 +94,14 @@ def test_html_of_a_result_has_its_rows():
     assert "float32[8, 8]" in page
 
 
-def test_no_name_is_markup():
+def test_names_are_escaped():
     graph = tx.Graph("<b>", opsets={"ai.onnx": 21})
     graph.output("<i>", ops.exp(graph.input("<u>", "float32", (2,))))
     for thing in (tx.costs(graph), graph.nodes[0], graph.inputs[0], tx.compare(graph, graph, backends=["numpy"])):
         assert not re.search("<[biu]>(?!<b>)", thing._repr_html_().replace("<p><b>", ""))
 
 
-def test_compare_finds_weights_that_differ_and_leaves_the_models_alone():
+def test_compare_finds_different_weights_and_does_not_change_the_models():
     one, other = made(), made(3.0)
     other.rename("y", "z")
     found = tx.compare(one, other, mapping={"y": "z"}, backends=["numpy"])
@@ -137,7 +137,7 @@ def test_a_history_is_plotted_with_its_validation_curve():
     assert {text.get_text() for text in axes.get_legend().get_texts()} >= {"validation loss", "accuracy"}
 
 
-def test_a_plot_is_drawn_on_axes_that_are_given():
+def test_a_plot_is_drawn_on_given_axes():
     _, axes = plt.subplots()
     assert tt.History().plot(axes) is axes
 
@@ -191,7 +191,7 @@ def test_bench_times_all_combinations_side_by_side():
     assert len(found.plot().patches) == 8
 
 
-def test_bench_repeats_or_cuts_rows_that_are_given():
+def test_bench_repeats_or_truncates_given_rows():
     found = tx.bench(
         made(), backends=["numpy"], batch_sizes=[5], feeds={"x": np.ones((2, 8), np.float32)}, seconds=0.001
     )
@@ -204,7 +204,7 @@ def test_bench_refuses_batch_sizes_of_a_fixed_model():
         tx.bench(graph, batch_sizes=[1])
 
 
-def test_bench_tells_of_a_provider_that_is_not_there():
+def test_bench_reports_a_missing_provider():
     found = tx.bench(made(), backends=["onnxruntime"], providers=["NoSuchExecutionProvider"], seconds=0.001)
     assert not found.measured
     assert found.fastest is None

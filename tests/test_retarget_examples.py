@@ -1,4 +1,4 @@
-"""Every example to every opset and to plain ai.onnx: valid, and the same numbers in onnxruntime."""
+"""Every example retargeted to every opset and to plain ai.onnx: valid, with equal outputs in onnxruntime."""
 
 import io
 
@@ -14,7 +14,7 @@ from tenonnx_run.compare import compare
 
 OPSETS = (9, 11, 13, 15, 17, 18, 21, 25)
 
-#: The decoder at its own opset is written verbatim: the checker objects to what it objected to before.
+#: Examples written verbatim at their own opset, which the checker already rejected before.
 AS_IT_WAS = {("decoder/decoder", 21)}
 
 
@@ -49,7 +49,7 @@ def test_examples_move_to_any_opset(name, opset, plain):
         onnx.checker.check_model(model, full_check=True)
     expected = run(onnx.load(example(name)), feeds(name))
     for value, actual, wanted in zip(model.graph.output, run(model, feeds(name)), expected, strict=True):
-        if plain and isinstance(wanted, list):  # what ZipMap gave
+        if plain and isinstance(wanted, list):  # output of ZipMap
             wanted = np.float32([list(each.values()) for each in wanted])
         difference = compare(actual, wanted, accumulation=1024)
         assert difference.equal, f"{value.name}: {difference}"

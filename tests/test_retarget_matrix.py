@@ -12,7 +12,7 @@ import retarget_matrix
 
 TARGETS = (11, 13, 18, 21)
 
-#: By case the targets that refuse it, and what the refusal must say.
+#: By case, the target opsets that refuse it, and a part of the message.
 SAMPLE = {
     "affine_grid_2d_expanded": ((), ""),
     "attention_4d_with_past_and_present": ((), ""),
@@ -40,7 +40,7 @@ SAMPLE = {
 
 
 @pytest.mark.parametrize("name", SAMPLE)
-def test_what_is_emitted_is_right_and_what_is_refused_is_named(name):
+def test_exports_are_correct_and_refusals_name_the_reason(name):
     case = onnx_suites.node_cases()[f"test_{name}"]
     targets = [target for target in TARGETS if target < retarget_matrix.own_opset(case)]
     assert targets

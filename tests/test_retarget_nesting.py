@@ -1,4 +1,4 @@
-"""Retargeting models that hold models, subgraphs and local functions, and models whose inputs have defaults."""
+"""Retargeting of models with subgraphs, local functions, and default inputs."""
 
 import io
 
@@ -10,7 +10,7 @@ from onnx.parser import parse_model
 
 import tenonnx as tx
 
-#: Inside of everything are ops that older opsets say in another way: Gelu, ReduceSum and Unsqueeze with axes as inputs.
+#: Nested graphs with ops that older opsets lack or define differently: Gelu, ReduceSum and Unsqueeze with axes inputs.
 MODEL = """
 <ir_version: 10, opset_import: ["" : 21, "local" : 1]>
 nested (float[2, 3] x, bool flag, int64 count) => (float[2, 3] y, float[2, 3] running, float[1, 3] chosen)
@@ -60,7 +60,7 @@ def exported(model, **target):
 
 
 @pytest.mark.parametrize("opset", [9, 11, 13, 18])
-def test_subgraphs_and_functions_move_as_one(opset):
+def test_subgraphs_and_functions_are_retargeted_together(opset):
     model = parse_model(MODEL)
     moved = exported(model, opset_version=opset)
     onnx.checker.check_model(moved, full_check=True)
@@ -71,7 +71,7 @@ def test_subgraphs_and_functions_move_as_one(opset):
 
 
 def with_default(body, dims, ir_version):
-    """A model whose numbers are an initializer that is listed as an input, too."""
+    """A model with an initializer that is also listed as an input."""
     return parse_model(
         f"""<ir_version: {ir_version}, opset_import: ["" : 13]>
         defaults (float[2, 3] x, int64[1] numbers = {{1}}) => (float[{dims}] y) {{ {body} }}"""
@@ -82,7 +82,7 @@ def axes_moved(ir_version):
     return exported(with_default("y = ReduceSum <keepdims = 0> (x, numbers)", "a", ir_version), opset_version=11)
 
 
-def test_a_default_is_not_counted_on():
+def test_a_default_is_not_treated_as_a_constant():
     moved = axes_moved(8)
     onnx.checker.check_model(moved, full_check=True)
     assert [info.name for info in moved.graph.input] == ["x", "numbers"]
@@ -91,12 +91,12 @@ def test_a_default_is_not_counted_on():
     np.testing.assert_allclose(run(moved, {"x": x, "numbers": np.array([0])})[0], x.sum(0), rtol=1e-6)
 
 
-def test_what_had_to_be_listed_is_no_default():
+def test_an_initializer_that_had_to_be_listed_is_no_default():
     moved = axes_moved(3)
     assert [(node.op_type, len(node.input)) for node in moved.graph.node] == [("ReduceSum", 1)]
 
 
-def test_a_default_without_which_there_is_no_form_becomes_a_constant():
+def test_a_default_becomes_a_constant_if_the_lowering_needs_it():
     stream = io.BytesIO()
     report = tx.export(tx.load(with_default("y, places = TopK (x, numbers)", "a, b", 8)), stream, opset_version=9)
     moved = onnx.ModelProto.FromString(stream.getvalue())
@@ -107,7 +107,7 @@ def test_a_default_without_which_there_is_no_form_becomes_a_constant():
     np.testing.assert_allclose(run(moved, {"x": x})[0], x.max(1, keepdims=True))
 
 
-#: A function that calls another, and two functions of one name.
+#: A function that calls another, and two functions with the same name.
 FUNCTIONS = """
 <ir_version: 10, opset_import: ["" : 17, "local" : 1]>
 calls (float[2, 3] x) => (float[2, 3] y, float[2, 3] z)
@@ -129,8 +129,8 @@ either (v) => (w) { w = Sqrt (v) }
 
 @pytest.mark.parametrize("domains", [None, ["ai.onnx", "local"], ["ai.onnx"]], ids=str)
 @pytest.mark.parametrize("opset", [13, 17, 20])
-def test_functions_that_are_kept_are_whole(opset, domains):
-    """They come with those that they call, each under its own name, or are inlined where the target has no place."""
+def test_kept_functions_are_complete(opset, domains):
+    """Functions keep those that they call, each under its own name, or are inlined if the target has no functions."""
     moved = exported(parse_model(FUNCTIONS), opset_version=opset, domains=domains)
     onnx.checker.check_model(moved)
     kept = opset == 17 and domains != ["ai.onnx"]
@@ -143,7 +143,7 @@ def test_functions_that_are_kept_are_whole(opset, domains):
     np.testing.assert_allclose(z, np.sqrt(-x), rtol=1e-6)
 
 
-#: A function whose body calls an op of a vendor.
+#: A function whose body calls a vendor op.
 OF_A_VENDOR = """
 <ir_version: 8, opset_import: ["" : 17, "local" : 1, "com.microsoft" : 1]>
 calls (float[2, 3] x) => (float[2, 3] y) { y = local.outer (x) }
@@ -152,7 +152,7 @@ outer (v) => (w) { once = com.microsoft.QuickGelu <alpha = 1.0> (v) w = Neg (onc
 """
 
 
-def test_functions_hold_no_op_of_a_domain_that_is_not_allowed():
+def test_functions_contain_no_op_of_a_forbidden_domain():
     moved = exported(parse_model(OF_A_VENDOR), domains=["ai.onnx", "local"])
     assert not moved.functions
     assert {node.domain for node in moved.graph.node} == {""}

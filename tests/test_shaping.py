@@ -1,4 +1,4 @@
-"""Dims, half precision and made-up sizes on real models, by the library and by the command line."""
+"""Static and dynamic dims, half precision, and random input sizes on real models, in Python and on the command line."""
 
 import itertools
 from types import SimpleNamespace
@@ -38,7 +38,7 @@ def test_fixed_dims_are_written_for_inputs_and_outputs(tmp_path):
     onnx.checker.check_model(onnx.load(path), full_check=True)
 
 
-def test_freed_dims_run_at_other_sizes(tmp_path):
+def test_dynamic_dims_accept_other_sizes(tmp_path):
     fixed, freed = tmp_path / "fixed.onnx", tmp_path / "freed.onnx"
     assert main(["convert", str(CNN), "-o", str(fixed), "--fix-shapes", "images:1,1,8,8", "--for-inference"]) == 0
     assert main(["convert", str(fixed), "-o", str(freed), "--free-dims", "images:0=n"]) == 0
@@ -67,13 +67,13 @@ def test_freed_dims_run_at_other_sizes(tmp_path):
         (["--functions", "burn"], "functions"),
     ],
 )
-def test_what_cannot_be_is_refused_and_nothing_is_written(tmp_path, capsys, options, message):
+def test_invalid_requests_are_refused_and_write_nothing(tmp_path, capsys, options, message):
     assert main(["convert", str(CNN), "-o", str(tmp_path / "m.onnx"), *options]) == 2
     assert message in capsys.readouterr().err
     assert not list(tmp_path.iterdir())
 
 
-def test_a_size_that_contents_count_on_is_found_by_running(tmp_path, capsys):
+def test_a_size_that_contents_depend_on_is_found_by_running(tmp_path, capsys):
     graph = tx.Graph("g", opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", (1, 6))
     graph.output("y", ops.reshape(x, np.array([2, 3], np.int64)))
@@ -84,7 +84,7 @@ def test_a_size_that_contents_count_on_is_found_by_running(tmp_path, capsys):
     assert not (tmp_path / "n.onnx").exists()
 
 
-def test_a_dim_of_a_default_can_be_freed(tmp_path):
+def test_a_dim_of_a_default_can_become_dynamic(tmp_path):
     graph = tx.Graph("g", opsets={"ai.onnx": 17})
     x, w = graph.input("x", "float32", (2, 3)), graph.input("w", "float32", (4, 3))
     graph.output("y", ops.reduce_sum(x, [0]) + ops.reduce_sum(w, [0]))
@@ -97,7 +97,7 @@ def test_a_dim_of_a_default_can_be_freed(tmp_path):
 
 
 @pytest.mark.parametrize("options", [[], ["--float16"], ["--free-dims", "x:0=n"]])
-def test_shapes_that_are_given_hold_wherever_inputs_are_made_up(tmp_path, options):
+def test_given_shapes_apply_to_all_random_inputs(tmp_path, options):
     graph = tx.Graph("g", opsets={"ai.onnx": 17})
     x, open_ = graph.input("x", "float32", (2, 3)), graph.input("open", "float32")
     graph.output("y", x * 2.0)
@@ -107,7 +107,7 @@ def test_shapes_that_are_given_hold_wherever_inputs_are_made_up(tmp_path, option
     assert main(["convert", source, "-o", path, "--verify", "--input-shapes", "open:2,3", *options]) == 0
 
 
-def test_the_ir_version_is_what_was_asked(tmp_path):
+def test_the_ir_version_is_the_requested_one(tmp_path):
     assert main(["convert", str(CNN), "-o", str(tmp_path / "m.onnx"), "--ir-version", "8"]) == 0
     assert onnx.load(tmp_path / "m.onnx").ir_version == 8
 
@@ -141,7 +141,7 @@ WINDOWS = """g (float[n, h, w, 4] x) => (float[a, b, c, d] y) <int64[4] whole = 
 
 
 @pytest.mark.parametrize("stride", [1, 4])
-def test_sizes_of_windows_of_seven_behind_a_stride_are_found(stride):
+def test_sizes_for_windows_of_seven_after_a_stride_are_found(stride):
     front = tx.Graph("front", opsets={"ai.onnx": 17})
     image = front.input("image", "float32", ("n", 4, "high", "wide"))
     weight = front.variable("weight", np.full((4, 4, stride, stride), 0.1, np.float32))
@@ -153,7 +153,7 @@ def test_sizes_of_windows_of_seven_behind_a_stride_are_found(stride):
 
 
 def tried_while(monkeypatch, work):
-    """Number of sizes tried of a model that takes the sixth, where each takes ``work`` seconds of this thread."""
+    """Number of sizes tried on a model that accepts the sixth, if each trial takes ``work`` seconds of this thread."""
     worked, passed = itertools.count(step=work), itertools.count(step=100)
     clocks = {"thread_time": lambda: next(worked), "monotonic": lambda: next(passed), "time": lambda: next(passed)}
     monkeypatch.setattr("tenonnx_convert.verifying.sizes.time", SimpleNamespace(**clocks))
@@ -174,11 +174,11 @@ def tried_while(monkeypatch, work):
     return len(tried)
 
 
-def test_sizes_are_tried_for_so_many_seconds_of_work(monkeypatch):
-    assert tried_while(monkeypatch, work=7) == 2  # 7 and 14 seconds are less than 20
+def test_sizes_are_tried_within_a_limit_of_processor_time(monkeypatch):
+    assert tried_while(monkeypatch, work=7) == 2  # the limit is 20 seconds
 
 
-def test_time_that_others_take_is_no_reason_to_give_up(monkeypatch):
+def test_time_of_other_threads_does_not_count(monkeypatch):
     assert tried_while(monkeypatch, work=0) == 6
 
 
@@ -197,7 +197,7 @@ def test_half_precision_halves_the_file_and_keeps_the_interface(tmp_path, model,
     assert len(halves) > 0.8 * len(lowered.variables)
 
 
-def test_the_interface_is_converted_where_that_is_asked(tmp_path):
+def test_the_interface_is_converted_on_request(tmp_path):
     path = tmp_path / "m.onnx"
     arguments = ["convert", str(CNN), "-o", str(path), "--float16", "--half-interface", "--for-inference"]
     assert main(arguments) == 0
@@ -205,7 +205,7 @@ def test_the_interface_is_converted_where_that_is_asked(tmp_path):
 
 
 def test_a_model_in_half_precision_is_converted_again(tmp_path):
-    """Its outputs are float32, its numbers are not: backends round them in other places."""
+    """Its outputs are float32 but computed in half precision, which backends round differently."""
     half, plain = tmp_path / "half.onnx", tmp_path / "again.onnx"
     assert main(["convert", str(CNN), "-o", str(half), "--for-inference", "--float16"]) == 0
     assert main(["convert", str(half), "-o", str(plain), "--opset", "18", "--verify"]) == 0
@@ -225,7 +225,7 @@ def test_sequences_stay_in_float32(tmp_path, options):
 
 
 def _overflowing():
-    """A chain whose middle runs out of the range of float16: y = (300 x)^2 W / 90000"""
+    """A chain with intermediate values beyond the range of float16: y = (300 x)^2 W / 90000"""
     graph = tx.Graph("g", opsets={"ai.onnx": 17})
     scaled = graph.input("x", "float32", (2, 64)) * 300.0
     weight = graph.variable("w", np.eye(64, dtype=np.float32))
@@ -233,7 +233,7 @@ def _overflowing():
     return graph
 
 
-def test_what_overflows_stays_in_float32_and_is_named():
+def test_overflowing_nodes_stay_in_float32_and_are_named():
     feeds = {"x": np.linspace(0.5, 3, 128, dtype=np.float32).reshape(2, 64)}
     graph = _overflowing()
     plain = tx.lower_precision(graph, "float16").graph.run(feeds, backend="numpy")["y"]
@@ -245,8 +245,8 @@ def test_what_overflows_stays_in_float32_and_is_named():
     np.testing.assert_allclose(lowered.graph.run(feeds, backend="numpy")["y"], feeds["x"] ** 2, rtol=0.01)
 
 
-def test_where_roundings_grow_on_their_way_what_comes_first_stays_in_float32(monkeypatch):
-    """Of a map that doubles each difference, the first steps need more digits than the last."""
+def test_early_nodes_stay_in_float32_if_rounding_errors_grow(monkeypatch):
+    """In a map that doubles each difference, the first steps need more precision than the last."""
     monkeypatch.setattr("tenonnx_optimize.half_budget.ROUNDS", 1)
     graph = tx.Graph("g", opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", (8,))
@@ -263,7 +263,7 @@ def test_where_roundings_grow_on_their_way_what_comes_first_stays_in_float32(mon
     np.testing.assert_allclose(lowered.graph.run(feeds, backend="numpy")["y"], expected, atol=1e-3)
 
 
-def test_a_budget_that_no_half_float_keeps_leaves_all_in_float32():
+def test_a_budget_below_half_precision_leaves_all_in_float32():
     graph = tx.Graph("g", opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", (8,))
     for _ in range(20):
@@ -274,7 +274,7 @@ def test_a_budget_that_no_half_float_keeps_leaves_all_in_float32():
     assert "within 1e-09" in lowered.notes[0]
 
 
-def test_integers_of_four_bits_are_no_floats_that_a_budget_counts():
+def test_a_budget_does_not_count_4_bit_integers():
     graph = tx.Graph("g", opsets={"ai.onnx": 21})
     x = graph.input("x", "float32", (4, 3))
     graph.output("y", ops.cast(ops.relu(x), to=DType.int4.value))
@@ -307,7 +307,7 @@ def test_weights_beyond_the_range_stay_and_scalars_are_clipped():
     assert lowered.graph["least"].data.array() == np.float16(-65504)
 
 
-def test_a_constant_that_is_read_in_both_types_has_two_names():
+def test_a_constant_that_is_used_in_both_types_has_two_names():
     model = onnx.parser.parse_model("""<ir_version: 8, opset_import: ["" : 17]>
         g (float[2, 3] x) => (float[2, 3] y) {
           two = Constant <value_float = 2.0> ()
@@ -344,16 +344,16 @@ def test_nested_graphs_are_lowered_inside():
         (lambda g: lower_within(g, "float16", -1.0), "is not positive"),
     ],
 )
-def test_half_precision_says_what_it_takes(call, message):
+def test_invalid_options_of_half_precision(call, message):
     with pytest.raises(InvalidCall, match=message):
         call(_overflowing())
 
 
-# ----- made-up sizes --------------------------------------------------------------------------------------------------
+# ----- random input sizes ---------------------------------------------------------------------------------------------
 
 
 def _strided():
-    """Five strides of 2, and a branch that is doubled in size and joined with what it came from."""
+    """Five convolutions of stride 2, and an upsampled branch that is concatenated with its source."""
     graph = tx.Graph("detector", opsets={"ai.onnx": 17})
     value = graph.input("images", "float32", ("batch", 3, "h", "w"))
     levels = []
@@ -389,7 +389,7 @@ def test_sizes_are_found_at_which_a_graph_runs(make):
     assert "random inputs were drawn with" in found.notes[0]
 
 
-def test_a_graph_that_no_size_suits_is_given_up_with_the_first_error():
+def test_a_graph_without_suitable_sizes_raises_the_first_error():
     graph = tx.Graph("g", opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", ("n",))
     graph.output("y", ops.reshape(ops.concat(x, x, np.float32([1]), axis=0), np.array([2, -1], np.int64)))
@@ -398,7 +398,7 @@ def test_a_graph_that_no_size_suits_is_given_up_with_the_first_error():
     assert "choices of sizes" in str(caught.value)
 
 
-# ----- each dim that is made dynamic is proven ------------------------------------------------------------------------
+# ----- proofs of dynamic dims -----------------------------------------------------------------------------------------
 
 
 def of_an_image(node, held, output="1, 108"):
@@ -414,7 +414,7 @@ HELD = {
 }
 
 
-#: What a constant holds together with other sizes, so that it cannot be freed.
+#: Dims that occur in a constant together with other sizes, and therefore cannot become dynamic.
 MERGED = {
     "reshape": ("[last] y = Reshape (x, s)", [3, 36], "3, 36"),
     "reshape to one row": ("[last] y = Reshape (x, s)", [108], "108"),
@@ -425,7 +425,7 @@ FREED = ["x:0=batch", "x:0=batch,2=h", "x:0=batch,2=h,3=w"]
 
 @pytest.mark.parametrize("kind", MERGED)
 @pytest.mark.parametrize("dims", FREED)
-def test_a_dim_that_a_node_holds_is_refused(kind, dims, tmp_path, capsys):
+def test_a_dim_that_a_node_fixes_is_refused(kind, dims, tmp_path, capsys):
     onnx.save(of_an_image(*MERGED[kind]), tmp_path / "m.onnx")
     arguments = ["convert", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "o.onnx"), "--free-dims", dims]
     assert main(arguments) == 2
@@ -439,7 +439,7 @@ def test_a_dim_that_a_node_holds_is_refused(kind, dims, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("kind", "dims"), [(kind, dims) for kind in HELD for dims in FREED if kind != "reshape" or dims == "x:0=batch"]
 )
-def test_a_batch_that_a_constant_holds_is_freed(kind, dims, tmp_path):
+def test_a_batch_dim_in_a_constant_becomes_dynamic(kind, dims, tmp_path):
     model = of_an_image(*HELD[kind])
     onnx.save(model, tmp_path / "m.onnx")
     assert main(["convert", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "o.onnx"), "--free-dims", dims]) == 0
@@ -451,8 +451,8 @@ def test_a_batch_that_a_constant_holds_is_freed(kind, dims, tmp_path):
 
 @pytest.mark.parametrize("dims", ["x:2=h", *FREED[1:]])
 @pytest.mark.parametrize("node", ["", "p = MaxPool <kernel_shape = [2, 2]> (x) "])
-def test_rows_of_constant_length_are_no_more_samples_of_larger_images(dims, node, tmp_path, capsys):
-    """A constant length beside a computed number of rows lets the rows of a taller image pass for samples."""
+def test_a_reshape_to_rows_of_constant_length_refuses_a_dynamic_height(dims, node, tmp_path, capsys):
+    """With a constant length and a computed number of rows, rows of a taller image would become samples."""
     length = 75 if node else 108
     reshape = f"{node}[last] y = Reshape ({'p' if node else 'x'}, s)"
     onnx.save(of_an_image(reshape, [1, length], f"1, {length}"), tmp_path / "m.onnx")
@@ -462,8 +462,8 @@ def test_rows_of_constant_length_are_no_more_samples_of_larger_images(dims, node
 
 
 @pytest.mark.parametrize("dims", ["x:2=h", "x:2=h,3=w"])
-def test_sizes_of_an_image_are_not_held_by_what_resizes_it(dims, tmp_path):
-    """Another size of the image is scaled to the same one, which is what the model is for."""
+def test_the_size_of_a_resized_image_becomes_dynamic(dims, tmp_path):
+    """The model resizes every image to the same size."""
     onnx.save(of_an_image(*HELD["resize"]), tmp_path / "m.onnx")
     arguments = ["convert", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "o.onnx"), "--free-dims", dims]
     assert main(arguments) == 0
@@ -471,8 +471,8 @@ def test_sizes_of_an_image_are_not_held_by_what_resizes_it(dims, tmp_path):
     assert tx.load(tmp_path / "o.onnx").run(feeds)["y"].shape == (1, 3, 12, 12)
 
 
-def test_dims_that_go_together_are_proven_together(tmp_path):
-    """One that is as long as another may be dynamic where both are; each alone is refused."""
+def test_equal_dims_become_dynamic_together(tmp_path):
+    """Two dims of equal length may only become dynamic together."""
     text = "g (float[1, 4] x, float[1, 4] m) => (float[1, 4] y) { y = Sub (x, m) z = Concat <axis = 0> (x, m) }"
     onnx.save(onnx.parser.parse_model('<ir_version: 8, opset_import: ["": 17]> ' + text), tmp_path / "m.onnx")
     common = ["convert", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "o.onnx"), "--free-dims"]

@@ -1,4 +1,4 @@
-"""Side effects of a default run: nothing is left in any folder."""
+"""Side effects of a default run: it leaves no files behind."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Convenience of graphs, files and commands: defaults, options, pipes and names."""
+"""Convenience features of graphs, files and commands: defaults, options, pipes and names."""
 
 import io
 import json
@@ -31,13 +31,13 @@ def by_hand(function=ops.relu, dtype="float32", **options):
 
 
 @pytest.mark.parametrize("function", [ops.relu, lambda x: ops.reduce_mean(x, [1]), lambda x: ops.softmax(x, axis=1)])
-def test_a_graph_by_hand_goes_to_opset_17(function):
+def test_a_handmade_graph_is_exported_at_opset_17(function):
     message = by_hand(function).to_proto()
     assert (message.opset_import[0].version, message.ir_version) == (17, 8)
     onnx.checker.check_model(message, full_check=True)
 
 
-def test_a_graph_by_hand_goes_to_what_it_needs():
+def test_a_handmade_graph_is_exported_at_the_lowest_sufficient_opset():
     assert by_hand(ops.gelu).to_proto().opset_import[0].version == 20
     assert by_hand(opsets={"ai.onnx": 11}).to_proto().opset_import[0].version == 11
     assert by_hand().to_proto(opset_version=9).opset_import[0].version == 9
@@ -80,7 +80,7 @@ def test_a_number_for_verify_is_the_largest_difference(tmp_path):
         tx.export(large(), tmp_path / "n.onnx", post_export_hooks=[nudged], verify=1e-3)
 
 
-def test_inner_values_are_computed():
+def test_run_returns_inner_values():
     graph = tx.load(CNN)
     images = np.ones((1, 1, 8, 8), np.float32)
     found = graph.run({"images": images}, outputs=["Relu", "scores"])
@@ -115,7 +115,7 @@ def test_load_fixes_shapes_and_inputs():
 
 
 @pytest.mark.parametrize("given", [{"images": [0, 2, 3, 1]}, ["images"], "images"])
-def test_inputs_and_outputs_lie_otherwise(given, tmp_path):
+def test_layouts_of_inputs_and_outputs_change(given, tmp_path):
     images = np.random.default_rng(0).normal(size=(2, 1, 8, 8)).astype(np.float32)
     graph = tx.transpose_interface(tx.load(CNN), given, {"scores": [1, 0]})
     assert [str(v.type) for v in (*graph.inputs, *graph.outputs)] == ["float32[batch, 8, 8, 1]", "float32[10, batch]"]
@@ -143,7 +143,7 @@ def test_inner_types_are_declared_on_demand():
         graph.to_proto(shapes="none")
 
 
-def test_all_names_are_names():
+def test_a_star_import_gives_the_public_names():
     names: dict[str, object] = {}
     exec("from tenonnx import *", names)
     public = set(names) - {"__builtins__"}
@@ -222,7 +222,7 @@ def test_arrays_are_piped(tmp_path):
         (b"a,b\n1,2\n", b"has no column"),
     ],
 )
-def test_what_is_piped_as_arrays_must_be_some(data, said):
+def test_invalid_piped_arrays_are_refused(data, said):
     done = pipe("run", CNN, "--inputs", "-", data=data)
     assert done.returncode == 2
     assert said in done.stderr
@@ -239,7 +239,7 @@ def test_what_is_piped_as_arrays_must_be_some(data, said):
         ("check {model} 2>&-", 0, ""),
     ],
 )
-def test_what_whoever_started_us_has_closed_is_no_bug(line, code, said):
+def test_closed_standard_streams_are_no_bug(line, code, said):
     command = f"{shlex.quote(sys.executable)} -m tenonnx {line.format(model=CNN)}"
     done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, timeout=120)
     assert done.returncode == code, done.stderr
@@ -254,7 +254,7 @@ def test_a_drawing_is_not_mixed_with_json(capsys):
     assert "a drawing was requested together with" in shown.err
 
 
-def test_one_file_of_a_command_is_piped():
+def test_only_one_file_of_a_command_may_be_piped():
     done = pipe("run", "-", "--inputs", "-", data=Path(CNN).read_bytes())
     assert done.returncode == 2
     assert b"only one argument can be -" in done.stderr

@@ -1,4 +1,4 @@
-"""The type of a file by its contents rather than its suffix."""
+"""Detection of a file's type by its contents rather than its suffix."""
 
 import shutil
 
@@ -23,7 +23,7 @@ def test_an_onnx_file_may_have_any_name(name, ir_version, opset, tmp_path):
 
 
 @pytest.mark.parametrize("contents", [b"", b"\x08", b"\x08\x01\x12\x00", b"\x0a\x03abc"])
-def test_what_is_no_onnx_file_goes_by_its_suffix(contents, tmp_path):
+def test_other_files_are_identified_by_their_suffix(contents, tmp_path):
     (tmp_path / "m.pb").write_bytes(contents)
     with pytest.raises(tx.TenonnxError) as caught:
         tx.load(tmp_path / "m.pb")
@@ -42,7 +42,7 @@ def test_text_of_lightgbm_may_have_any_name(name, tmp_path):
     ]
 
 
-def test_binary_json_of_xgboost_may_be_called_model(tmp_path):
+def test_binary_json_of_xgboost_may_have_the_suffix_model(tmp_path):
     xgboost = pytest.importorskip("xgboost")
     x = np.random.default_rng(0).random((200, 3))
     booster = xgboost.train({}, xgboost.DMatrix(x, x[:, 0]), 3)

@@ -1,4 +1,4 @@
-"""No transform writes into its source, and one graph serves many threads."""
+"""Transforms do not change their source, and threads can share a graph."""
 
 import contextlib
 import io
@@ -25,9 +25,9 @@ SMALL = [*(path for path in suite_files() if path not in LIGHT), *(example(name)
 
 
 def contents(graph):
-    """All that a graph is: what a transform could write to, objects by identity where they are shared."""
+    """Everything of a graph that a transform could change; shared objects are compared by identity."""
     values = list(graph.values())
-    fields = {name: value for name, value in vars(graph).items() if name != "_names"}  # a cache, filled on demand
+    fields = {name: value for name, value in vars(graph).items() if name != "_names"}  # a cache
     fields |= {name: list(value) for name, value in fields.items() if isinstance(value, list)}
     fields |= {name: dict(value) for name, value in fields.items() if isinstance(value, dict)}
     return [
@@ -90,7 +90,9 @@ def check(source, names):
     graph = source if isinstance(source, tx.Graph) else tx.load(source)
     before = contents(graph)
     for name in names:
-        with contextlib.suppress(tx.TenonnxError, tx.FallbackWarning, IndexError):  # not every model can go everywhere
+        with contextlib.suppress(
+            tx.TenonnxError, tx.FallbackWarning, IndexError
+        ):  # some models do not suit a transform
             TRANSFORMS[name](graph)
         assert contents(graph) == before, name
 
@@ -100,7 +102,7 @@ def test_no_transform_writes_into_its_source(path):
     check(path, TRANSFORMS)
 
 
-def test_a_write_would_be_seen():
+def test_a_write_would_be_detected():
     graph = tx.load(example("digits/digits"))
     before = contents(graph)
     graph.infer()
@@ -113,7 +115,7 @@ def test_no_transform_writes_into_a_large_source(path):
 
 
 @pytest.mark.parametrize("name", ["digits/digits", "digits_cnn/digits-cnn"])
-def test_no_transform_writes_into_a_training_step_nor_that_into_its_source(name):
+def test_no_transform_changes_a_training_step_and_that_not_its_source(name):
     graph = tx.load(example(name))
     before = contents(graph)
     step = TrainingStep(graph, "softmax_cross_entropy", backend="numpy").graph()
@@ -122,7 +124,7 @@ def test_no_transform_writes_into_a_training_step_nor_that_into_its_source(name)
 
 
 @pytest.mark.parametrize("name", ["digits/digits", "decoder/decoder", "iris/tree"])
-def test_verifying_leaves_both_graphs_as_they_were(name):
+def test_verification_does_not_change_the_graphs(name):
     graph = tx.load(example(name))
     moved = tx.retarget(graph, {"ai.onnx": 17})
     before = contents(graph), contents(moved)
@@ -150,7 +152,7 @@ twice (v) => (w) { w = Add (v, v) }
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_subgraphs_and_functions_stay_as_they_are(name):
+def test_transforms_do_not_change_subgraphs_and_functions(name):
     graph = tx.load(onnx.parser.parse_model(NESTED))
     before = contents(graph)
     with contextlib.suppress(tx.TenonnxError):
@@ -159,13 +161,13 @@ def test_subgraphs_and_functions_stay_as_they_are(name):
 
 
 def everything(graph, fed):
-    """Results of compiling, retargeting and differentiating, as comparable contents."""
+    """Results of compiling, retargeting and differentiating, as comparable data."""
     outputs = [graph.compile("numpy")(fed), tx.retarget(graph, 13, domains=["ai.onnx"]).compile("onnxruntime")(fed)]
     return [export(graph, opset_version=11), export(differentiated(graph)), outputs]
 
 
 @pytest.mark.parametrize("name", ["digits/digits", "decoder/decoder"])
-def test_eight_threads_get_what_one_gets(name):
+def test_eight_threads_get_the_results_of_one(name):
     graph, fed = tx.load(example(name)), feeds(name)
     alone = everything(tx.load(example(name)), fed)
     start, found, failures = threading.Barrier(8), [None] * 8, []

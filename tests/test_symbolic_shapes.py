@@ -1,4 +1,4 @@
-"""Computed shapes stay symbolic, and hold for any sizes."""
+"""Computed shapes stay symbolic, and are right for all sizes."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from test_types import contradictions
 import tenonnx as tx
 from tenonnx.op.graph_inference import infer
 
-#: Attention as exporters write it: sizes are read off a tensor, calculated with and put together again.
+#: Attention in the form of exporters, with shapes computed by Shape, Gather, arithmetic and Concat.
 ATTENTION = """
 <ir_version: 9, opset_import: ["": 18]>
 attention (float[batch, sequence, 32] x, float[32, 96] w) => (float[a, b, c] y, int64[d, e] places, float[f, g] mask)
@@ -68,7 +68,7 @@ attention (float[batch, sequence, 32] x, float[32, 96] w) => (float[a, b, c] y, 
 }
 """
 
-#: A network of images of any size, with what makes lengths of lengths.
+#: A network for images of any size, with ops that compute lengths from lengths.
 PICTURES = """
 <ir_version: 9, opset_import: ["": 18]>
 pictures (float[batch, 3, height, width] x, float[4, 3, 3, 3] w, float[4, 2, 2, 2] u)
@@ -125,12 +125,12 @@ def test_decoder_keeps_the_names():
 
 @settings(max_examples=20, deadline=None)
 @given(batch=st.integers(0, 3), length=st.integers(0, 6))
-def test_attention_is_as_inferred(batch, length):
+def test_attention_has_the_inferred_shapes(batch, length):
     feeds = [real((batch, length, 32)), real((32, 96))]
     assert not list(contradictions("attention", graph_of(ATTENTION), feeds))
 
 
-def test_pictures_have_lengths_by_formula():
+def test_pictures_have_symbolic_lengths():
     graph = graph_of(PICTURES)
     infer(graph)
     kinds = {value.name: str(value.type) for node in graph.nodes for value in node.outputs}
@@ -140,7 +140,7 @@ def test_pictures_have_lengths_by_formula():
 
 @settings(max_examples=25, deadline=None)
 @given(batch=st.integers(1, 2), height=st.integers(5, 24), width=st.integers(4, 24))
-def test_pictures_are_as_inferred(batch, height, width):
+def test_pictures_have_the_inferred_shapes(batch, height, width):
     feeds = [real((batch, 3, height, width)), real((4, 3, 3, 3)), real((4, 2, 2, 2))]
     assert not list(contradictions("pictures", graph_of(PICTURES), feeds))
 

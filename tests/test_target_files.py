@@ -1,4 +1,4 @@
-"""Target files by path, and lists of ops on the command line."""
+"""Target files given by path, and lists of ops on the command line."""
 
 import json
 import re
@@ -71,7 +71,7 @@ def test_a_file_is_a_target(path, model, tmp_path):
     assert kinds(tmp_path / "moved.onnx") == ["Relu", "Sub", "Relu", "Sub"]
 
 
-def test_a_json_file_says_the_same(model, tmp_path):
+def test_a_json_file_is_equivalent(model, tmp_path):
     file = tmp_path / "mine.json"
     file.write_text(json.dumps({"ops": ["Min", "Max"]}))
     moved = tx.retarget(tx.load(model), target=str(file))
@@ -164,7 +164,7 @@ def test_finite_lowerings_are_asked_for(tmp_path, capfd):
     assert "does not have the op NoSuchOp" in capfd.readouterr().err
 
 
-def test_packages_that_are_left_out_for_a_time_are_asked_again(model, monkeypatch):
+def test_disabled_packages_can_be_enabled_again(model, monkeypatch):
     target = tx.Target.of_ops(["Relu", "Add", "Mul", "Sub"])
     monkeypatch.setenv("TENONNX_PLUGINS", "tenonnx-run,tenonnx-targets")
     with pytest.raises(tx.NotRepresentable):
@@ -175,7 +175,7 @@ def test_packages_that_are_left_out_for_a_time_are_asked_again(model, monkeypatc
 
 @pytest.fixture
 def affine(tmp_path):
-    """A model with 400 bytes of parameters and a dynamic batch, whose tensors lie in a file of their own."""
+    """A model with 400 bytes of parameters as external data and a dynamic batch dim."""
     graph = tx.Graph(opsets={"ai.onnx": 17})
     weights = graph.variable("w", np.arange(100, dtype=np.float32).reshape(10, 10))
     graph.output("y", ops.matmul(graph.input("x", "float32", ("n", 10)), weights))
@@ -202,7 +202,7 @@ def test_limits_of_files_hold(affine, tmp_path, capfd, limit, reason):
         assert reason in capfd.readouterr().out
 
 
-def test_a_batch_is_fixed_as_the_message_says(affine, tmp_path):
+def test_a_batch_is_fixed_as_the_message_suggests(affine, tmp_path):
     (tmp_path / "mine.toml").write_text("batch = 2\nfile_size = 1000")
     moved = str(tmp_path / "moved.onnx")
     arguments = ["--target", str(tmp_path / "mine.toml"), "--fix-shapes", "x:2,10"]
@@ -221,7 +221,7 @@ def test_a_target_without_external_data_gets_one_file(affine, tmp_path, capfd):
     assert "takes no external data" in capfd.readouterr().err
 
 
-def test_measured_failures_are_told(model, tmp_path, capfd):
+def test_measured_failures_are_reported(model, tmp_path, capfd):
     (tmp_path / "mine.toml").write_text('ops = ["Add"]\nfailures = [{ op = "ai.onnx::Clip", outcome = "wrong" }]')
     assert main(["plan", str(model), "--target", str(tmp_path / "mine.toml")]) == 1
     assert "Clip is not on the list of ops (measured: wrong)" in capfd.readouterr().out
@@ -304,12 +304,12 @@ def test_a_file_is_verified_in_another_interpreter_and_in_a_program(model, tmp_p
         ("module", "not of the form MODULE:FUNCTION"),
     ],
 )
-def test_runners_that_are_none(model, tmp_path, capfd, runner, reason):
+def test_invalid_runners(model, tmp_path, capfd, runner, reason):
     assert main(["convert", str(model), "-o", str(tmp_path / "m.onnx"), "--verify-with", runner]) == 2
     assert reason in capfd.readouterr().err
 
 
-def test_a_plan_says_what_would_help_and_what_it_costs(tmp_path, model, capfd):
+def test_a_plan_lists_remedies_and_their_costs(tmp_path, model, capfd):
     graph = tx.Graph(opsets={"ai.onnx": 17})
     with graph.building():
         x = graph.input("x", "float32", (2, 3))

@@ -1,4 +1,4 @@
-"""Targets by name on the examples: plans, numbers, and limits compared with the installed runtime."""
+"""Named targets on the examples: plans, outputs, and limits compared with the installed runtime."""
 
 import json
 
@@ -54,7 +54,7 @@ def test_examples_reach_targets_with_the_same_numbers(name, target, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["digits/digits-int8", "iris/iris", "iris/tree"])
-def test_what_stands_in_the_way_is_said_with_a_cure(name, capfd):
+def test_obstacles_are_reported_with_a_remedy(name, capfd):
     code = main(["plan", str(example(name)), "--target", "tensorrt-10", "--json"])
     plan = json.loads(capfd.readouterr().out)
     refused = [entry for entry in plan["nodes"] if entry["action"] == "refused"]
@@ -69,7 +69,7 @@ def test_what_stands_in_the_way_is_said_with_a_cure(name, capfd):
 
 
 def branching(inner, called="Stranger"):
-    """A model with a node inside of a branch, and one inside of a function."""
+    """A model with a node in a branch, and one in a function."""
     info = onnx.helper.make_tensor_value_info
     make = onnx.helper.make_node
     then = onnx.helper.make_graph([make(inner, ["f"], ["t"], "deep")], "one", [], [info("t", 1, ["n"])])
@@ -96,7 +96,7 @@ def plan_of(graph, **where):
     return {change.node: change for change in retarget_to(graph, target_for(graph, **where), refuse=False).changes}
 
 
-def test_nodes_of_branches_and_functions_are_planned_with_the_way_to_them():
+def test_plans_show_the_path_to_nodes_in_branches_and_functions():
     found = plan_of(branching("Det"), name="tensorrt-10")
     assert {node: change.action for node, change in found.items()} == {
         "call": "refused",
@@ -108,7 +108,7 @@ def test_nodes_of_branches_and_functions_are_planned_with_the_way_to_them():
     assert 'node "second" (acme::Stranger@1)' in found["call"].reason
 
 
-def test_a_holder_of_rewritten_nodes_keeps_its_own_action():
+def test_a_node_with_rewritten_subgraphs_keeps_its_own_action():
     found = plan_of(branching("Mish", called="Neg"), opset_version=13)
     assert found["choice/then_branch/deep"].action == "expanded"
     assert found["choice"].action == "kept"
@@ -132,7 +132,7 @@ def test_a_target_without_a_cast_refuses():
         (ops.not_, np.array([True, False]), ["Equal"]),
     ],
 )
-def test_an_op_off_the_list_is_said_by_others(op, contents, expected):
+def test_an_op_that_is_not_listed_is_lowered_to_others(op, contents, expected):
     graph = tx.Graph(opsets={"ai.onnx": 19})
     graph.output("y", op(graph.input("x", str(contents.dtype), ("n",))))
     moved = tx.retarget(graph, target="rknn-2")
@@ -143,7 +143,7 @@ def test_an_op_off_the_list_is_said_by_others(op, contents, expected):
         np.testing.assert_array_equal(np.signbit(found), np.signbit(wanted))
 
 
-def test_what_static_shapes_decide_needs_no_op_of_the_target():
+def test_ops_that_static_shapes_fold_need_no_support():
     graph = tx.load(example("decoder/decoder"))
     past = {f"past_key_values.{k}.{kind}": (1, 2, 5, 8) for k in range(2) for kind in ("key", "value")}
     graph.infer({"input_ids": (1, 3), "attention_mask": (1, 8), **past})
@@ -167,12 +167,12 @@ def test_advice_names_the_first_version_that_has_a_form():
         assert not retarget_to(graph, target_for(graph, 9, domains), refuse=False).refused
 
 
-def test_a_plan_to_where_a_model_is_says_what_convert_does(capfd):
+def test_a_plan_for_the_present_opset_agrees_with_convert(capfd):
     assert main(["plan", str(example("decoder/decoder")), "--json"]) == 0
     assert json.loads(capfd.readouterr().out)["summary"]["actions"] == {"kept": 42}
 
 
-def test_iris_reaches_a_runtime_that_takes_its_domain(tmp_path):
+def test_iris_reaches_a_runtime_that_supports_its_domain(tmp_path):
     graph = tx.load(example("iris/iris"))
     tx.export(graph, tmp_path / "iris.onnx", target="onnxruntime-1.16")
     tx.verify(graph, tx.load(tmp_path / "iris.onnx"), feeds=feeds("iris/iris")).raise_if_failed()
@@ -201,7 +201,7 @@ one (float[n, 2] x) => (float[n, 1] y) {
 
 
 @pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
-def test_a_model_of_another_domain_alone_may_use_the_newest_ops(backend):
+def test_a_model_of_other_domains_only_may_use_the_newest_ops(backend):
     graph = tx.load(onnx.parser.parse_model(TREE))
     moved = tx.retarget(graph, domains=["ai.onnx"])
     assert {node.domain for node in moved.nodes} == {"ai.onnx"}
@@ -217,7 +217,7 @@ def test_a_graph_built_of_another_domain_runs_where_its_ops_are():
     np.testing.assert_array_equal(program({"x": np.float32([[1, 3]])})["y"], [[0, 3]])
 
 
-def test_an_output_that_no_op_of_the_target_can_copy_is_refused():
+def test_an_output_that_needs_an_unsupported_identity_is_refused():
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x = ops.relu(graph.input("x", "float32", (2, 3)))
     graph.output("a", x)

@@ -1,4 +1,4 @@
-"""Third-party packages, installed together with ours."""
+"""Faulty third-party packages, installed together with ours."""
 
 import json
 import textwrap
@@ -9,7 +9,7 @@ import onnx
 import onnxruntime
 import pytest
 
-#: A bystander's program: it reads a model of Softmax and Relu, runs it on any backend, and prints what it got.
+#: A program that does not use the faulty package: it runs a model of Softmax and Relu and prints the results.
 INNOCENT = """
 import io, json, sys, warnings
 import numpy as np
@@ -48,7 +48,7 @@ BACKEND = "speed = 1000\ndef compile(graph, **options):\n    "
 
 
 def program(line, state="{}"):
-    """A backend of a program that does one thing when it is called."""
+    """Source code of a backend whose program executes ``line`` when it is called."""
     head = f'class Fast:\n    backend, state = "fast", {state}\n    def __call__(self, feeds):\n        {line}\n'
     return head + BACKEND + "return Fast()"
 
@@ -56,8 +56,7 @@ def program(line, state="{}"):
 GIVES = "import numpy; return {'y': numpy.zeros"
 NO_OPS = "\nfrom tenonnx.extend import hookimpl\n@hookimpl\ndef register_ops(registry): pass\n"
 
-#: What a stranger's package gives, by entry-point group and name, and what a bystander is told of it: None where there
-#: is nothing to tell, as our own rules win.
+#: Faulty packages: entry-point group and name, source, and the warning of an unrelated program, None without one.
 HURTFUL = {
     "an op of ours": ("ops", "ai.onnx", OPS, "ai.onnx::Softmax of aaa-stranger 1.0 left out, as tenonnx-standard"),
     "an exit at import": ("ops", "ai.onnx", "raise SystemExit(7)", ""),
@@ -160,7 +159,7 @@ HURTFUL = {
 
 STAYS = "was changed after the import of tenonnx_standard"
 
-#: What a stranger's package says of ops of ours, where it is imported or registers, and why it is left out for that.
+#: Changes of our ops that a third-party package attempts, and the reasons for which it is left out.
 CHANGES = {
     "a rule": ("ops.softmax.rule('simplify', lambda *a, **k: a[0])", STAYS),
     "a rule in a hook": (hook("ops.relu.rule('rewrite', lambda X: X)"), STAYS),
@@ -180,7 +179,7 @@ CHANGES = {
 
 @pytest.fixture(scope="module")
 def before(python):
-    """Results of a bystander with none of these packages."""
+    """Results of the unrelated program without any of these packages."""
     done = python("", INNOCENT)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
@@ -189,7 +188,7 @@ def before(python):
 
 
 @pytest.mark.parametrize(("group", "entry", "text", "told"), HURTFUL.values(), ids=HURTFUL)
-def test_an_innocent_package_gets_what_it_got_before(installed, python, before, group, entry, text, told):
+def test_an_unrelated_program_has_the_same_results(installed, python, before, group, entry, text, told):
     installed("aaa-stranger", f"tenonnx.{group}", entry, text)
     done = python(installed.path, INNOCENT)
     assert done.returncode == 0, done.stderr
@@ -200,7 +199,7 @@ def test_an_innocent_package_gets_what_it_got_before(installed, python, before, 
     assert not told or "aaa-stranger" in warned
     checked = python(installed.path, "tenonnx", "plugins", "--check")
     late = "def compile" in text and entry == "fast" and "api" not in text
-    shown = told is not None and not late  # what fails when it is called, or hurts nobody, is as it must be
+    shown = told is not None and not late  # the check passes for harmless packages, and for failures at call time
     assert checked.returncode == int(shown), checked.stdout
     assert ("aaa-stranger" in checked.stderr) is shown
     again = python(installed.path, "tenonnx", "plugins", "--check", TENONNX_PLUGINS="-AAA_Stranger")
@@ -208,7 +207,7 @@ def test_an_innocent_package_gets_what_it_got_before(installed, python, before, 
 
 
 @pytest.mark.parametrize(("text", "why"), CHANGES.values(), ids=CHANGES)
-def test_an_op_of_ours_stays_as_it_is(installed, python, before, text, why):
+def test_our_ops_stay_unchanged(installed, python, before, text, why):
     installed("aaa-stranger", "tenonnx.ops", "ai.onnx", f"{HEAD}from tenonnx import extend\n{text}")
     done = python(installed.path, INNOCENT)
     found = json.loads(done.stdout)
@@ -234,7 +233,7 @@ def test_a_format_that_is_built_in_is_not_taken_over(installed, python):
     assert 'name "onnx" in tenonnx.frontends is already registered by' in listed.stderr
 
 
-def test_threads_that_load_first_all_get_the_ops(python):
+def test_all_threads_that_load_first_get_the_ops(python):
     program = """
         import threading
         from concurrent.futures import ThreadPoolExecutor
@@ -254,7 +253,7 @@ def test_threads_that_load_first_all_get_the_ops(python):
         assert done.stdout.strip() == "{'Op'}", done.stderr
 
 
-def test_what_is_missing_says_that_it_was_left_out(python):
+def test_a_message_about_a_missing_op_names_the_excluded_package(python):
     program = """
         import numpy as np, onnx, tenonnx as tx
         model = onnx.parser.parse_model(
@@ -267,7 +266,7 @@ def test_what_is_missing_says_that_it_was_left_out(python):
     assert "pip install" not in done.stderr
 
 
-def test_the_reason_leads_to_the_author_s_line(installed, python):
+def test_the_reason_names_the_line_of_the_package(installed, python):
     installed(
         "acme", "tenonnx.ops", "acme", "from tenonnx.extend import op\n\n@op('A')\ndef a(x, y=3):\n    return x\n"
     )
@@ -319,7 +318,7 @@ def model(tmp_path):
     return str(tmp_path / "m.onnx")
 
 
-def test_what_packages_print_is_no_result(installed, python, model):
+def test_output_of_packages_is_not_part_of_results(installed, python, model):
     prints = "print('said'); import os; os.system('echo echoed'); os.write(1, b'written\\n')\n"
     installed("aaa-printer", "tenonnx.ops", "ai.onnx", prints + HEAD + hook("print('hooked')"))
     installed("aaa-fast", "tenonnx.backends", "fast", prints + program("print('ran'); return {'y': feeds['x'] * 0}"))
@@ -393,7 +392,7 @@ def test_a_transform_of_ours_is_not_taken_over(installed, python, model, distrib
 
 
 @pytest.mark.parametrize("gives", ["((1, 2, 3), 'f4')}", "((2, 3), 'f4') + 7}"])
-def test_bench_names_what_is_wrong_and_does_not_choose_it(installed, python, model, gives):
+def test_bench_names_a_wrong_backend_and_does_not_choose_it(installed, python, model, gives):
     installed("aaa-stranger", "tenonnx.backends", "fast", program(GIVES + gives))
     choice = Path(installed.path, "choice.json")
     done = python(installed.path, "tenonnx", "bench", model, "--seconds", "0.01", "--choose", str(choice))

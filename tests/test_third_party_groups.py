@@ -1,4 +1,4 @@
-"""Third-party rules, hooks, front ends, estimators and cases that fail: other packages keep working."""
+"""Failing third-party rules, hooks, front ends, estimators and cases; other packages keep working."""
 
 import json
 import textwrap
@@ -9,7 +9,7 @@ import pytest
 
 RELU = '<ir_version: 8, opset_import: ["": 17]> g (float[2, 3] x) => (float[2, 3] y) { y = Relu(x) }'
 
-#: A bystander converts a file, and tells what it got and what it was told.
+#: A program that converts a file, and prints the result and the warnings.
 CONVERTS = """
 import hashlib, json, warnings
 import tenonnx as tx
@@ -27,7 +27,7 @@ print(json.dumps({"ops": [node.op_type for node in graph.nodes], "y": y.tolist()
 RULES = "from tenonnx.extend.rules import import_rule\nimport os, sys\n"
 ENDS = "raise SystemExit(0)"
 
-#: By what is wrong: the group, the module, and what a bystander is told; those rules are for ops that nobody has.
+#: By defect: the entry-point group, the module, and the message; the rules are for ops that no model has.
 AT_IMPORT = {
     "rules that exit": ("tenonnx.rules", ENDS, "SystemExit: 0"),
     "rules that are none": ("tenonnx.rules", "rules = {'Mystery': 3}", "is not import rules, or a module"),
@@ -51,7 +51,7 @@ def model(tmp_path):
 
 
 @pytest.mark.parametrize(("group", "text", "told"), AT_IMPORT.values(), ids=AT_IMPORT)
-def test_what_fails_at_import_is_named_where_it_is_asked_for(installed, python, model, group, text, told):
+def test_a_package_that_fails_at_import_is_named_when_it_is_used(installed, python, model, group, text, told):
     installed("aaa-stranger", group, "odd", text)
     done = python(installed.path, CONVERTS)
     assert done.returncode == 0, done.stderr
@@ -66,7 +66,7 @@ def test_what_fails_at_import_is_named_where_it_is_asked_for(installed, python, 
     assert "aaa-stranger 1.0" in listed.stderr
 
 
-#: What rules for Relu do when they are asked.
+#: By defect: body of a rule for Relu, and the message.
 AT_WORK = {
     "exits": (ENDS, "SystemExit: 0"),
     "divides by zero": ("1 / 0", "ZeroDivisionError"),
@@ -80,7 +80,7 @@ AT_WORK = {
 
 
 @pytest.mark.parametrize(("does", "told"), AT_WORK.values(), ids=AT_WORK)
-def test_a_rule_at_work_is_named_and_nothing_is_written(installed, python, model, does, told):
+def test_a_failing_rule_is_named_and_nothing_is_written(installed, python, model, does, told):
     installed("aaa-stranger", "tenonnx.rules", "odd", f"{RULES}@import_rule('Relu')\ndef odd(node, x):\n    {does}\n")
     done = python(installed.path, "tenonnx", "convert", model, "-o", "made.onnx")
     assert done.returncode == 2, done.stdout
@@ -92,7 +92,7 @@ def test_a_rule_at_work_is_named_and_nothing_is_written(installed, python, model
     assert spared.returncode == 0, spared.stderr
 
 
-#: What a front end of "*.odd" does when it is asked.
+#: By defect: body of a front end for "*.odd", and the message.
 READS = {
     "exits": (ENDS, "SystemExit: 0"),
     "gives nothing": ("return None", "returned no graph"),
@@ -105,7 +105,7 @@ READS = {
 
 
 @pytest.mark.parametrize(("does", "told"), READS.values(), ids=READS)
-def test_a_front_end_at_work_is_named_and_nothing_is_written(installed, python, does, told):
+def test_a_failing_front_end_is_named_and_nothing_is_written(installed, python, does, told):
     text = f"from tenonnx.extend import InvalidCall\ndef read(source, *examples, registry=None):\n    {does}\n"
     installed("aaa-stranger", "tenonnx.frontends", "odd", text)
     Path(installed.path, "m.odd").write_bytes(b"odd")
@@ -116,7 +116,7 @@ def test_a_front_end_at_work_is_named_and_nothing_is_written(installed, python, 
     assert not Path(installed.path, "made.onnx").exists()
 
 
-#: What hooks do with a message, and the error that says so.
+#: By defect: body of a hook, and the message.
 HOOKS = {
     "gives bytes": ("return model.SerializeToString()", "neither a ModelProto nor None"),
     "empties the model": ("model.Clear()", "left a model"),
@@ -171,7 +171,7 @@ print(graph.run({graph.inputs[0].name: np.float32([[1, 1]])}, "numpy")["variable
         ),
     ],
 )
-def test_rules_of_estimators_do_not_change_what_others_convert(installed, python, text, told):
+def test_rules_for_estimators_do_not_affect_other_conversions(installed, python, text, told):
     installed("aaa-stranger", "tenonnx.estimators", "sklearn", text)
     done = python(installed.path, textwrap.dedent(ESTIMATOR))
     assert done.stdout == "[6.5]\n", done.stderr
@@ -201,7 +201,7 @@ def test_a_rule_of_an_estimator_that_ends_the_program_is_named(installed, python
     assert "aaa-stranger 1.0 has a rule for acme_estimators.Doubled that failed" in done.stderr
 
 
-#: Cases of strangers, and what the kit says of them.
+#: Third-party conformance cases, and the messages of the kit.
 CASES = {
     "exit": (ENDS, "SystemExit: 0"),
     "are none": ("from tenonnx.extend.testing import cases\ncases('Relu')(3)", ""),

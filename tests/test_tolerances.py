@@ -1,4 +1,4 @@
-"""Tolerances of long sums, wherever the weights come from."""
+"""Tolerances of long sums, for constant and for fed weights."""
 
 import numpy as np
 import pytest
@@ -25,11 +25,11 @@ def graph_of(function, x, w, fed):
 
 @pytest.mark.parametrize("product", PRODUCTS)
 @pytest.mark.parametrize("fed", [True, False], ids=["fed", "held"])
-def test_sums_are_as_long_where_weights_are_fed(product, fed):
+def test_sums_have_the_same_length_for_fed_weights(product, fed):
     function, x, w, terms = PRODUCTS[product]
     assert accumulation(graph_of(function, x, w, fed)) == pytest.approx(terms + 1, abs=1)
 
 
-def test_an_unknown_size_counts_for_nothing():
+def test_an_unknown_size_adds_no_tolerance():
     function, _, w, _ = PRODUCTS["matmul"]
     assert accumulation(graph_of(function, ("n", 64), w, True)) == 1 + 1

@@ -1,4 +1,4 @@
-"""The hostile files of ``tools/trace_hostile.py``: they are made, and a file that reads outside is found."""
+"""The hostile files of ``tools/trace_hostile.py``, and detection of reads outside the model's folder."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_each_format_has_twenty_files(kind: str, tmp_path: Path) -> None:
     assert all(any(Path(folder).iterdir()) for _, folder in made)
 
 
-def test_without_strace_there_is_a_reason(tmp_path: Path) -> None:
+def test_without_strace_the_reason_is_printed(tmp_path: Path) -> None:
     command = [sys.executable, str(ROOT / "tools" / "trace_hostile.py"), "--kinds", "npz", "--mutants", "0"]
     done = subprocess.run(command, capture_output=True, text=True, env={"PATH": str(tmp_path)}, check=False)
     assert done.returncode == 2
@@ -35,7 +35,7 @@ def test_without_strace_there_is_a_reason(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
-def test_what_native_code_would_read_is_found(tmp_path: Path) -> None:
+def test_reads_of_native_code_are_found(tmp_path: Path) -> None:
     folders = [tmp_path / name for name in ("inside", "outside")]
     for folder in folders:
         folder.mkdir()

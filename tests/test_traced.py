@@ -1,4 +1,4 @@
-"""Findings of ``tools/traced.py`` in lines of strace."""
+"""Findings of ``tools/traced.py`` in the output of strace."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_findings_of_strace() -> None:
     assert [each for each in read if each.startswith("read")] == ["read /etc/passwd"]
 
 
-def test_interrupted_calls_are_put_together() -> None:
+def test_interrupted_calls_are_joined() -> None:
     lines = [
         '12 execve("/home/me/bin/uname", ["uname"], 0x7 <unfinished ...>',
         '13 openat(AT_FDCWD, "/home/me/a", O_WRONLY|O_CREAT, 0666 <unfinished ...>',

@@ -1,7 +1,7 @@
-"""The output of 40 commands of a first hour, errors included, against ``tests/transcripts``.
+"""The output of 40 typical commands, errors included, compared with ``tests/transcripts``.
 
-Numbers that depend on the machine, versions and the command to install are replaced, and so is the width of columns.
-``python tests/test_transcripts.py`` writes the files anew from the commands in them; read the difference.
+Machine-dependent numbers, versions, the install command and the width of columns are replaced by placeholders.
+``python tests/test_transcripts.py`` updates the files by running the commands in them; review the diff.
 """
 
 import contextlib
@@ -23,10 +23,10 @@ FOLDER = Path(__file__).parent / "transcripts"
 CHAPTERS = sorted(path.stem for path in FOLDER.glob("*.txt"))
 FILES = ("digits/digits.onnx", "digits/samples.npz", "digits_cnn/digits-cnn.onnx", "digits_cnn/digits.npz")
 
-#: The packages that take part; numpy alone computes, as other runtimes differ between processors.
+#: Packages to enable. The only backend is numpy, since other runtimes differ between processors.
 PACKAGES = ("standard", "run", "convert", "cli", "targets", "optimize", "quantized", "training", "score", "serve")
 
-#: What differs between machines and releases, and what stands for it.
+#: Patterns of text that differs between machines and releases, with placeholders.
 REPLACED = (
     (r"(\S*python\S* -m pip|uv pip) install( -p \S+)?", "pip install"),
     (r"(?<=then: )\S+(?= -m pytest)", "python"),
@@ -42,7 +42,7 @@ REPLACED = (
 
 
 def printed(line: str) -> str:
-    """Output of a command, results and notes in one, and its exit code."""
+    """Output of a command, stdout and stderr combined, and its exit code."""
     shown = io.StringIO()
     with contextlib.redirect_stdout(shown), contextlib.redirect_stderr(shown):
         code = main(shlex.split(line)[1:])
@@ -54,7 +54,7 @@ def printed(line: str) -> str:
 
 
 def transcript(chapter: str) -> str:
-    """The commands of a chapter with what they print now, in a folder with the files of examples."""
+    """The commands of a chapter with their present output, in a folder with the example files."""
     lines = (FOLDER / f"{chapter}.txt").read_text("utf-8").splitlines()
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder), pytest.MonkeyPatch.context() as patch:
         for name in ("FORCE_COLOR", "NO_COLOR", "TENONNX_TRACEBACK", "TENONNX_BACKEND_CHOICE"):

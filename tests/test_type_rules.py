@@ -1,4 +1,4 @@
-"""Type rules of ops with a body are more precise, or faster, than the body."""
+"""Type rules of ops with a body are more precise or faster than inference by the body."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tenonnx_testing.kit import calls
 
 _LONG = "its body takes milliseconds, once for each kind of call: benchmarks/rules.py --types"
 
-#: Rules that know no more than the body, of what cases draw, and why they stay.
+#: Rules that infer no more than the body on the cases' calls, and the reasons to keep them.
 SPARED = {
     "ai.onnx.ml::TreeEnsemble@5": _LONG,
     "ai.onnx.ml::TreeEnsembleClassifier@3": _LONG,
@@ -27,7 +27,7 @@ SPARED = {
 
 
 def ruled() -> dict[str, list[Case]]:
-    """The cases of each op that has a body and a type rule."""
+    """Cases of each op with a body and a type rule."""
     load()
     found: dict[str, list[Case]] = {}
     for case in collected():
@@ -40,7 +40,7 @@ def knows_more(cases: list[Case], *counts: int) -> bool:
     return any(rule_knows_more(case, drawn) for count in counts for case in cases for drawn in calls(case, count))
 
 
-def test_each_knows_more_than_the_body_or_spares_it():
+def test_each_rule_infers_more_than_the_body_or_is_faster():
     few, many = (2,), (1, 8)
     found = {title: knows_more(cases, *(few if title in SPARED else many)) for title, cases in ruled().items()}
     assert {title for title, more in found.items() if not more} == SPARED.keys()

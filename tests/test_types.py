@@ -1,4 +1,4 @@
-"""Inferred types are the real types: on every value of every model of the ONNX suites and of the examples."""
+"""Inferred types compared with real values, for every value in the models of the ONNX suites and of the examples."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from tenonnx_testing.inference import contradiction
 
 KINDS = ("node", "simple", "pytorch-operator", "pytorch-converted", "real")
 
-#: Values whose declared type is wrong in the file itself; each must stay so, or the entry goes.
+#: Values whose declared type is wrong in the file; an outdated entry fails the test.
 MISDECLARED = {
     ("test_loop16_seq_none", "seq_res"): "the file declares a sequence of scalars, and the loop collects vectors"
 }
 
-#: Why an op may give a dim that nobody can know from types and from the contents of small integer inputs.
+#: Ops with data-dependent output dims, which types and contents of small integer inputs do not determine.
 DATA_DEPENDENT = {
     "Compress": "as many elements as conditions hold",
     "ConcatFromSequence": "the sequence may have any length",
@@ -51,7 +51,7 @@ DATA_DEPENDENT = {
 }
 
 
-#: Ops of examples that give an unknown dim for symbolic ones: the start -sequence is the front for an empty sequence.
+#: Ops of examples with an unknown dim for symbolic ones: a slice from -sequence differs if the sequence is empty.
 SYMBOLIC = {"decoder/decoder": {"Slice"}}
 
 
@@ -63,9 +63,9 @@ def cases(kind):
 
 
 def provided(kind):
-    """Each model of a suite that installed packages give a meaning to, with its first inputs.
+    """Each model of a suite whose ops all have definitions, with its first inputs.
 
-    Ops whose meaning is that of the graph around them are left out: none of them runs by itself.
+    Without models of ops that only have a meaning inside a larger graph.
     """
     for name, case in cases(kind).items():
         model, stored = onnx_suites.load(case)
@@ -76,7 +76,7 @@ def provided(kind):
 
 
 def contradictions(name, graph, feeds):
-    """Run the graph with every value as an output, and yield what is inferred otherwise."""
+    """Run the graph with every value as an output, and yield the values whose type differs from the inferred one."""
     given = dict(zip(graph.inputs, feeds, strict=False))
     contents = [given[v] if v in given else v.data.array() for v in graph.all_inputs]
     contents = [np.asarray(c) if isinstance(c, np.generic) else c for c in contents]
@@ -119,7 +119,7 @@ def is_known(kind):
 
 
 def origins(graph, feeds):
-    """The ops that give what is not known though all is known of their inputs, and small integers by contents."""
+    """Ops with unknown output dims although the types and small integer contents of their inputs are known."""
     for value, array in zip(graph.inputs, feeds, strict=False):
         kind = value.type
         if isinstance(kind, TensorType) and kind.dtype.is_integer and kind.rank in (0, 1) and array.size <= 64:
@@ -136,8 +136,8 @@ def test_dims_are_unknown_only_where_data_decides():
     assert found.keys() <= DATA_DEPENDENT.keys(), found
 
 
-def test_what_was_inferred_before_changes_nothing(monkeypatch):
-    """Elements of a tensor of unknown rank are taken in a function, and before or after it in a graph of its own."""
+def test_inference_does_not_depend_on_earlier_graphs(monkeypatch):
+    """A function takes elements of a tensor of unknown rank; its types are inferred before or after another graph's."""
     called = onnx.parser.parse_function(
         """<opset_import: ["" : 18], domain: "local">
         taken (x, shape, places) => (y) { of_some_rank = Reshape(x, shape)

@@ -1,4 +1,4 @@
-"""Ops of a domain without an opset import in the graph."""
+"""Ops of a domain that the graph's opset imports lack."""
 
 import io
 

@@ -1,4 +1,4 @@
-"""Models with an op that no package provides: everything else is lowered and quantized."""
+"""Models with an op that no package provides: all other nodes are lowered and quantized."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def _saved(path: Path, nodes: list[onnx.NodeProto], *functions: onnx.FunctionPro
 
 @pytest.fixture
 def between(tmp_path: Path) -> str:
-    """A product, an unknown op, and a product of a value whose type is not known."""
+    """A product, an unknown op, and a product with its output, whose type is unknown."""
     nodes = [
         helper.make_node("MatMul", ["x", "w"], ["a"]),
         helper.make_node("Frob", ["a"], ["b"], domain="com.vendor"),
@@ -37,7 +37,7 @@ def between(tmp_path: Path) -> str:
 
 @pytest.fixture
 def inside(tmp_path: Path) -> str:
-    """A product, and a function of the model that calls an unknown op."""
+    """A product, and a local function that calls an unknown op."""
     body = [
         helper.make_node("Frob", ["p"], ["q"], domain="com.vendor"),
         helper.make_node("Relu", ["q"], ["r"]),
@@ -53,7 +53,7 @@ def _ops(path: Path) -> list[str]:
     return [node.op_type for node in model.graph.node]
 
 
-def test_a_product_behind_it_stays_float(between: str, tmp_path: Path) -> None:
+def test_a_product_after_it_stays_float(between: str, tmp_path: Path) -> None:
     out = tmp_path / "q.onnx"
     assert main(["quantize", between, "-o", str(out), "--mode", "dynamic"]) == 0
     assert _ops(out).count("DynamicQuantizeLinear") == 1
@@ -61,14 +61,14 @@ def test_a_product_behind_it_stays_float(between: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("mode", ["dynamic", "weights"])
-def test_a_function_that_calls_it_is_left_when_quantizing(mode: str, inside: str, tmp_path: Path) -> None:
+def test_a_function_that_calls_it_is_not_quantized(mode: str, inside: str, tmp_path: Path) -> None:
     out = tmp_path / "q.onnx"
     assert main(["quantize", inside, "-o", str(out), "--mode", mode]) == 0
     assert _ops(out)[-1] == "F"
     assert not {"MatMulInteger", "DequantizeLinear", "MatMulNBits"}.isdisjoint(_ops(out))
 
 
-def test_a_function_that_calls_it_is_left_in_half_precision(inside: str, tmp_path: Path) -> None:
+def test_a_function_that_calls_it_stays_float32_in_half_precision(inside: str, tmp_path: Path) -> None:
     out = tmp_path / "h.onnx"
     assert main(["convert", inside, "-o", str(out), "--float16"]) == 0
     assert "F" in _ops(out)

@@ -1,4 +1,4 @@
-"""Files that outlive a package: ops of others, carried as functions of the model."""
+"""Custom ops embedded as local functions, so that files run without the ops' package."""
 
 import io
 import json
@@ -66,7 +66,7 @@ def registry():
 
 
 def graph_of(*calls, version=7):
-    """``x`` through the calls, each of the last."""
+    """A graph that applies the calls to ``x`` one after the other."""
     graph = tx.Graph(opsets={"com.acme": version, "ai.onnx": 21})
     value = graph.input("x", "float32", ("batch", 3))
     for call in calls:
@@ -84,7 +84,7 @@ def carried(graph, **options):
 
 
 def results(model):
-    """Results of a model in a runtime that does not know the package, and here without it."""
+    """Results of a model in onnxruntime and in tenonnx, both without the package."""
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     found = session.run(None, {"x": X})
     ours = tx.load(model).run({"x": X}, backend="numpy")
@@ -115,7 +115,7 @@ def test_a_runtime_and_a_reader_without_the_package_run_the_file(calls, opset):
     np.testing.assert_allclose(results(model)[0], graph.run({"x": X}, backend="numpy")["y"], rtol=1e-5)
 
 
-def test_calls_that_are_alike_share_a_function():
+def test_identical_calls_share_a_function():
     model, _ = carried(graph_of(scaled, lambda x: scaled(x, mode="sum"), scaled, lambda x: scaled(x, by=4.0)))
     assert [node.op_type for node in model.graph.node] == ["Scaled", "Scaled_2", "Scaled", "Scaled_3"]
     assert [function.name for function in model.functions] == ["Scaled", "Scaled_2", "Scaled_3"]
@@ -123,7 +123,7 @@ def test_calls_that_are_alike_share_a_function():
 
 
 @pytest.mark.parametrize(("version", "name", "factor"), [(1, "by", 8.0), (6, "factor", 3.0), (7, "by", 3.0)])
-def test_what_a_version_means_is_carried(version, name, factor, registry):
+def test_the_meaning_of_an_older_version_is_embedded(version, name, factor, registry):
     header = f'<ir_version: 8, opset_import: ["": 17, "com.acme": {version}]>'
     text = f"{header} g (float[2, 3] x) => (float[2, 3] y) {{ y = com.acme.Scaled<{name} = 3.0>(x) }}"
     graph = tx.load(onnx.parser.parse_model(text), registry=registry)
@@ -132,7 +132,7 @@ def test_what_a_version_means_is_carried(version, name, factor, registry):
     np.testing.assert_allclose(results(model)[0], X * factor)
 
 
-def test_calls_in_branches_and_in_functions_of_the_model_are_carried(registry):
+def test_calls_in_branches_and_local_functions_are_embedded(registry):
     text = """<ir_version: 8, opset_import: ["": 17, "com.acme": 7, "local": 1]>
         g (float[2, 3] x, bool c) => (float[2, 3] y) {
             t = local.Twice(x)
@@ -151,7 +151,7 @@ def test_calls_in_branches_and_in_functions_of_the_model_are_carried(registry):
         np.testing.assert_allclose(there["y"], X * factor)
 
 
-def test_a_reader_differentiates_and_moves_what_was_carried():
+def test_embedded_functions_can_be_differentiated_and_retargeted():
     model, _ = carried(graph_of(lambda x: scaled(x, by=3.0)))
     back = tx.load(model)
     slope = tx.grad(back, of="y", wrt="x", seeds={"y": "g"})
@@ -161,7 +161,7 @@ def test_a_reader_differentiates_and_moves_what_was_carried():
     assert {node.domain for node in tx.retarget(back, 9, domains=["ai.onnx"]).nodes} == {"ai.onnx"}
 
 
-def test_who_gave_the_domain_is_said_and_stays_said(registry, monkeypatch):
+def test_the_package_of_the_domain_is_recorded_permanently(registry, monkeypatch):
     monkeypatch.setattr(Registry, "source", lambda self, op: "tenonnx-acme 2.1")
     graph = graph_of(scaled)
     graph.registry = registry
@@ -171,7 +171,7 @@ def test_who_gave_the_domain_is_said_and_stays_said(registry, monkeypatch):
         assert json.loads({e.key: e.value for e in each.metadata_props}[KEY]) == {"com.acme": "tenonnx-acme 2.1"}
 
 
-def test_who_gave_the_domain_of_a_graph_built_by_hand_is_said(registry, monkeypatch):
+def test_the_package_of_the_domain_of_a_handmade_graph_is_recorded(registry, monkeypatch):
     monkeypatch.setattr("tenonnx.registry.registry._default", registry)
     monkeypatch.setattr(Registry, "source", lambda self, op: "tenonnx-acme 2.1")
     stream = io.BytesIO()
@@ -180,13 +180,13 @@ def test_who_gave_the_domain_of_a_graph_built_by_hand_is_said(registry, monkeypa
     assert json.loads({e.key: e.value for e in model.metadata_props}[KEY]) == {"com.acme": "tenonnx-acme 2.1"}
 
 
-def test_without_ops_of_others_nothing_is_carried():
+def test_without_custom_ops_nothing_is_embedded():
     model, report = carried(graph_of(ops.relu))
     assert not model.functions
     assert [change.action for change in report.changes] == ["kept"]
 
 
-def test_what_no_function_can_stand_for_is_named(registry):
+def test_ops_that_no_function_can_replace_are_named(registry):
     text = """<ir_version: 8, opset_import: ["": 17, "com.acme": 7]>
         g (float[2] x) => (float[2] y) { a = com.acme.Scaled(x)  [lost] y = com.acme.Unknown(a) }"""
     graph = tx.load(onnx.parser.parse_model(text), registry=registry)
@@ -205,7 +205,7 @@ def test_what_no_function_can_stand_for_is_named(registry):
     assert "cannot be expressed as a function: the call has a subgraph" in caught.value.given
 
 
-def test_what_there_is_to_choose_and_the_version_that_it_takes():
+def test_values_of_the_option_and_the_required_version():
     with pytest.raises(tx.InvalidCall, match="keep, inline and vendor") as caught:
         tx.export(graph_of(scaled), io.BytesIO(), functions="all")
     assert caught.value.available == "keep, inline, vendor"

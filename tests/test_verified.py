@@ -1,4 +1,4 @@
-"""The meaning of "verified": output by output, by precision, within a deadline."""
+"""Verification: outputs one by one, precision grades, and the deadline."""
 
 import json
 import subprocess
@@ -42,7 +42,7 @@ def run(capfd, monkeypatch, tmp_path):
 
 
 def linear(weight, *, drawn=False):
-    """``x @ weight``, and beside it what is drawn at random."""
+    """``x @ weight``, optionally with a second, random output."""
     nodes = [helper.make_node("MatMul", ["x", "w"], ["y"], name="last")]
     outputs = [helper.make_tensor_value_info("y", TensorProto.FLOAT, ["n", 3])]
     if drawn:
@@ -58,7 +58,7 @@ WEIGHT = np.random.default_rng(0).standard_normal((4, 3)).astype(np.float32)
 
 
 def endless(*, constant=False):
-    """A Loop of 2**62 rounds, which only a number that it never computes would end."""
+    """A Loop of 2**62 rounds whose condition never becomes false."""
     info = helper.make_tensor_value_info
     body = helper.make_graph(
         [
@@ -86,12 +86,12 @@ def endless(*, constant=False):
     return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
 
 
-# ----- against what was read ------------------------------------------------------------------------------------------
+# ----- comparison with the source -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
 def transform(monkeypatch, tmp_path):
-    """Installs a transform ``sneaky`` that multiplies the last weight."""
+    """A function that installs a transform ``sneaky``, which multiplies the last weight."""
 
     def install(mark=""):
         module = f"sneaky_{len(mark)}"
@@ -116,7 +116,7 @@ def transform(monkeypatch, tmp_path):
     return install
 
 
-def test_a_transform_is_held_to_the_file_as_it_was_read(run, transform, tmp_path):
+def test_a_transform_is_compared_with_the_source_file(run, transform, tmp_path):
     transform()
     onnx.save(linear(WEIGHT), "m.onnx")
     said = run("convert", "m.onnx", "-o", "out.onnx", "--sneaky", code=1)
@@ -138,7 +138,7 @@ def test_a_transform_that_is_meant_to_change_numbers_shows_both_differences(run,
 
 
 @pytest.mark.parametrize("what", ["numbers", "interface"])
-def test_what_a_transform_changes_is_marked(what):
+def test_changes_of_numbers_by_a_transform_are_marked(what):
     from tenonnx.extend.transforms import changing
     from tenonnx.transforms.decorators import marks_of
 
@@ -162,7 +162,7 @@ def test_our_own_transforms_say_what_they_change(run):
 # ----- each output ----------------------------------------------------------------------------------------------------
 
 
-def test_each_output_is_verified_or_it_is_said_why_not(run):
+def test_each_output_is_verified_or_has_a_reason(run):
     onnx.save(linear(WEIGHT, drawn=True), "m.onnx")
     said = run("convert", "m.onnx", "-o", "same.onnx").out
     assert "verified 1 of 2 outputs bit for bit against" in said
@@ -174,7 +174,7 @@ def test_each_output_is_verified_or_it_is_said_why_not(run):
     ]
 
 
-def test_a_model_that_is_all_drawn_is_not_called_verified(run):
+def test_a_model_with_only_random_outputs_is_not_verified(run):
     model = linear(WEIGHT, drawn=True)
     del model.graph.output[0]
     onnx.save(model, "m.onnx")
@@ -194,21 +194,21 @@ def test_a_model_that_is_all_drawn_is_not_called_verified(run):
         (1.00002, "within tolerance"),
     ],
 )
-def test_grades_tell_rounding_from_other_numbers(factor, grade):
+def test_grades_distinguish_rounding_from_other_differences(factor, grade):
     feeds = {"x": np.random.default_rng(1).standard_normal((2, 4)).astype(np.float32)}
     one, other = tx.load(linear(WEIGHT)), tx.load(linear(WEIGHT * np.float32(factor)))
     assert tx.verify(one, other, feeds=feeds, backends=["numpy"], atol=1e-3, rtol=1e-3).grade == grade
     assert tx.verify(one, other, feeds=feeds, exact=True).equal == (factor == 1.0)
 
 
-def test_a_last_layer_times_a_little_more_than_one_is_never_within_rounding():
+def test_a_slightly_scaled_last_layer_is_never_within_rounding():
     one, other = tx.load(linear(WEIGHT)), tx.load(linear(WEIGHT * np.float32(1.0001)))
     found = tx.verify(one, other)
     assert found.grade in ("", "within tolerance")
     assert not tx.verify(one, other, exact=True).equal
 
 
-def test_bits_are_those_of_zeros_texts_and_lists_too():
+def test_bitwise_equality_of_zeros_strings_and_lists():
     assert not same_bits(np.float32([0.0]), np.float32([-0.0]))
     assert same_bits(np.float32([np.nan]), np.float32([np.nan]))
     assert not same_bits(np.int32([1]), np.int64([1]))
@@ -226,7 +226,7 @@ def test_exact_leaves_no_room_for_a_tolerance():
         tx.verify(graph, graph, exact=True, atol=1.0)
 
 
-#: What moves, leaves out and merges nodes, and computes nothing in another order.
+#: Transforms that move, remove or merge nodes without changing the order of computations.
 NO_ROUNDING = {
     "copy": copy_graph,
     "prune": prune,
@@ -239,7 +239,7 @@ NO_ROUNDING = {
 
 @pytest.mark.parametrize("transform", NO_ROUNDING)
 @pytest.mark.parametrize("name", ["digits/digits", "decoder/decoder", "bert/bert", "exports/vit-dynamo"])
-def test_what_must_not_round_is_exact(name, transform, tmp_path):
+def test_transforms_that_do_not_round_are_exact(name, transform, tmp_path):
     graph = tx.load(EXAMPLES / f"{name}.onnx")
     tx.export(NO_ROUNDING[transform](graph), tmp_path / "m.onnx", tidy=True)
     found = tx.verify(graph, tmp_path / "m.onnx", backends=["numpy"], exact=True)
@@ -249,7 +249,7 @@ def test_what_must_not_round_is_exact(name, transform, tmp_path):
 # ----- the command ----------------------------------------------------------------------------------------------------
 
 
-def test_verify_says_whether_one_model_computes_what_another_does(run):
+def test_verify_compares_two_models(run):
     onnx.save(linear(WEIGHT), "a.onnx")
     onnx.save(linear(WEIGHT), "b.onnx")
     onnx.save(linear(WEIGHT * np.float32(1.1)), "c.onnx")
@@ -268,7 +268,7 @@ def test_verify_says_whether_one_model_computes_what_another_does(run):
 
 
 def nan_in_the_middle():
-    """A model on which onnxruntime does not do what the definition says: it loses NaN in pooling."""
+    """A model on which onnxruntime deviates from the specification: it loses NaN in pooling."""
     text = "g (float[1, 1, 3] x) => (float[1, 1, 1] y) { y = MaxPool <kernel_shape = [3]> (x) }"
     onnx.save(onnx.parser.parse_model('<ir_version: 8, opset_import: ["": 17]> ' + text), "pool.onnx")
     np.savez("nan.npz", x=np.float32([[[1, np.nan, 2]]]))
@@ -289,7 +289,7 @@ def test_one_model_is_compared_between_backends(run, files):
 
 @pytest.mark.parametrize("command", [["run"], ["bench", "--seconds", "0.01"], ["verify"], ["compare"], ["convert"]])
 @pytest.mark.parametrize("held", [{"X": np.ones((1, 1, 3), np.float32)}, {}], ids=["other names", "nothing"])
-def test_inputs_of_which_none_is_an_input_are_refused(run, command, held):
+def test_files_without_any_input_of_the_model_are_refused(run, command, held):
     nan_in_the_middle()
     np.savez("wrong.npz", **held)
     models = ["pool.onnx"] * (2 if command[0] == "compare" else 1)
@@ -312,7 +312,7 @@ def test_verify_has_json(run):
     assert {each["backend"] for each in found["outputs"]} == {"numpy"}
 
 
-def test_convert_can_ask_for_the_same_bits(run, tmp_path):
+def test_convert_can_require_bitwise_equality(run, tmp_path):
     run("convert", DIGITS, "-o", "same.onnx", "--exact")
     assert onnx.load("same.onnx") == onnx.load(DIGITS)
     bert = EXAMPLES / "bert/bert.onnx"
@@ -326,7 +326,7 @@ def test_convert_can_ask_for_the_same_bits(run, tmp_path):
 
 @pytest.mark.parametrize("options", [[], ["--simplify"], ["--opset", "11"], ["--tidy", "--verify"]])
 @pytest.mark.parametrize("constant", [False, True])
-def test_a_conversion_comes_to_an_end(run, tmp_path, options, constant):
+def test_a_conversion_meets_its_deadline(run, tmp_path, options, constant):
     onnx.save(endless(constant=constant), "endless.onnx")
     said = run("convert", "endless.onnx", "-o", "out.onnx", "--timeout", "0.5", *options, code=1)
     assert "not verified: not finished within 0.5 s" in said.err
@@ -335,19 +335,19 @@ def test_a_conversion_comes_to_an_end(run, tmp_path, options, constant):
 
 
 @pytest.mark.parametrize("backends", BOTH)
-def test_a_verification_comes_to_an_end(backends):
+def test_a_verification_meets_its_deadline(backends):
     graph = tx.load(endless())
     with tx.limits.within(0.5), pytest.raises(tx.OutOfTime, match="deadline"):
         tx.verify(graph, graph, backends=backends, feeds={"x": np.ones(1, np.float32)})
 
 
 @pytest.mark.parametrize("command", ["verify", "compare"])
-def test_commands_that_compare_come_to_an_end(run, command):
+def test_comparing_commands_meet_their_deadline(run, command):
     onnx.save(endless(), "endless.onnx")
     assert "not verified" in run(command, "endless.onnx", "endless.onnx", "--timeout", "0.5", code=1).err
 
 
-def test_a_name_makes_no_line_of_its_own(run):
+def test_newlines_in_names_do_not_break_lines(run):
     forged = onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
     )
@@ -359,7 +359,7 @@ def test_a_name_makes_no_line_of_its_own(run):
 
 @pytest.mark.parametrize("command", ["run", "bench"])
 @pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
-def test_commands_that_run_come_to_an_end(run, command, backend):
+def test_running_commands_meet_their_deadline(run, command, backend):
     onnx.save(endless(), "endless.onnx")
     said = run(command, "endless.onnx", "--backend", backend, "--timeout", "0.5", code=2)
     assert "OutOfTime: not finished within 0.5 s" in said.err
@@ -367,8 +367,8 @@ def test_commands_that_run_come_to_an_end(run, command, backend):
     assert said.out == ""
 
 
-def test_work_that_hears_of_no_deadline_ends_the_command():
-    """Work in another language, here a thread that never comes back, is ended with the process."""
+def test_native_code_that_ignores_the_deadline_is_ended():
+    """Native code, here a thread that never returns, ends with the process."""
     script = """
 import threading
 from tenonnx import tools
@@ -393,7 +393,7 @@ def test_a_timeout_is_a_positive_number(run):
     run("convert", "a.onnx", "-o", "b.onnx", "--timeout", "soon", code=2)
 
 
-def test_folding_comes_to_an_end_too():
+def test_folding_meets_the_deadline():
     from tenonnx.op.evaluate import evaluate_graph
 
     with tx.limits.within(1e-9), pytest.raises(tx.OutOfTime):
@@ -402,7 +402,7 @@ def test_folding_comes_to_an_end_too():
 
 # ----- outputs without numbers ----------------------------------------------------------------------------------------
 
-#: Each is another function for every factor, and gives no number to tell by where its input is near zero.
+#: Functions that depend on a factor, but output no finite number for inputs near zero.
 SILENT = {
     "empty": '"" : 17]> g (float[n, 4] x) => (float[m, 4] y) <float f = {%s}, float high = {1000}, int64[1] axes = {1}>'
     "{ a = Mul (x, f) b = ReduceSum <keepdims = 0> (a, axes) c = Greater (b, high) y = Compress <axis = 0> (a, c) }",
@@ -415,7 +415,7 @@ SILENT = {
 
 
 @pytest.mark.parametrize("kind", SILENT)
-def test_where_no_number_was_compared_nothing_is_verified(run, kind):
+def test_nothing_is_verified_without_compared_numbers(run, kind):
     one, other = (onnx.parser.parse_model(f"<ir_version: 8, opset_import: [{SILENT[kind] % f}") for f in ("1", "2"))
     found = tx.verify(tx.load(one), tx.load(other))
     assert (found.equal, found.verified, found.verdict) == (True, False, "not verified")

@@ -1,4 +1,4 @@
-"""One vocabulary for all commands: an option means one thing, and a thing has one name."""
+"""Consistent options of all commands: one meaning per option, one name per meaning."""
 
 from collections import defaultdict
 
@@ -6,7 +6,7 @@ import click
 
 from tenonnx_cli.program import program
 
-#: Names that people of other tools try, and what ours is called.
+#: Names of options in other tools, and our names.
 SYNONYMS = {
     "--batch": "--batch-size",
     "--out": "--output",
@@ -18,7 +18,7 @@ SYNONYMS = {
     "--num-threads": "--threads",
 }
 
-#: Options whose value differs between commands, each with the reason.
+#: Options whose kind of value differs between commands, with the reasons.
 SEVERAL_MEANINGS = {
     "--input": "score reads folders of rows, whose columns have the names of the inputs",
     "--output": "score writes a folder",
@@ -38,7 +38,7 @@ SEVERAL_MEANINGS = {
 
 
 def commands():
-    """Every command by its name, but ``plugins new``, whose flags name parts of a package."""
+    """Every command by name, except ``plugins new``, whose flags name parts of a package."""
     context = click.Context(program)
     for name in program.list_commands(context):
         command = program.get_command(context, name)
@@ -52,10 +52,10 @@ def commands():
 
 
 def options():
-    """Each option of each command: the command, the option."""
+    """Pairs of command name and option."""
     for name, command in commands():
         for parameter in command.get_params(click.Context(command)):
-            if isinstance(parameter, click.Option) and "--help" not in parameter.opts:  # -h depends on who asked first
+            if isinstance(parameter, click.Option) and "--help" not in parameter.opts:
                 yield name, parameter
 
 
@@ -84,7 +84,7 @@ def test_a_thing_has_one_name():
     assert {help: names for help, names in used.items() if len(names) > 1} == {}
 
 
-def test_what_writes_a_model_takes_o_overwrite_and_q():
+def test_commands_that_write_a_model_have_common_options():
     for name in ("convert", "extract", "rename", "compose", "quantize", "grad", "train"):
         command = program.get_command(click.Context(program), name)
         taken = [option.opts for option in command.get_params(click.Context(command))]
@@ -92,14 +92,14 @@ def test_what_writes_a_model_takes_o_overwrite_and_q():
             assert options in taken, (name, options)
 
 
-def test_what_runs_a_model_takes_where():
+def test_commands_that_run_a_model_have_device_options():
     for name in ("run", "train", "evaluate"):
         command = program.get_command(click.Context(program), name)
         taken = {option.opts[0] for option in command.params}
         assert {"--backend", "--device", "--provider", "--threads"} <= taken, name
 
 
-def test_plan_takes_what_convert_does_before_it_writes():
+def test_plan_has_the_options_of_convert_before_writing():
     names = {}
     for name in ("convert", "plan"):
         command = program.get_command(click.Context(program), name)
@@ -110,5 +110,5 @@ def test_plan_takes_what_convert_does_before_it_writes():
     assert names["convert"] - names["plan"] - left == set()
 
 
-def test_outputs_is_a_file_as_inputs_is():
+def test_inputs_and_outputs_are_files():
     assert {option.metavar for _, option in options() if {"--inputs", "--outputs"} & set(option.opts)} == {"FILE"}

@@ -1,4 +1,4 @@
-"""Detection pipelines from file bytes to labeled boxes; and detectors without a decoder."""
+"""Detection pipelines from file bytes to labeled boxes, and unsupported detectors."""
 
 import io
 import json
@@ -50,7 +50,7 @@ def config(folder, kind):
 
 
 @pytest.mark.parametrize("kind", ["detr", "yolos"])
-def test_boxes_of_the_most_probable_classes(kind, tmp_path):
+def test_each_box_has_its_most_probable_class(kind, tmp_path):
     config(tmp_path, kind)
     model = detector(4)
     feeds = {
@@ -90,7 +90,7 @@ def test_pairs_of_a_box_and_a_class_compete(kind, count, tmp_path):
     np.testing.assert_allclose(found["boxes"], [boxes[i, pair // 3] for i, pair in pairs], rtol=1e-4, atol=1e-4)
 
 
-def test_bytes_of_a_file_in_and_boxes_out(tmp_path):
+def test_detection_from_file_bytes_to_boxes(tmp_path):
     config(tmp_path, "detr")
     model = detector(4)
     model.save(tmp_path / "m.onnx")
@@ -117,7 +117,7 @@ def test_bytes_of_a_file_in_and_boxes_out(tmp_path):
     assert results["labels"].tolist() == expected["labels"].tolist()
 
 
-def test_what_has_no_boxes_is_refused(tmp_path):
+def test_models_without_boxes_are_refused(tmp_path):
     config(tmp_path, "mask2former")
     with pytest.raises(tx.NotRepresentable, match=r"(?s)model_type has no decoder.*mask2former"):
         tx.decoder("detection", tmp_path, model=detector(4))
@@ -139,6 +139,6 @@ def test_what_has_no_boxes_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize("contents", [b"", b"GIF89a", b"\x89PNG\r\n\x1a\n" + bytes(20), b"\xff\xd8\xff" + bytes(9)])
-def test_bytes_that_are_no_image_are_refused(contents):
+def test_invalid_image_bytes_are_refused(contents):
     with pytest.raises(tx.TypeMismatch, match="cannot decode the bytes as JPEG or PNG"):
         decode_image(np.frombuffer(contents, np.uint8))

@@ -54,7 +54,7 @@ def overlap(one, others):
 
 
 def suppressed(corners, scores, threshold):
-    """Indices of the boxes that are kept, best first; ``scores`` are of one class."""
+    """Indices of boxes after non-maximum suppression, best first; ``scores`` are of one class."""
     order = [k for k in np.argsort(-scores, kind="stable") if scores[k] > threshold]
     kept = []
     while order:
@@ -191,7 +191,7 @@ def test_one_file_from_pixels_or_bytes_to_boxes(encoded, tmp_path):
     np.testing.assert_allclose(found, boxes[[k for *_, k in expected]], rtol=1e-4, atol=1e-3)
 
 
-def test_what_does_not_fit_is_refused(tmp_path):
+def test_mismatched_models_and_options_are_refused(tmp_path):
     with pytest.raises(tx.InvalidCall, match="a letterbox has no size"):
         tx.image_processor("letterbox")
     with pytest.raises(tx.InvalidCall, match="no single input of images of a known size"):
@@ -216,7 +216,7 @@ def test_what_does_not_fit_is_refused(tmp_path):
         (np.array([None]), "cannot read"),
     ],
 )
-def test_priors_that_are_none_are_refused(priors, message, tmp_path):
+def test_invalid_priors_are_refused(priors, message, tmp_path):
     config = {"model_type": "ssd", "id2label": dict(enumerate(NAMES)), "priors": "priors.npy"}
     (tmp_path / "config.json").write_text(json.dumps(config))
     if priors is not None:
@@ -229,7 +229,7 @@ def test_priors_that_are_none_are_refused(priors, message, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["outside", "link", "pipe", "archive", "empty"])
-def test_files_of_priors_that_are_not_read(kind, tmp_path):
+def test_unreadable_files_of_priors(kind, tmp_path):
     folder = tmp_path / "model"
     folder.mkdir()
     path, outside = folder / "priors.npy", tmp_path / "outside.npy"

@@ -56,7 +56,7 @@ def pixels_of(graph, given, backend="onnxruntime"):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("resample", [0, *FILTERS])
-def test_resizing_is_that_of_pillow(resample, backend):
+def test_resizing_equals_pillow(resample, backend):
     graph = tx.Graph(opsets={"ai.onnx": 17})
     images = graph.input("images", "float64", (1, 3, "rows", "columns"))
     sizes = [graph.input(name, "int64", ()) for name in ("height", "width")]
@@ -85,7 +85,7 @@ def test_shortest_edge_and_crop(backend, tmp_path):
 
 
 @pytest.mark.parametrize(("height", "width"), [(31, 64), (64, 30), (51, 71), (20, 20)])
-def test_a_crop_fills_up_with_zeros(height, width, tmp_path):
+def test_a_crop_of_a_small_image_is_padded_with_zeros(height, width, tmp_path):
     config = {"do_resize": False, "do_rescale": False, "do_normalize": False, "do_center_crop": True}
     graph = processor(tmp_path, image_processor_type="ViTImageProcessor", crop_size=[height, width], **config)
     for rows, columns in [(50, 50), (31, 80), (80, 31)]:
@@ -124,7 +124,7 @@ def test_padding_and_its_mask(rows, columns, height, width, tmp_path):
     )
 
 
-def test_sizes_within_a_box_and_sizes_in_multiples(tmp_path):
+def test_sizes_within_limits_and_multiples_of_a_size(tmp_path):
     config = {"do_rescale": False, "do_normalize": False, "do_pad": False}
     box = {"max_height": 40, "max_width": 50}
     graph = processor(tmp_path, image_processor_type="DetrImageProcessor", size=box, **config)
@@ -135,7 +135,7 @@ def test_sizes_within_a_box_and_sizes_in_multiples(tmp_path):
     assert pixels_of(graph, image(100, 300)).shape == (16, 80, 3)
 
 
-def test_what_single_classes_do(tmp_path):
+def test_settings_of_single_processor_classes(tmp_path):
     given = image(60, 80)
     plain = {"do_normalize": False}
     graph = processor(tmp_path, image_processor_type="ConvNextImageProcessor", size={"shortest_edge": 28}, **plain)
@@ -239,7 +239,7 @@ def test_a_model_of_another_size_or_without_pixels_is_refused(tmp_path):
         tx.image_processor(tmp_path, model=other)
 
 
-def test_what_cannot_be_decoded_is_refused(tmp_path):
+def test_undecodable_models_are_refused(tmp_path):
     with pytest.raises(tx.InvalidCall, match="unknown task"):
         tx.decoder("depth", tmp_path, model=model(3, 2))
     with pytest.raises(tx.InvalidCall, match="no output logits of 4 dims"):
@@ -305,7 +305,7 @@ def test_a_wrong_value_is_refused_by_its_key(config, key, tmp_path):
         processor(tmp_path, **VIT | config)
 
 
-def test_a_file_that_is_none_is_refused(tmp_path):
+def test_invalid_files_are_refused(tmp_path):
     with pytest.raises(tx.InvalidModel, match="cannot read"):
         tx.image_processor(tmp_path)
     with pytest.raises(tx.InvalidModel, match="lacks the type of the image processor"):

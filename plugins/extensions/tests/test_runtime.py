@@ -1,4 +1,4 @@
-"""Graphs of these ops on onnxruntime: with the library of onnxruntime-extensions, without it, and in parts."""
+"""Ops of ai.onnx.contrib on onnxruntime, with and without the library of onnxruntime-extensions."""
 
 import numpy as np
 import onnxruntime
@@ -15,7 +15,7 @@ TEXTS = np.array([" ab ", "\u00dfa", ""], object)
 
 @pytest.fixture
 def lengths():
-    """The lengths of strings in upper case without white space."""
+    """A graph for the lengths of stripped strings in upper case."""
     graph = tx.Graph(opsets={"ai.onnx": 21, "ai.onnx.contrib": 1})
     graph.output("y", string_length(string_upper(string_strip(graph.input("x", "string", ("n",))))))
     return graph
@@ -53,7 +53,7 @@ def test_without_the_library_numpy_runs_what_ai_onnx_cannot_express(lengths, wit
         lengths.compile("onnxruntime", strict=True)
 
 
-def test_an_op_that_the_library_has_wrong_is_computed_by_its_definition():
+def test_numpy_computes_an_op_that_the_library_gets_wrong():
     graph = tx.Graph(opsets={"ai.onnx": 21, "ai.onnx.contrib": 1})
     words = string_upper(graph.input("x", "string", ("n",)))
     buckets = string_to_hash_bucket_fast(words, graph.variable("buckets", np.int64([100])))
@@ -69,7 +69,7 @@ def test_inputs_of_the_wrong_shape_are_refused(lengths):
         lengths.compile("onnxruntime")({"x": TEXTS.reshape(1, -1)})
 
 
-#: Buckets of 2 ** 63 - 1 by the length of a text, of ``tf.strings.to_hash_bucket_fast`` of TensorFlow 2.21.
+#: Buckets out of 2 ** 63 - 1 by string length, from ``tf.strings.to_hash_bucket_fast`` of TensorFlow 2.21.
 TENSORFLOW = {
     0: 1936946117179621456,
     1: 1366698271136253306,
@@ -90,7 +90,7 @@ TENSORFLOW = {
 }
 
 
-def test_buckets_are_those_of_tensorflow():
+def test_buckets_equal_those_of_tensorflow():
     long = "The quick brown fox jumps over the lazy dog. " * 12
     texts = np.array([long[:length] for length in TENSORFLOW], object)
     assert string_to_hash_bucket_fast(texts, np.int64([2**63 - 1])).tolist() == list(TENSORFLOW.values())

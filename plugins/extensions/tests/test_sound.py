@@ -1,4 +1,4 @@
-"""Files of audio, segments, boxes and sentences: calls beyond the cases, and refused inputs."""
+"""Audio files, segments, boxes and sentences: further calls, and refused inputs."""
 
 import io
 
@@ -24,7 +24,7 @@ def encoded(file_format, subtype=None):
 
 
 @pytest.mark.parametrize(("file_format", "subtype"), [("FLAC", "PCM_24"), ("WAV", "PCM_32"), ("WAV", "FLOAT")])
-def test_samples_are_those_of_the_library(file_format, subtype):
+def test_samples_equal_those_of_the_library(file_format, subtype):
     data = encoded(file_format, subtype)
     np.testing.assert_array_equal(audio_decoder(data), kernel("AudioDecoder")(data))
 
@@ -47,7 +47,7 @@ def test_samples_of_mp3():
         ((of_wave(np.zeros(9, np.int16), 8000, 3),), {"stereo_to_mono": 1}, "not mono or stereo"),
     ],
 )
-def test_bytes_that_are_no_audio_are_refused(feeds, options, message):
+def test_invalid_audio_bytes_are_refused(feeds, options, message):
     with pytest.raises(tx.TypeMismatch, match=message):
         audio_decoder(*feeds, **options)
 
@@ -57,7 +57,7 @@ def test_a_file_without_samples():
     assert (found.dtype, found.shape) == (np.float32, (1, 0))
 
 
-def test_segments_are_taken_in_the_given_order():
+def test_segments_are_merged_in_the_given_order():
     given = np.array([[50, 60], [0, 10], [70, 65], [71, 80]])
     expected = kernel("MergeSignalSegments")(given, np.int64([5]))
     np.testing.assert_array_equal(merge_signal_segments(given, np.int64([5])), expected)
@@ -80,7 +80,7 @@ def test_modules_of_the_current_folder_are_not_imported(tmp_path, monkeypatch):
     assert not (tmp_path / "marker").exists()
 
 
-def test_a_model_that_is_none_does_not_end_the_process(monkeypatch):
+def test_an_invalid_model_does_not_end_the_process(monkeypatch):
     text = np.array(["Hello there."], object)
     with pytest.raises(tx.TypeMismatch, match="cannot be read by Bling Fire"):
         sentences.bling_fire_sentence_breaker(text, model=b"abc")

@@ -1,4 +1,4 @@
-"""Feature extractors of speech against Fourier transforms in float64, and configurations that have no graph."""
+"""Speech feature extractors compared with Fourier transforms in float64, and unsupported configurations."""
 
 import io
 import json
@@ -33,7 +33,7 @@ def saved(folder, config):
 
 
 def sound(count, rows=2):
-    """Tones whose loudness rises."""
+    """Tones of rising loudness."""
     place = np.arange(count) / RATE
     tones = [np.sin(2 * np.pi * frequency * place) * place for frequency in (440, 3000)]
     noise = np.random.default_rng(count).standard_normal((rows, count)) * 1e-3
@@ -41,7 +41,7 @@ def sound(count, rows=2):
 
 
 def spectrogram(wave, filters):
-    """Logarithms of mels by one Fourier transform for each frame."""
+    """The log-mel spectrogram, with a Fourier transform per frame."""
     chunk = np.zeros((len(wave), RATE))
     chunk[:, : wave.shape[1]] = wave[:, :RATE]
     padded = np.pad(chunk, ((0, 0), (200, 200)), mode="reflect")
@@ -83,7 +83,7 @@ def test_waves_are_normalized_unless_the_file_says_otherwise(tmp_path):
 
 @pytest.fixture
 def classifier(tmp_path):
-    """The path of a model that reads waves under a name of its own."""
+    """The path of a model whose input for waves has an unusual name."""
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x = graph.input("speech", "float32", ("batch", "samples"))
     loud = ops.reduce_mean(ops.absolute(x), [1])
@@ -94,9 +94,9 @@ def classifier(tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["WAV", "FLAC"])
-def test_a_file_of_audio_in_and_a_label_out(tmp_path, classifier, kind):
+def test_classification_from_an_audio_file_to_a_label(tmp_path, classifier, kind):
     saved(tmp_path, WAVE)
-    (tmp_path / "vocab.txt").write_text("[UNK]\n")  # the folder of a model has a tokenizer, too
+    (tmp_path / "vocab.txt").write_text("[UNK]\n")  # the folder may also contain a tokenizer
     whole = tmp_path / "whole.onnx"
     arguments = ["compose", str(tmp_path), str(classifier), "-o", str(whole), "--encoded", "--decode", "classification"]
     done = CliRunner().invoke(program, arguments)

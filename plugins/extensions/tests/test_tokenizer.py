@@ -1,4 +1,4 @@
-"""Graphs of tokenizers: ids equal to the library's, composition with models, the command line, and invalid files."""
+"""Tokenizer graphs: ids equal to the library's, composition with models, the command line, and invalid files."""
 
 import json
 
@@ -55,7 +55,7 @@ def test_ids_of_sentencepiece(kind, backend, tmp_path):
 
 
 @pytest.mark.parametrize("length", [4, 40])
-def test_length_cuts_and_fills_up(length, tmp_path):
+def test_length_truncates_and_pads(length, tmp_path):
     made = text_files.wordpiece()
     made.save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "spiece.model").write_bytes(text_files.sentencepiece_model("unigram"))
@@ -70,7 +70,7 @@ def test_length_cuts_and_fills_up(length, tmp_path):
     assert (pieces["input_ids"][long, -1] == 2).all()
 
 
-def test_the_library_gives_the_same_ids_of_byte_pairs(tmp_path):
+def test_the_library_has_the_same_ids_for_byte_pairs(tmp_path):
     made = text_files.byte_level()
     made.save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "GPT2Tokenizer"}')
@@ -89,7 +89,7 @@ def test_the_library_gives_the_same_ids_of_byte_pairs(tmp_path):
 
 @pytest.fixture
 def classifier():
-    """A model of scores from the means of embeddings, with ids of int32."""
+    """A model of scores from the mean embedding, with int32 ids as input."""
     graph = tx.Graph("classifier", opsets={"ai.onnx": 17})
     ids = graph.input("input_ids", "int32", ("batch", "tokens"))
     mask = graph.input("attention_mask", "int64", ("batch", "tokens"))
@@ -122,7 +122,7 @@ def test_text_classification_in_one_file(classifier, backend, tmp_path):
         np.testing.assert_allclose(row, classifier.run(feeds, backend="numpy")["scores"][0], rtol=1e-5)
 
 
-def test_rows_of_one_length_in_front_of_a_model(classifier, tmp_path):
+def test_a_fixed_length_before_a_model(classifier, tmp_path):
     text_files.wordpiece().save(str(tmp_path / "tokenizer.json"))
     classifier.output("ids", ops.identity(classifier.inputs[0]))
     classifier.save(tmp_path / "m.onnx")
@@ -167,7 +167,7 @@ def test_plain_lowers_what_ai_onnx_can_express(tmp_path):
     assert found[1] == (["SentencepieceTokenizer"], found[0][1])
 
 
-# ----- files that are none --------------------------------------------------------------------------------------------
+# ----- invalid files --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -181,13 +181,13 @@ def test_plain_lowers_what_ai_onnx_can_express(tmp_path):
         ("other.txt", b"", "no file of a tokenizer"),
     ],
 )
-def test_a_file_that_is_none_is_refused(name, contents, message, tmp_path):
+def test_invalid_files_are_refused(name, contents, message, tmp_path):
     (tmp_path / name).write_bytes(contents)
     with pytest.raises(tx.TenonnxError, match=message):
         tx.tokenizer(tmp_path)
 
 
-def test_a_configuration_that_is_none_is_refused(tmp_path):
+def test_invalid_configurations_are_refused(tmp_path):
     text_files.wordpiece().save(str(tmp_path / "tokenizer.json"))
     (tmp_path / "tokenizer_config.json").write_text(json.dumps([1]))
     with pytest.raises(tx.InvalidModel, match="does not hold a JSON object"):

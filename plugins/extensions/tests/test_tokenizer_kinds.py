@@ -1,4 +1,4 @@
-"""Every kind of model, normalizer, pre-tokenizer, post-processor and added token that a ``tokenizer.json`` has."""
+"""Every kind of model, normalizer, pre-tokenizer, post-processor and added token in a ``tokenizer.json``."""
 
 import numpy as np
 import pytest
@@ -9,7 +9,7 @@ import tenonnx as tx
 
 TEXTS = [*text_files.random_texts(998, seed=3), "hello <|x|>  the QU", "Hello World \u0130 [X] hello hellos"]
 
-#: The second text is long: rows of the others are not padded to it.
+#: Two batches, since the second text is very long and all rows of a batch are padded to the longest.
 BATCHES = [TEXTS[:2], TEXTS[2:]]
 SPECIAL = ["[UNK]", "[CLS]", "[SEP]", "<s>", "</s>", "<unk>", "<pad>"]
 LEVEL = pre_tokenizers.ByteLevel
@@ -23,7 +23,7 @@ TRAINERS = {
 
 
 def made(model, normalizer=None, pre_tokenizer=None, post_processor=None, added=(), **training):
-    """A tokenizer that is trained on the corpus, where its model is empty."""
+    """A tokenizer with these components; an empty model is trained on the corpus."""
     tokenizer = Tokenizer(model)
     if normalizer is not None:
         tokenizer.normalizer = normalizer
@@ -74,7 +74,7 @@ def both(tokenizer):
 
 
 def fallback(*parts):
-    """Byte pairs of a few letters; other characters are bytes."""
+    """Byte pair encoding of a few letters with byte fallback."""
     vocabulary = {"<unk>": 0, "<s>": 1, "</s>": 2} | {f"<0x{byte:02X}>": 3 + byte for byte in range(256)}
     for token in ["\u2581", "h", "e", "l", "o", "w", "r", "d", "he", "ll", "\u2581w", "or"]:
         vocabulary[token] = len(vocabulary)
@@ -203,7 +203,7 @@ KINDS = {
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_rows_are_those_of_tokenizers(kind, tmp_path):
+def test_rows_equal_those_of_tokenizers(kind, tmp_path):
     tokenizer = KINDS[kind]()
     tokenizer.save(str(tmp_path / "tokenizer.json"))
     graph = tx.tokenizer(tmp_path)
@@ -224,7 +224,7 @@ def _offsets(encodings):
     return [np.array(each.offsets, np.int64).reshape(-1, 2) for each in encodings]
 
 
-def test_a_template_of_several_types_gives_none(tmp_path):
+def test_a_template_with_several_types_has_no_type_ids(tmp_path):
     tokenizer = KINDS["xlm"]()
     single = {"single": "$A:0 </s>:0 <s>:2", "special_tokens": pair(tokenizer, "<s>", "</s>")}
     tokenizer.post_processor = processors.TemplateProcessing(**single)

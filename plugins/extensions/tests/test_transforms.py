@@ -1,6 +1,6 @@
-"""Transforms of torchvision and timm as graphs: equal to Pillow and numpy; those without a graph are refused by name.
+"""Transforms of torchvision and timm as graphs: equal to Pillow and numpy, or refused by name.
 
-The objects here are of the names and attributes of torchvision's, which is no requirement of these tests.
+The objects imitate names and attributes of torchvision's, so that the tests do not require it.
 """
 
 import json
@@ -22,7 +22,7 @@ TIMM = {"input_size": [3, 28, 28], "crop_pct": 0.875, "interpolation": "bicubic"
 
 
 def made(name, **fields):
-    """An object of a class of that name."""
+    """An object of a new class with that name."""
     return type(name, (SimpleNamespace,), {})(**fields)
 
 
@@ -31,7 +31,7 @@ def compose(*transforms):
 
 
 def resized(pixels, edge, resample):
-    """The shortest edge made that long."""
+    """Resize so that the shortest edge has that length."""
     rows, columns = pixels.shape[:2]
     least = min(rows, columns)
     size = (
@@ -42,7 +42,7 @@ def resized(pixels, edge, resample):
 
 
 def cropped(pixels, edge):
-    """The middle, of an image that is as large."""
+    """The center crop of an image that is large enough."""
     top, left = (round((size - edge) / 2) for size in pixels.shape[:2])
     return pixels[top : top + edge, left : left + edge]
 
@@ -70,14 +70,14 @@ def test_a_compose_of_torchvision():
     assert str(graph.outputs[0].type) == "float32[batch, 3, 28, 28]"
 
 
-def test_a_size_of_two_and_pixels_that_are_not_scaled():
+def test_a_size_of_two_numbers_and_unscaled_pixels():
     resize = made("Resize", size=[20, 30], interpolation="bicubic", max_size=None)
     graph = tx.image_processor(compose(resize, made("PILToTensor")))
     assert graph.outputs[0].dtype is tx.DType.uint8
     check(graph, lambda given: np.asarray(Image.fromarray(given).resize((30, 20), 3)))
 
 
-def test_an_image_smaller_than_the_crop_gets_zeros_around_it():
+def test_an_image_smaller_than_the_crop_is_padded_with_zeros():
     graph = tx.image_processor(compose(made("CenterCrop", size=27), made("PILToTensor")))
     given = DRAWN.integers(1, 256, (20, 33, 3)).astype(np.uint8)
     found = graph.run({"images": given[None]})["pixel_values"][0].transpose(1, 2, 0)
@@ -107,7 +107,7 @@ def test_a_configuration_of_timm_in_front_of_a_model(tmp_path):
     np.testing.assert_allclose(found.reshape(3), expected, rtol=1e-4)
 
 
-def test_squashing_of_timm(tmp_path):
+def test_crop_mode_squash_of_timm(tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(TIMM | {"input_size": [3, 14, 28], "crop_mode": "squash"}))
 
     def expected(given):

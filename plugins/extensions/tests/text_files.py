@@ -1,4 +1,4 @@
-"""Texts of all scripts, and small tokenizers that are trained on some of them."""
+"""Texts of all scripts, and small tokenizers trained on some of them."""
 
 import io
 import json
@@ -27,7 +27,7 @@ SENTENCES = [
 
 
 def random_texts(count=1000, seed=0):
-    """So many strings, of no character to 200, one of 10,000 among them."""
+    """Random strings of 0 to 200 characters, and one of 10,000."""
     drawn = random.Random(seed)
     sizes = [0, 10_000, *(drawn.choice([1, 3, 10, 40, 200]) for _ in range(count - 2))]
     return ["".join(drawn.choice(drawn.choice(SCRIPTS)) for _ in range(size)) for size in sizes]
@@ -38,7 +38,7 @@ def corpus():
 
 
 def byte_level():
-    """A tokenizer of byte pairs, as that of GPT-2."""
+    """A byte-level BPE tokenizer like GPT-2's."""
     made = tokenizers.Tokenizer(models.BPE())
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     made.decoder = decoders.ByteLevel()
@@ -51,7 +51,7 @@ def byte_level():
 
 
 def wordpiece():
-    """A tokenizer of words and their pieces, as that of BERT."""
+    """A WordPiece tokenizer like BERT's."""
     made = tokenizers.Tokenizer(models.WordPiece(unk_token="[UNK]"))
     made.normalizer, made.pre_tokenizer = normalizers.BertNormalizer(), pre_tokenizers.BertPreTokenizer()
     special = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"]
@@ -62,7 +62,7 @@ def wordpiece():
 
 
 def unigram():
-    """A tokenizer of pieces with probabilities, as that of ALBERT."""
+    """A unigram tokenizer like ALBERT's."""
     made = tokenizers.Tokenizer(models.Unigram())
     made.normalizer, made.pre_tokenizer = normalizers.NFKC(), pre_tokenizers.Metaspace()
     trainer = trainers.UnigramTrainer(

@@ -1,4 +1,4 @@
-"""Conversion rules for category_encoders, which look up each column in a table of the fitted encoder."""
+"""Conversion rules for category_encoders, by lookup tables of the fitted encoder."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Conversion rules for imbalanced-learn, whose samplers only act in ``fit`` and pass rows through afterwards."""
+"""Conversion rules for imbalanced-learn: samplers act in ``fit`` only, and pass rows through afterwards."""
 
 from __future__ import annotations
 

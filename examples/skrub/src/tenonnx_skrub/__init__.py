@@ -1,4 +1,4 @@
-"""Conversion rules for skrub, which clean and encode each column of a table by its own steps."""
+"""Conversion rules for skrub: each column of a table is cleaned and encoded by its own steps."""
 
 from __future__ import annotations
 
