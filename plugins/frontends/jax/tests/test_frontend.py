@@ -9,6 +9,7 @@ import onnx
 import pytest
 from cases import floats, load_all
 from flax import nnx
+from test_element_types import in_session
 
 import tenonnx as tx
 import tenonnx_training as tt
@@ -239,7 +240,6 @@ def test_inputs_and_outputs_may_lie_otherwise():
 
 @pytest.mark.parametrize(("shapes", "inner"), [("all", True), ("interface", False)])
 def test_inner_shapes_are_written_or_left_out(shapes, inner, tmp_path):
-    import onnx
 
     graph = tx.load(lambda a: jnp.tanh(a) @ a.T + 1, x, dynamic_batch=True)
     tx.export(graph, tmp_path / "m.onnx", shapes=shapes)
@@ -308,11 +308,6 @@ def test_examples_fine_tune_as_files(name, tmp_path):
     assert losses[-1] < losses[0]
 
 
-def test_a_function_of_places_that_may_come_twice_is_refused():
-    with pytest.raises(tx.NotRepresentable, match="may apply its function several times"):
-        tx.load(lambda a, places: a.at[places].apply(jnp.sin), x, np.int32([1, 1]))
-
-
 def test_sizes_that_a_function_refuses_are_replaced_by_larger_ones():
     def valid(image):
         return jax.lax.conv_general_dilated(image, np.ones((4, 3, 5), np.float32), (1,), "VALID")
@@ -370,108 +365,3 @@ def test_a_choice_of_16_bits_runs_on_onnxruntime(dtype, tmp_path):
     session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
     (found,) = session.run(None, {session.get_inputs()[0].name: x})
     np.testing.assert_array_equal(found, np.where(x > 3, x, x[::-1]))
-
-
-@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.uint32])
-def test_reductions_of_narrow_integers_run_on_onnxruntime(dtype, tmp_path):
-    import onnxruntime
-
-    x = np.array([[100, 60, 90], [2, 9, 100]], dtype)
-
-    def reduced(x):
-        zero = np.zeros((), x.dtype)
-        return x.max(1), x.min(0), jax.lax.reduce(x, zero, jax.lax.add, (1,)), jnp.prod(x, 1, dtype=x.dtype)
-
-    tx.export(tx.load(reduced, x), tmp_path / "m.onnx")
-    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
-    for found, wanted in zip(
-        session.run(None, {session.get_inputs()[0].name: x}), reduced(jnp.asarray(x)), strict=True
-    ):
-        np.testing.assert_array_equal(found, wanted)
-
-
-WIDENED = {
-    "argmax": lambda x: (jnp.argmax(x, 1), jnp.argmin(x, 0)),
-    "cumsum": lambda x: (jax.lax.cumsum(x, 1), jax.lax.cumsum(x, 0, reverse=True)),
-    "cumprod": lambda x: (jax.lax.cumprod(x, 1), jax.lax.cummax(x, 1), jax.lax.cummin(x, 1, reverse=True)),
-    "clip": lambda x: (jnp.clip(x, 1, 4), jax.lax.clamp(x[::-1], x, x + x), jnp.maximum(x, x[::-1]), -x),
-    "pad": lambda x: (
-        jnp.pad(x, 1),
-        jax.lax.reduce_window(x, np.zeros((), x.dtype), jax.lax.max, (1, 2), (1, 1), "VALID"),
-    ),
-}
-
-
-def in_session(path, x):
-    """Outputs of a file in a default session of onnxruntime; ``x`` may be bfloat16, unlike numpy feeds."""
-    import onnxruntime
-
-    session = onnxruntime.InferenceSession(str(path), providers=["CPUExecutionProvider"])
-    name = session.get_inputs()[0].name
-    if x.dtype != jnp.bfloat16:
-        return session.run(None, {name: x})
-    value = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(x.view(np.uint16), onnx.TensorProto.BFLOAT16)
-    return [found.numpy() for found in session.run_with_ort_values(None, {name: value})]
-
-
-@pytest.mark.parametrize("name", WIDENED)
-@pytest.mark.parametrize("dtype", [np.int8, np.uint8, np.int16, np.uint16, np.uint32])
-def test_calls_of_narrow_integers_run_on_onnxruntime(dtype, name, tmp_path):
-    x = np.array([[3, 100, 2, 1], [100, 90, 5, 0], [7, 70, 0, 2]], dtype)
-    tx.export(tx.load(WIDENED[name], x, verify=False), tmp_path / "m.onnx")
-    for found, wanted in zip(in_session(tmp_path / "m.onnx", x), WIDENED[name](jnp.asarray(x)), strict=True):
-        np.testing.assert_array_equal(found, wanted)
-
-
-def test_comparisons_of_bfloat16_run_on_onnxruntime(tmp_path):
-    def compared(x):
-        y = x[::-1]
-        return x == y, x != y, x < y, x <= y, x > 2, x >= y
-
-    x = np.array([3, 1, 2, np.nan, 3], jnp.bfloat16)
-    tx.export(tx.load(compared, x, verify=False), tmp_path / "m.onnx")
-    for found, wanted in zip(in_session(tmp_path / "m.onnx", x), compared(jnp.asarray(x)), strict=True):
-        np.testing.assert_array_equal(found, wanted)
-
-
-@pytest.mark.parametrize("axes", [(0,), (1,), (0, 2), (2, 1)])
-def test_a_function_reduces_axes_of_any_length(axes, tmp_path):
-    def reduced(x):
-        low = jax.lax.reduce(x, np.float32(0), lambda p, q: p * q + p + q, axes)
-        pair = jax.lax.reduce(
-            (x, -x),
-            (np.float32(-9), np.float32(9)),
-            lambda p, q: (jnp.maximum(p[0], q[0]), jnp.minimum(p[1], q[1])),
-            axes,
-        )
-        return low, *pair
-
-    draw = np.random.default_rng(0).normal
-    names = {0: "a", 1: "b", 2: "c"}
-    graph = tx.load(reduced, draw(size=(3, 4, 2)).astype(np.float32), dims={"x": {k: names[k] for k in axes}})
-    tx.export(graph, tmp_path / "m.onnx")
-    for length in (0, 1, 5):
-        x = draw(size=[length if k in axes else n for k, n in enumerate((3, 4, 2))]).astype(np.float32)
-        for found, wanted in zip(in_session(tmp_path / "m.onnx", x), reduced(jnp.asarray(x)), strict=True):
-            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
-
-
-def test_nan_is_kept_where_the_page_says_so(tmp_path):
-    def extremes(x):
-        return jnp.argmax(x, 1), jnp.argmin(x, 1), jnp.sort(x, 1), jax.lax.top_k(x, 2)[0], jnp.clip(x, 1, 2)
-
-    x = np.array([[1, np.nan, 2], [3, 2, np.nan], [np.nan, 1, 2]], np.float32)
-    tx.export(tx.load(extremes, x, verify=False), tmp_path / "m.onnx")
-    for found, wanted in zip(in_session(tmp_path / "m.onnx", x), extremes(jnp.asarray(x)), strict=True):
-        np.testing.assert_array_equal(found, wanted)
-
-
-@pytest.mark.parametrize("function", [jax.lax.div, jax.lax.rem, jnp.floor_divide, jnp.remainder])
-@pytest.mark.parametrize("kind", [np.int32, np.int8])
-def test_the_smallest_integer_by_minus_one_is_what_xla_gives(function, kind):
-    a, b = np.array([np.iinfo(kind).min, 7, 5, -7], kind), np.array([-1, -1, 0, 2], kind)
-    graph = tx.load(function, np.array([7, -7, 3, 1], kind), np.array([2, 3, -1, 1], kind))
-    feeds = dict(zip([value.name for value in graph.inputs], (a, b), strict=True))
-    for backend in ("numpy", "onnxruntime"):
-        (found,) = graph.run(feeds, backend=backend).values()
-        np.testing.assert_array_equal(found, np.asarray(function(jnp.asarray(a), jnp.asarray(b))))

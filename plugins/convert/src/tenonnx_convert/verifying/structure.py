@@ -20,6 +20,8 @@ from tenonnx.graph.constants import Constant
 from tenonnx.graph.graph import Graph, Node
 from tenonnx.op.op import Op
 from tenonnx.op.signature import kind_of
+from tenonnx.transforms.retarget import retarget_to
+from tenonnx.transforms.target import is_as_written, target_for
 
 #: Larger initializers are passed as types only, since shape inference reads only small contents.
 _LARGEST = 1 << 20
@@ -28,7 +30,7 @@ _LARGEST = 1 << 20
 def structure_problems(
     source: Graph | str | os.PathLike[str], *, inferred: bool = True, graph: Graph | None = None
 ) -> list[str]:
-    """Errors of ``onnx.checker`` for a graph or an ONNX file; empty if it passes.
+    """Errors of ``onnx.checker`` for a graph, as written at its own versions, or an ONNX file; empty if it passes.
 
     Ops that only an installed package defines are checked only structurally, and shape inference is then skipped, as it
     lacks their types; for a file they are taken from ``graph``, which was loaded from it.
@@ -85,7 +87,9 @@ def _objections(path: str, model: bytes, inferred: bool, declared: str) -> list[
 
 def _without_weights(graph: Graph) -> onnx.ModelProto:
     """The model with large tensors as inputs, so that the checker neither copies them nor opens their files."""
-    model, initializers = as_message(graph)
+    target = target_for(graph)
+    written = graph if is_as_written(graph, target) else retarget_to(graph, target, refuse=False).graph
+    model, initializers = as_message(written)
     listed = {info.name for info in model.graph.input}
     for name, contents in initializers:
         if _is_small(contents):

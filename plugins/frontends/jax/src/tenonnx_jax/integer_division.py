@@ -8,6 +8,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import Value, constant, static
+from tenonnx_jax.promotion import where
 
 
 def quotient(x: Value, y: Value) -> Value:
@@ -16,8 +17,8 @@ def quotient(x: Value, y: Value) -> Value:
     if np.dtype(x.dtype.numpy).kind == "u" or (known is not None and (known != -1).all()):
         return guarded(ops.div, x, y, by_zero)
     negated = ops.equal(y, _number(-1, y))
-    found = guarded(ops.div, x, ops.where(negated, _number(1, y), y), by_zero)
-    return ops.where(negated, ops.sub(_number(0, x), x), found)
+    found = guarded(ops.div, x, where(negated, _number(1, y), y), by_zero)
+    return where(negated, ops.sub(_number(0, x), x), found)
 
 
 def guarded(op: Any, x: Value, y: Value, by_zero: Value) -> Value:
@@ -26,7 +27,7 @@ def guarded(op: Any, x: Value, y: Value, by_zero: Value) -> Value:
     if known is not None and (known != 0).all():
         return op(x, y)
     zero = ops.equal(y, _number(0, y))
-    return ops.where(zero, by_zero, op(x, ops.where(zero, _number(1, y), y)))
+    return where(zero, by_zero, op(x, where(zero, _number(1, y), y)))
 
 
 def _number(number: int, like: Value) -> Value:

@@ -11,8 +11,8 @@ from jax import lax
 import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, Value
 from tenonnx_frontends.bits import bitcast
+from tenonnx_jax.promotion import scalar, where
 from tenonnx_jax.rules import rule
-from tenonnx_jax.rules.elementwise import scalar
 
 
 @rule("bitcast_convert_type")
@@ -50,7 +50,7 @@ def nextafter_rule(equation: Any, x: Value, y: Value, **_: Any) -> Value:
     raw = bitcast(x, kind)
     up = ops.equal(ops.greater(y, x), ops.greater(x, zero))
     one = scalar(1, raw)
-    moved = bitcast(ops.where(up, ops.add(raw, one), ops.sub(raw, one)), x.dtype)
+    moved = bitcast(where(up, ops.add(raw, one), ops.sub(raw, one)), x.dtype)
     tiny = scalar(float(np.nextafter(*np.asarray([0, 1], x.dtype.numpy))), x)
     moved = ops.where(ops.equal(x, zero), ops.where(ops.greater(y, zero), tiny, ops.neg(tiny)), moved)
     moved = ops.where(ops.equal(x, y), y, moved)

@@ -12,8 +12,9 @@ import tenonnx_standard as ops
 from tenonnx.extend import NotRepresentable, Value, constant
 from tenonnx_frontends import complex_pairs
 from tenonnx_jax.dims import is_static
+from tenonnx_jax.promotion import scalar
 from tenonnx_jax.rules import RULES, of_parts
-from tenonnx_jax.rules.elementwise import converted, scalar
+from tenonnx_jax.rules.elementwise import converted
 from tenonnx_jax.rules.reductions import contracted
 from tenonnx_jax.types import Parts, is_complex
 

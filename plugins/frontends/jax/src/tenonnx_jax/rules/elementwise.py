@@ -10,35 +10,11 @@ import ml_dtypes
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, NotRepresentable, Value, constant, static
+from tenonnx.extend import DType, NotRepresentable, Value, static
 from tenonnx_frontends import numerics
 from tenonnx_jax.integer_division import guarded, quotient
+from tenonnx_jax.promotion import SIXTEEN_BITS, scalar, where, widened
 from tenonnx_jax.rules import Rule, rule
-
-
-def scalar(number: float, like: Value) -> Value:
-    """A scalar with the element type of ``like``."""
-    return constant(np.asarray(number).astype(like.dtype.numpy))
-
-
-#: Integer types without onnxruntime kernels, and wider ones in which results are exact.
-WIDE = {
-    DType.int8: DType.int32,
-    DType.uint8: DType.int32,
-    DType.int16: DType.int32,
-    DType.uint16: DType.int32,
-    DType.uint32: DType.int64,
-}
-#: Integer types without reductions and cumulative sums in onnxruntime, and those without Max, Min, Pad and Where.
-NARROW, SIXTEEN_BITS = frozenset(WIDE), frozenset({DType.int16, DType.uint16})
-
-
-def widened(function: Any, dtypes: frozenset[DType], *values: Value) -> Value:
-    """Compute in a wider type where onnxruntime lacks kernels for the type of the first value."""
-    dtype = values[0].dtype
-    if dtype not in dtypes:
-        return function(*values)
-    return ops.cast(function(*(ops.cast(value, to=WIDE[dtype]) for value in values)), to=dtype)
 
 
 def _plain(op: Any) -> Rule:
@@ -439,7 +415,7 @@ def _shifted(x: Value, by: Value, direction: str) -> Value:
     found = ops.bitshift(plain, count, direction=direction)
     if known is None or (known.astype(np.uint64) >= bits_of(x.dtype)).any():
         inside = ops.less(count, scalar(bits_of(x.dtype), count))
-        found = ops.where(inside, found, scalar(0, plain))
+        found = where(inside, found, scalar(0, plain))
     return found if x.dtype is unsigned else ops.cast(found, to=x.dtype)
 
 
@@ -458,9 +434,9 @@ def shift_right_arithmetic_rule(equation: Any, x: Value, by: Value, **_: Any) ->
     if not x.dtype.is_signed:
         return _shifted(x, by, "RIGHT")
     negative = ops.less(x, scalar(0, x))
-    turned = ops.where(negative, ops.bitwise_not(x), x)
+    turned = where(negative, ops.bitwise_not(x), x)
     shifted = _shifted(turned, by, "RIGHT")
-    return ops.where(negative, ops.bitwise_not(shifted), shifted)
+    return where(negative, ops.bitwise_not(shifted), shifted)
 
 
 @rule("population_count")

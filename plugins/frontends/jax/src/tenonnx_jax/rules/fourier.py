@@ -17,9 +17,15 @@ _LONGEST = 4096
 
 
 def _roots(rows: int, columns: int, length: int, sign: int, dtype: Any) -> tuple[Value, Value]:
+    cosine, sine = _waves(rows, columns, length)
+    return constant(cosine.astype(dtype)), constant((sign * sine + 0.0).astype(dtype))
+
+
+def _waves(rows: int, columns: int, length: int) -> list[Any]:
+    """Cosines and sines, exact at quarter turns: the spectrum of real numbers has zeros there, and angles their sign."""
     turns = np.outer(np.arange(rows), np.arange(columns)) % length
-    angle = sign * 2 * np.pi * turns / length
-    return constant(np.cos(angle).astype(dtype)), constant(np.sin(angle).astype(dtype))
+    angle, quarters = 2 * np.pi * turns / length, 4 * turns % length == 0
+    return [np.where(quarters, np.round(wave), wave) + 0.0 for wave in (np.cos(angle), np.sin(angle))]
 
 
 @of_parts("fft")
@@ -79,8 +85,6 @@ def _real_of_half(z: Any, axis: int, length: int) -> Value:
     weight[0] = 1
     if length % 2 == 0:
         weight[-1] = 1
-    angle = 2 * np.pi * (np.outer(np.arange(half), np.arange(length)) % length) / length
     dtype = z[0].dtype.numpy
-    cosine = constant((weight * np.cos(angle) / length).astype(dtype))
-    sine = constant((weight * np.sin(angle) / length).astype(dtype))
+    cosine, sine = (constant((weight * wave / length).astype(dtype)) for wave in _waves(half, length, length))
     return ops.sub(_product(z[0], cosine, axis), _product(z[1], sine, axis))

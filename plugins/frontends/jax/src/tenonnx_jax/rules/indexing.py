@@ -13,8 +13,8 @@ from jax import lax
 import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, Value, constant, static
 from tenonnx_jax.dims import same
+from tenonnx_jax.promotion import scalar, where
 from tenonnx_jax.rules import MOVING, rule
-from tenonnx_jax.rules.elementwise import scalar
 from tenonnx_jax.rules.shapes import counted, transposed
 
 
@@ -141,10 +141,10 @@ def gather_rule(
     if not points.axes:
         found = _placed(found, list(range(batch + len(rest))), points, rest, numbers, batch, len(equation.shape))
     if kind == "fill" and points.outside is not None:
-        where = [axis for axis in range(len(equation.shape)) if axis in set(map(int, numbers.offset_dims))]
+        axes = [axis for axis in range(len(equation.shape)) if axis in set(map(int, numbers.offset_dims))]
         outside = points.outside
-        outside = ops.unsqueeze(outside, where) if where else outside
-        found = ops.where(outside, _filling(found, fill_value), found)
+        outside = ops.unsqueeze(outside, axes) if axes else outside
+        found = where(outside, _filling(found, fill_value), found)
     return found
 
 
@@ -159,16 +159,16 @@ def _placed(
     offsets = list(map(int, numbers.offset_dims))
     places = dict(zip(kept, offsets, strict=True))
     gone = [a for a in held if a in collapsed]
-    where = {axis: order[batch + k] for k, axis in enumerate(held)}
+    places_of = {axis: order[batch + k] for k, axis in enumerate(held)}
     if gone:
-        cut = sorted(where[a] for a in gone)
+        cut = sorted(places_of[a] for a in gone)
         found = ops.squeeze(found, cut)
         order = [o - sum(c < o for c in cut) for o in order]
-        where = {axis: order[batch + k] for k, axis in enumerate(held)}
+        places_of = {axis: order[batch + k] for k, axis in enumerate(held)}
     perm: list[int | None] = [None] * rank
     for axis, place in places.items():
-        if axis in where:
-            perm[place] = where[axis]
+        if axis in places_of:
+            perm[place] = places_of[axis]
     rows = iter(order[:batch])
     for place in range(rank):
         if place not in offsets:
@@ -217,7 +217,8 @@ def ways_rule(
     if equation.name == "scatter" and combine is not None and combine.outvars[0] is not combine.invars[1]:
         return _applied(equation, (x, indices, updates), dimension_numbers, mode, given)
     numbers, shape, changed = dimension_numbers, equation.ins[0].shape, equation.ins[2].shape
-    kind, way = _mode(mode), _WAYS[equation.name]
+    kind, way, dtype = _mode(mode), _WAYS[equation.name], x.dtype
+    x, updates = _combinable(x, way), _combinable(updates, way)
     inserted = {*map(int, numbers.inserted_window_dims), *map(int, numbers.operand_batching_dims)}
     kept = [axis for axis in range(len(shape)) if axis not in inserted]
     window_places = list(map(int, numbers.update_window_dims))
@@ -244,10 +245,9 @@ def ways_rule(
     if way == "sub":
         updates, way = ops.neg(updates), "add"
     if not points.axes:
-        return _over_all(equation, x, updates, way, len(batch_places), points.batch)
-    dtype = x.dtype
-    moved, updates = _combinable(transposed(x, [*points.axes, *rest]), way), _combinable(updates, way)
-    positions = points.positions()
+        found = _over_all(equation, x, updates, way, len(batch_places), points.batch)
+        return found if found.dtype is dtype else ops.cast(found, to=dtype)
+    moved, positions = transposed(x, [*points.axes, *rest]), points.positions()
     length = equation.sizes.size(shape[points.axes[0]])
     dropped = points.outside is not None
     if dropped:  # dropped elements go to an extra row, which is cut off
@@ -268,30 +268,34 @@ def ways_rule(
 
 
 def _applied(equation: Any, values: Sequence[Value], numbers: Any, mode: Any, given: Any) -> Value:
-    """A function of the elements at the positions of windows, ``x.at[places].apply(function)``."""
-    if not given["unique_indices"]:
-        raise NotRepresentable(
-            "a scatter may apply its function several times to an element",
-            given="places that may come several times",
-            do="x.at[places].set(function(x[places])), or unique_indices=True",
-        )
+    """A function of the elements at positions, ``x.at[places].apply(function)``, once for each time they come."""
     jaxpr, consts = given["update_jaxpr"], given["update_consts"]
+    unique = given["unique_indices"]
 
     def apply(x: Any, indices: Any, updates: Any) -> Any:
-        marks = jnp.zeros(x.shape, jnp.int32), jnp.ones(updates.shape, jnp.int32)
-        chosen = lax.scatter(marks[0], indices, marks[1], numbers, mode=mode, unique_indices=True)
         unused = jnp.zeros((), updates.dtype)
-        found = jax.vmap(lambda a: jax.core.eval_jaxpr(jaxpr, consts, a, unused)[0])(x.reshape(-1))
-        return jnp.where(chosen == 1, found.reshape(x.shape), x)
+        counts = lax.scatter_add(
+            jnp.zeros(x.shape, jnp.int32), indices, jnp.ones(updates.shape, jnp.int32), numbers, mode=mode
+        )
+
+        def applied(k: Any, x: Any) -> Any:
+            found = jax.vmap(lambda a: jax.core.eval_jaxpr(jaxpr, consts, a, unused)[0])(x.reshape(-1))
+            return jnp.where(counts > k, found.reshape(x.shape), x)
+
+        return applied(0, x) if unique else lax.fori_loop(0, counts.max(), applied, x)
 
     return equation.trace(apply, *values)[0]
 
 
+#: Element types for which onnxruntime has no ScatterND, and those for which it has none that combines.
+_STORED = {DType.bool: DType.int32}
+_COMBINED = {**_STORED, DType.float16: DType.float32, DType.bfloat16: DType.float32}
+
+
 def _combinable(x: Value, way: str) -> Value:
-    """Cast booleans and short integers to a type that runtimes can combine."""
-    if way == "none" and x.dtype is not DType.bool:
-        return x
-    return ops.cast(x, to=DType.int32) if x.dtype is DType.bool else x
+    """Cast to an element type that onnxruntime can scatter in this way."""
+    wide = (_STORED if way == "none" else _COMBINED).get(x.dtype)
+    return x if wide is None else ops.cast(x, to=wide)
 
 
 def _scattered(x: Value, positions: Value, updates: Value, way: str) -> Value:

@@ -12,8 +12,9 @@ from jax import lax
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Value, constant
 from tenonnx_jax.dims import same
+from tenonnx_jax.promotion import NARROW, WIDE, scalar, widened
 from tenonnx_jax.rules import rule
-from tenonnx_jax.rules.elementwise import NARROW, WIDE, converted, scalar, widened
+from tenonnx_jax.rules.elementwise import converted
 from tenonnx_jax.rules.shapes import reshaped, transposed
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Value, constant, static
 from tenonnx_jax.dims import Size, is_static, largest, same, smallest
+from tenonnx_jax.promotion import SIXTEEN_BITS, scalar, widened
 from tenonnx_jax.rules import of_parts, rule
-from tenonnx_jax.rules.elementwise import SIXTEEN_BITS, scalar, widened
 
 
 def reshaped(equation: Any, x: Value, shape: Any) -> Value:

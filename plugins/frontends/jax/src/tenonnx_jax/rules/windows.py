@@ -11,9 +11,11 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, TensorType, Value, constant, subgraph
+from tenonnx_jax.associativity import is_associative
 from tenonnx_jax.dims import as_type, is_static
+from tenonnx_jax.promotion import SIXTEEN_BITS, scalar, widened
 from tenonnx_jax.rules import rule
-from tenonnx_jax.rules.elementwise import SIXTEEN_BITS, converted, scalar, widened
+from tenonnx_jax.rules.elementwise import converted
 from tenonnx_jax.rules.reductions import _limit
 from tenonnx_jax.rules.shapes import padded, reshaped, transposed
 
@@ -218,31 +220,29 @@ def _combined(equation: Any, jaxpr: Any, consts: Any, left: Sequence[Value], rig
 
 @rule("reduce")
 def reduce_rule(equation: Any, *values: Value, jaxpr: Any, dimensions: Any, consts: Any = (), **_: Any) -> Any:
-    """Reduce by any associative function: combine halves of each axis until one row is left."""
+    """Reduce by any function, in the order of the elements: pair by pair if it is associative, else one by one."""
     count = len(values) // 2
     found, shape = list(values[:count]), list(equation.ins[0].shape)
-    if not all(isinstance(shape[axis], int) and shape[axis] for axis in dimensions):
+    known = all(isinstance(shape[axis], int) and shape[axis] for axis in dimensions)
+    if not known or consts or not is_associative(jaxpr, [out.dtype for out in equation.outs]):
         return _reduced_in_steps(equation, values, jaxpr, dimensions, consts)
     for axis in sorted(map(int, dimensions), reverse=True):
         length = shape[axis]
         while length > 1:
-            half = length // 2
-            rows = (
-                [ops.slice_(x, [0], [half], [axis]) for x in found],
-                [ops.slice_(x, [half], [2 * half], [axis]) for x in found],
-            )
-            rest = [ops.slice_(x, [2 * half], [length], [axis]) for x in found] if length % 2 else None
+            even = length - length % 2
+            rows = [[ops.slice_(x, [k], [even], [axis], [2]) for x in found] for k in range(2)]
+            rest = [ops.slice_(x, [even], [length], [axis]) for x in found] if length % 2 else None
             found = _combined(equation, jaxpr, consts, *rows)
             if rest is not None:
                 found = [ops.concat(x, r, axis=axis) for x, r in zip(found, rest, strict=True)]
-            length = half + length % 2
+            length = (length + 1) // 2
         found = [ops.squeeze(x, [axis]) for x in found]
     starts = [ops.expand(s, ops.shape(x)) for s, x in zip(values[count:], found, strict=True)]
     return _combined(equation, jaxpr, consts, starts, found)
 
 
 def _reduced_in_steps(equation: Any, values: Sequence[Value], jaxpr: Any, dimensions: Any, consts: Any) -> list[Any]:
-    """Combine elements one by one along axes of dynamic length; several axes are flattened into one.
+    """Combine elements one by one along axes of any length; several axes are flattened into one.
 
     It uses Loop, since onnxruntime fails on a Scan without iterations.
     """
