@@ -181,7 +181,7 @@ def conv_integer_numpy(x, w, x_zero_point, w_zero_point, **attributes):
 
 @conv_integer.vjp
 def conv_integer_vjp(g, y, x, w, x_zero_point, w_zero_point, **attributes):
-    """The gradient of the convolution of dequantized values, whose cotangents the quantized values receive."""
+    """The gradient of the convolution of dequantized values, passed to the quantized values unchanged."""
     image, kernel = to(x, g.dtype), to(w, g.dtype)
     if x_zero_point is not None:
         image = image - to(scalar(x_zero_point), g.dtype)
@@ -314,13 +314,13 @@ def qlinear_conv_channels_last(
 
 qlinear_conv.traits(scales="x_scale w_scale y_scale")
 
-for _made in (conv_integer, qlinear_conv, qlinear_conv_channels_last):
-    _made.requires(
+for _op in (conv_integer, qlinear_conv, qlinear_conv_channels_last):
+    _op.requires(
         shapes(w="_ _ ..."),
         dtypes(x=_EIGHT_BITS, w=_EIGHT_BITS),
         same_dtype("x", "x_zero_point"),
         same_dtype("w", "w_zero_point"),
     )
-for _made in (qlinear_conv, qlinear_conv_channels_last):
-    _made.requires(shapes(x_scale="|1", y_scale="|1", y_zero_point="|1"))
-    _made.requires(dtypes(x_scale="float32", w_scale="float32", y_scale="float32", y_zero_point=_EIGHT_BITS, B="int32"))
+for _op in (qlinear_conv, qlinear_conv_channels_last):
+    _op.requires(shapes(x_scale="|1", y_scale="|1", y_zero_point="|1"))
+    _op.requires(dtypes(x_scale="float32", w_scale="float32", y_scale="float32", y_zero_point=_EIGHT_BITS, B="int32"))

@@ -90,9 +90,9 @@ Type: TypeAlias = TensorType | SparseTensorType | SequenceType | OptionalType | 
 
 
 def unify_types(a: Type | None, b: Type | None) -> Type | None:
-    """The type that satisfies two facts about one value.
+    """Intersect two types that are both known for one value.
 
-    Raises ``ValueError`` if they contradict each other.
+    None means unknown. Raises ``ValueError`` if they contradict each other.
     """
     if a is None or a == b:
         return b
@@ -110,7 +110,7 @@ def unify_types(a: Type | None, b: Type | None) -> Type | None:
 
 
 def may_be_one(a: Type | None, b: Type | None) -> bool:
-    """Whether two facts about one value are compatible."""
+    """Whether two types may belong to one value."""
     try:
         unify_types(a, b)
     except ValueError:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class Draft:
-    """Nodes of an ``attempt``, which see the nodes built before it."""
+    """Uncommitted nodes, names and constants of an ``attempt``, on top of those built before it."""
 
     __slots__ = ("captured", "constants", "names", "nodes")
 
@@ -270,7 +270,7 @@ def align_captures(subgraphs: Sequence[Graph], builder: Builder) -> tuple[Value,
 
 
 def captured_by(graph: Graph) -> list[Value]:
-    """The values that a graph captures: its captures in a finished graph, outer values while it is built."""
+    """Captures of a finished graph, or the captured outer values of a graph under construction."""
     return [value if value.outer is None else value.outer for value in graph.captures]
 
 

@@ -21,10 +21,10 @@ class Change:
     """Outcome for one node: ``action`` is kept, adapted, folded, lowered, expanded, cast, inlined or refused; for a
     node that replaces several it is fused.
 
-    A graph input or output that the target cannot have is refused, too, and an input that became a constant is closed;
-    ``op`` then says what it is. ``node`` is the path of a node: its name, after those of the nodes and attributes that
-    hold its subgraph. ``do`` is advice for a refused node, ``reason`` says why it has no direct form and which op in
-    its expansion is unsupported, ``reasons`` lists all findings.
+    Unsupported graph inputs and outputs are refused, too, and an input that became a constant is closed; ``op`` is then
+    "graph input" or "graph output". ``node`` is the path of a node: its name, after the names of the enclosing nodes
+    and attributes. ``do`` is advice for a refused node, ``reason`` says why the target does not support it and which op
+    of its expansion is unsupported, ``reasons`` lists all reasons.
     """
 
     node: str
@@ -60,7 +60,7 @@ class Change:
 
 @dataclass(slots=True)
 class Retargeted:
-    """A graph that is legal in its target, and the outcomes of all nodes. ``refused`` is empty unless requested."""
+    """A graph that is valid for its target, and the outcomes of all nodes. Refusals raise unless requested."""
 
     graph: Graph
     changes: list[Change]
@@ -107,7 +107,7 @@ def _subject(change: Change) -> str:
 
 
 def interface_refusals(graph: Graph, target: Target) -> list[Change]:
-    """The graph inputs and outputs whose element types the target lacks, even if no node reads them."""
+    """Refusals of graph inputs and outputs whose element types the target lacks, used or not."""
     version = target.version("ai.onnx")
     older = version is not None and version < graph.opsets.get("ai.onnx", 0)
     runtime = target.runtime

@@ -39,8 +39,8 @@ from tenonnx.extend.transforms import (
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Cost of one node: multiplications; bytes of weights that it reads first; bytes that it writes; and bytes of
-    activations that are live while it runs. None if sizes are unknown."""
+    """Cost of one node. ``weights`` are bytes of weights that no earlier node reads, ``written`` bytes of outputs,
+    ``live`` bytes of activations that are live while it runs. None if sizes are unknown."""
 
     node: str
     op: str
@@ -117,8 +117,8 @@ class Costs:
 def costs(graph: Graph, input_shapes: Mapping[str, Sequence[int | str | None]] | None = None) -> Costs:
     """The cost of each node of ``graph``; symbols that ``input_shapes`` do not fix are 1.
 
-    The rule ``cost`` counts the multiplications of an op; an op without it costs as much as its body, a primitive
-    nothing. A subgraph counts once. Internal gradient ops count as their lowerings at the graph's versions. The graph
+    The rule ``cost`` counts the multiplications of an op; without the rule, those of its body are counted, and 0 for a
+    primitive. A subgraph counts once. Internal gradient ops count as their lowerings at the graph's versions. The graph
     is not modified.
     """
     sized = copy_graph(graph)
@@ -168,7 +168,7 @@ def _bytes(kind: Type | None) -> int | None:
 
 
 def multiplications(node: Node) -> int | None:
-    """Number of multiplications of a node, or None where it is unknown."""
+    """Number of multiplications of a node, None if unknown."""
     if not isinstance(node.op, Op):
         return None
     if node.subgraphs:

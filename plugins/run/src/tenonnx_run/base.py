@@ -23,7 +23,8 @@ class Backend(Protocol):
     #: Rank: ``auto`` takes the highest-ranked installed backend that accepts the graph.
     speed: int
 
-    #: Optional: the Python module of the runtime. If it is not installed, ``auto`` skips the backend. : runtime: str
+    #: Optional: the Python module of the runtime. If it is not installed, ``auto`` skips the backend.
+    #: runtime: str
 
     #: Optional: ops that ``auto`` leaves to other backends, as "Name" or "domain::Name".
     #: unsupported: Collection[str]

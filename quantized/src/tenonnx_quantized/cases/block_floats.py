@@ -1,4 +1,4 @@
-"""Cases of QuantizeBFP and DequantizeBFP. No runtime implements them: tests have plain formulas."""
+"""Cases of QuantizeBFP and DequantizeBFP. No runtime implements them, so tests compare them with formulas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of QLinear means."""
+"""Cases of QLinear average pooling and means."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Regions of a graph: branches and loop bodies, and how often a run enters each."""
+"""Coverage of branches and loop bodies ("regions") of a graph by runs."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def inputs_that_decide(graph: Graph, region: NodeRegion) -> set[Value]:
 
 @dataclass(slots=True)
 class Entries:
-    """Trip counts of regions for each run of their nodes, and the first captured contents."""
+    """Trip counts of each region, one per execution of its node, and captured contents of the first execution."""
 
     trips: dict[Path, set[int]] = field(default_factory=dict)
     captured: dict[Path, Sequence[Any]] = field(default_factory=dict)
@@ -142,7 +142,7 @@ class _Recorder:
         path = self.places[place]
         self._close(path)
         self._open[path] = 0
-        self.found.captured.setdefault(path, captured)  # buffers that are referenced here are not reused
+        self.found.captured.setdefault(path, captured)  # the backend does not reuse referenced buffers
 
     def region_runs(self, place: int) -> None:
         path = self.places[place]
@@ -234,7 +234,7 @@ class Observer:
 
 
 class RegionCoverage:
-    """The regions of a graph and those entered so far. ``problem`` is the reason if that is unknown."""
+    """The regions of a graph and the ones entered so far. ``problem`` is the reason why entries cannot be observed."""
 
     def __init__(self, graph: Graph) -> None:
         self.graph = inline_functions(graph) if graph.functions else copy_graph(graph)
@@ -251,7 +251,7 @@ class RegionCoverage:
             self.regions = []
 
     def observe(self, feeds: Mapping[str, Any]) -> tuple[Entries, list[str]]:
-        """Regions that this run enters first, as text. Raises the errors of the run."""
+        """Run the graph; returns the entries, and the regions that no earlier run entered, as text."""
         if self._observer is None:
             return Entries(), []
         entries = self._observer(feeds)
@@ -282,7 +282,7 @@ class RegionCoverage:
 
     @property
     def _dead(self) -> list[Path]:
-        """Regions that constants prevent from being entered."""
+        """Regions that never run, since a constant decides so."""
         entered = {path for path, counts in self.entries.trips.items() if counts - {0}}
         ran = self.entries.captured.keys()
         return [each.path for each in self.regions if each.is_decided and each.path in ran and each.path not in entered]

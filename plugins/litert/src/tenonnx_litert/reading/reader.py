@@ -42,7 +42,7 @@ _DTYPES: dict[int, Any] = {
 
 _RESOURCES = (13, 14)
 
-#: Metadata key of the verdict of the comparison after writing.
+#: Metadata key for the result of the verification after writing.
 VERIFICATION = "tenonnx.verification"
 
 _OPERATORS = {number: name for name, number in vars(tflite.BuiltinOperator).items() if isinstance(number, int)}
@@ -167,7 +167,7 @@ def read_file(path: Path) -> File:
 
 
 def _texts_of(model: Any) -> Iterator[tuple[str, str]]:
-    """Metadata entries that are printable text; LiteRT's own tools write flatbuffers there."""
+    """Metadata entries that are printable text, since LiteRT's own tools also store flatbuffers there."""
     for place in range(model.MetadataLength()):
         entry = model.Metadata(place)
         buffer = model.Buffers(entry.Buffer())

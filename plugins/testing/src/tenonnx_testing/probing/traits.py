@@ -1,4 +1,4 @@
-"""Limits of a consumer on whole models: opsets, IR versions, dynamic shapes and external data."""
+"""Measured limits of a runtime on whole models: opsets, IR versions, dynamic shapes and external data."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def find_traits(run: Run) -> Traits:
         )
 
 
-#: Fallback IR version, for consumers that reject the one that belongs to an opset.
+#: Fallback IR version, for runtimes that reject the one that belongs to an opset.
 _OLD_IR = 8
 
 

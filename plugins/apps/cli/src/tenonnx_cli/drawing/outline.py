@@ -269,7 +269,10 @@ def _grouped(graph: Graph) -> _Group:
 
 
 class _Joined:
-    """Groups that contain nodes or lie on paths to them, as bit sets, while nodes are added in order."""
+    """Detects groups that a path would leave and enter again, with bit sets of groups per node.
+
+    Nodes are added in topological order.
+    """
 
     def __init__(self) -> None:
         self._bits: dict[int, int] = {}
