@@ -23,7 +23,7 @@ from pyarrow import dataset
 from watched import Watched, watched
 
 #: Configurations; ``plain`` with one thread, and with onnxruntime's default.
-WAYS = ("plain", "plain, all threads", "local", "local:2", "ray", "spark:local[2]")
+WAYS = ("plain", "plain, all threads", "local", "local:1", "local:2", "ray", "spark:local[2]")
 
 #: Output files of each case.
 PARTS = 40
@@ -92,8 +92,7 @@ def _command(way: str, case: str, model: Path, input: Path, output: Path, rows: 
         str(output),
         "--on",
         way,
-        "--part-rows",
-        str(max(rows // PARTS, 1)),
+        *([] if way.startswith("local") else ["--part-rows", str(max(rows // PARTS, 1))]),
         "--json",
         *CASES[case].options,
     ]

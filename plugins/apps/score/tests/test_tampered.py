@@ -16,13 +16,15 @@ from tenonnx_data.readers.files import mapped
 from tenonnx_score.manifest import Manifest, schema_of
 
 RUN = {
-    "form": 1,
+    "form": 2,
     "model": {"sha256": "0"},
     "options": {"format": "parquet"},
     "backend": "numpy",
     "batch": 1,
     "at_once": 1,
+    "threads": 1,
     "exact": True,
+    "whole_groups": True,
     "outputs": "",
 }
 PART = {"part": 0, "rows": 1, "bad": 0, "size": 4, "reason": "", "slices": [{"path": "a"}], "summary": {}}
@@ -39,13 +41,15 @@ TAMPERED = {
     "null": "null\n",
     "nothing": "",
     "deep": "[" * 100_000 + "\n",
-    "another form": _lines(RUN | {"form": 2}),
-    "no options": _lines({"form": 1}),
+    "another form": _lines(RUN | {"form": 1}),
+    "no options": _lines({"form": 2}),
     "options are a list": _lines(RUN | {"options": []}),
     "format with a path": _lines(RUN | {"options": {"format": "x/../../precious.txt"}}),
     "model is text": _lines(RUN | {"model": "x"}),
     "batch is text": _lines(RUN | {"batch": "1"}),
     "batch of none": _lines(RUN | {"batch": 0}),
+    "no threads": _lines(RUN | {"threads": 0}),
+    "whole groups is a number": _lines(RUN | {"whole_groups": 1}),
     "backend is a number": _lines(RUN | {"backend": 5}),
     "part is text": _lines(RUN, PART | {"part": "../../precious.txt"}),
     "part is huge": _lines(RUN, PART | {"part": 10**400}),

@@ -27,7 +27,7 @@ MANIFEST, LOCK = "_manifest.jsonl", "_lock"
 _ABSENT = object()
 
 #: Version of the manifest's format.
-FORM = 1
+FORM = 2
 
 
 class Manifest:
@@ -175,8 +175,10 @@ def _is_run(line: Any) -> bool:
     if not isinstance(line, dict) or line.get("form") != FORM or not isinstance(line.get("outputs"), str):
         return False
     options = line.get("options")
-    numbers = [line.get(name) for name in ("batch", "at_once")]
-    if not isinstance(line.get("backend"), str) or not isinstance(line.get("exact"), bool):
+    numbers = [line.get(name) for name in ("batch", "at_once", "threads")]
+    if not isinstance(line.get("backend"), str):
+        return False
+    if not isinstance(line.get("exact"), bool) or not isinstance(line.get("whole_groups"), bool):
         return False
     if any(type(number) is not int or not 0 < number < 1 << 31 for number in numbers):
         return False

@@ -15,8 +15,8 @@ FORMATS = ("parquet", "arrow")
 #: Ways to resize an image to the model's size.
 RESIZES = ("stretch", "crop")
 
-#: Minimum number of rows in a part, if the input has as many.
-PART_ROWS = 250_000
+#: Default number of rows in a part, and the most of a row group that is not split if the model is cheap.
+PART_ROWS, GROUP_ROWS = 250_000, 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +78,8 @@ class ScoreConfig:
     )
     threads: int | None = option(
         None,
-        "Threads of the backend in each worker. By default the workers share the cores of the machine; on Ray "
-        "and Spark a worker has one.",
+        "Threads of the backend in each worker. By default the workers share the cores of the machine, and a cheap "
+        "model has one thread; on Ray and Spark a worker has one.",
         "--threads",
         kind="rows",
         metavar="N",
@@ -90,9 +90,10 @@ class ScoreConfig:
         "--batch-size",
         kind="rows",
     )
-    part_rows: int = option(
-        PART_ROWS,
-        "Rows of one file of the output. A resumed run repeats only the files that were not finished.",
+    part_rows: int | None = option(
+        None,
+        "Rows of one file of the output. A resumed run repeats only the files that were not finished. By default "
+        f"{PART_ROWS:,}; a cheap model gets whole row groups of Parquet of up to {GROUP_ROWS:,} rows.",
         "--part-rows",
         kind="rows",
         metavar="ROWS",

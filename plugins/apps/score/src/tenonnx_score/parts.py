@@ -37,14 +37,17 @@ class Part(NamedTuple):
         return sum(piece.rows for piece in self.slices)
 
 
-def parts(slices: Iterable[Slice], rows: int) -> Iterator[Part]:
-    """Group slices, in order, into parts of ``rows`` rows, or more if a slice of text cannot be split."""
+def parts(slices: Iterable[Slice], rows: int, *, split: bool = True) -> Iterator[Part]:
+    """Group slices, in order, into parts of ``rows`` rows, or more if a slice of text cannot be split.
+
+    Without ``split`` parts end with a slice: each part with rows of a row group of Parquet reads it from its start.
+    """
     number, count = 0, 0
     held: list[Slice] = []
     for whole in slices:
         rest: Slice | None = whole
         while rest is not None:
-            piece, rest = rest.cut(rows - count)
+            piece, rest = rest.cut(rows - count) if split else (rest, None)
             held.append(piece)
             count += piece.rows
             if count >= rows:

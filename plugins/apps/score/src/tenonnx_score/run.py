@@ -16,7 +16,7 @@ from tenonnx import InvalidCall, InvalidFeed
 from tenonnx_data.readers import Bad, Sources, found
 from tenonnx_score.engines import Engine, engine_of
 from tenonnx_score.manifest import Manifest, emptied, encoded, foreign, held, schema_of
-from tenonnx_score.options import ScoreConfig
+from tenonnx_score.options import GROUP_ROWS, PART_ROWS, ScoreConfig
 from tenonnx_score.parts import Done, Part, Task, parts
 from tenonnx_score.scorer import Scorer
 from tenonnx_score.summary import Summary
@@ -149,17 +149,23 @@ class _Run:
     ) -> None:
         self.scorer, self.settings, self.engine = scorer, settings, engine
         self.sources, self.folder, self.watch = sources, folder, watch
-        self.threads = settings.threads or engine.threads
         self.start = time.monotonic()
 
     def done(self) -> Scores:
         """Compute the remaining parts; returns the results."""
-        plan = list(parts(self.sources.slices(self.settings.part_rows), self.settings.part_rows))
-        with self.engine.ready(self.threads) if len(plan) > 1 else nullcontext():
-            return self._done(plan)
+        plan = self._plan(whole_groups=False)
+        threads = self.settings.threads or self.engine.threads
+        with self.engine.ready(threads) if len(plan) > 1 else nullcontext():
+            return self._done(plan, threads)
 
-    def _done(self, plan: Sequence[Part]) -> Scores:
-        manifest = self._manifest(sum(part.rows for part in plan))
+    def _plan(self, *, whole_groups: bool) -> Sequence[Part]:
+        rows = self.settings.part_rows or PART_ROWS
+        return list(parts(self.sources.slices(GROUP_ROWS if whole_groups else rows), rows, split=not whole_groups))
+
+    def _done(self, plan: Sequence[Part], threads: int) -> Scores:
+        manifest = self._manifest(sum(part.rows for part in plan), threads)
+        if manifest.run["whole_groups"]:
+            plan = self._plan(whole_groups=True)
         output = self.scorer.schema(self.sources.schema)
         self.scorer.batch, rows = manifest.run["batch"], manifest.run["at_once"]
         task = Task(
@@ -200,10 +206,16 @@ class _Run:
         run = manifest.run
         rows = sum(done.rows + done.bad for done in before.values())
         return Started(
-            self.engine.title, run["backend"], self.threads, run["batch"], len(self.sources.paths), rows, run["exact"]
+            self.engine.title,
+            run["backend"],
+            self.scorer.threads or 1,
+            run["batch"],
+            len(self.sources.paths),
+            rows,
+            run["exact"],
         )
 
-    def _manifest(self, rows: int) -> Manifest:
+    def _manifest(self, rows: int, threads: int) -> Manifest:
         """The manifest of the folder, or a new one for ``rows`` after the trial of the first rows."""
         options = {name: getattr(self.settings, name) for name in _OF_OUTPUT}
         options = {**options, "columns": {k: list(v) for k, v in self.settings.columns.items()}}
@@ -217,7 +229,7 @@ class _Run:
         if manifest is not None:
             manifest.check(told)
             self.scorer.fields = list(schema_of(manifest.run["outputs"]))
-            self.scorer.use(manifest.run["backend"], self.threads)
+            self.scorer.use(manifest.run["backend"], self.settings.threads or manifest.run["threads"])
             return manifest
         if strange := foreign(self.folder):
             raise InvalidCall(
@@ -225,7 +237,7 @@ class _Run:
                 given=f"{self.folder} has {', '.join(strange[:5])}",
                 do="give another folder (-o)",
             )
-        trial = tried(self.scorer, self.sources, self.threads)
+        trial = tried(self.scorer, self.sources, threads, fewer=self.settings.threads is None)
         self.engine.expect(rows * trial.row_seconds)
         if self.settings.check:
             self._check()
@@ -236,9 +248,11 @@ class _Run:
             {
                 **told,
                 "backend": trial.backend,
+                "threads": self.scorer.threads,
                 "batch": batch,
                 "at_once": at_once(batch, trial),
                 "exact": trial.exact,
+                "whole_groups": self.settings.part_rows is None and trial.is_cheap,
                 "outputs": encoded(pa.schema(self.scorer.fields)),
             },
         )

@@ -22,6 +22,10 @@ LEAST, MOST, GROWTH, FIXED = 64, 1 << 14, 4, 1024
 #: seconds.
 PAYS, CALLS, LONGEST = 1.05, 3, 0.5
 
+#: A model is cheap if this many rows take less than these seconds. It has one thread, unless more are faster by this
+#: factor.
+CHEAP_ROWS, CHEAP_SECONDS, FASTER = 1 << 20, 5.0, 1.4
+
 #: Maximum bytes of the rows that are read, prepared and written together.
 LARGEST = 16 << 20
 
@@ -47,6 +51,11 @@ class Trial(NamedTuple):
     row_bytes: int
     row_seconds: float
 
+    @property
+    def is_cheap(self) -> bool:
+        """Whether threads, and reading rows again, may cost more than the model."""
+        return self.row_seconds * CHEAP_ROWS < CHEAP_SECONDS
+
 
 def first_rows(sources: Sources, paths: Iterable[str], rows: int) -> Iterator[Chunk]:
     """At most ``rows`` first rows of each of these files."""
@@ -69,9 +78,10 @@ def sample(sources: Sources, rows: int, files: int) -> Iterator[Chunk]:
     return first_rows(sources, paths, -(-rows // len(paths)))
 
 
-def tried(scorer: Scorer, sources: Sources, threads: int | None) -> Trial:
+def tried(scorer: Scorer, sources: Sources, threads: int | None, *, fewer: bool = False) -> Trial:
     """Score the first rows in growing batches, as long as that pays off; the scorer then knows its output columns.
 
+    With ``fewer`` a cheap model may get one thread instead of ``threads``.
     Raises ``InvalidFeed`` if all are bad, and ``InvalidModel`` if results of a row depend on other rows.
     """
     rows = _Rows(sources)
@@ -90,7 +100,15 @@ def tried(scorer: Scorer, sources: Sources, threads: int | None) -> Trial:
         batch = rows.first(LEAST)
         seconds, _, row_bytes = _measured(scorer, batch)
         return Trial(backend, max(fixed, LEAST // fixed * fixed), True, row_bytes, seconds / batch.num_rows)
-    return _grown(scorer, rows, backend)
+    trial = _grown(scorer, rows, backend)
+    if not (fewer and trial.is_cheap and (threads or 1) > 1):
+        return trial
+    scorer.use(backend, 1)
+    single = _grown(scorer, rows, backend)
+    if single.row_seconds < trial.row_seconds * FASTER:
+        return single
+    scorer.use(backend, threads)
+    return trial
 
 
 class _Rows:
