@@ -60,7 +60,7 @@ def entries(
     ``common`` maps element types in ONNX's notation to dtype names; these are allowed if no call with them was drawn.
     """
     by_op: dict[str, dict[tuple[int, int], list[Result]]] = {}
-    for result in _without_inexact_types(list(results)):
+    for result in _without_inexact_inputs(list(results)):
         by_op.setdefault(result["op"], {}).setdefault((result["first"], result["last"]), []).append(result)
     found = {}
     for op, by_span in sorted(by_op.items()):
@@ -76,15 +76,19 @@ def entries(
     return found
 
 
-def _without_inexact_types(results: Sequence[Result]) -> list[Result]:
-    """Leave out results whose later inputs have a dtype that the consumer mostly computes wrongly.
+def _without_inexact_inputs(results: Sequence[Result]) -> list[Result]:
+    """Leave out failures of calls whose later inputs have a dtype that the consumer mostly computes wrongly.
 
     Limits of an op are about the dtype of the first input, and calls with the dtype as first input show the fault.
     """
     wrong = Counter(each["dtype"] for each in results if each["outcome"] == WRONG)
     right = Counter(each["dtype"] for each in results if each["outcome"] == RIGHT)
     inexact = {dtype for dtype, count in wrong.items() if count > right[dtype]}
-    return [each for each in results if each["dtype"] in inexact or inexact.isdisjoint(each.get("others", ()))]
+    return [
+        each
+        for each in results
+        if each["outcome"] == RIGHT or each["dtype"] in inexact or inexact.isdisjoint(each.get("others", ()))
+    ]
 
 
 def _usual_types(op: str, common: Mapping[str, str]) -> set[str]:
