@@ -9,7 +9,7 @@ def wide(x):
 
 
 def results(case, formula, draw):
-    """A random call, the results of the op, and those of a formula in float64."""
+    """Draw a call; return it, the results of the op, and those of a formula in float64."""
     drawn = case.function(draw)
     attributes = case.op.signature.complete(case, drawn.attributes)
     counted = {} if drawn.outputs is None else {"_outputs": drawn.outputs}

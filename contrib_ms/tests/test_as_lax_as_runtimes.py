@@ -1,4 +1,4 @@
-"""Calls with redundant inputs or attributes, accepted by onnxruntime."""
+"""Calls with redundant inputs or attributes, which onnxruntime accepts."""
 
 import numpy as np
 import onnx
@@ -42,18 +42,18 @@ def grouped(lengths, scales=()):
 
 
 @pytest.mark.parametrize("shape", [(2,), (2, 1), (1, 2), (2, 1, 1), (1, 2, 1)])
-def test_lengths_of_keys_have_any_shape(shape):
+def test_lengths_of_keys_may_have_any_shape(shape):
     assert_as_onnxruntime(*grouped(np.full(shape, 2, np.int32)))
 
 
 @pytest.mark.parametrize("shape", [(3,), (2, 2), (1,)])
-def test_there_is_one_length_for_each_instance(shape):
+def test_each_sequence_has_one_length(shape):
     model, _ = grouped(np.full(shape, 2, np.int32))
     with pytest.raises(tx.TenonnxError, match="seqlens_k does not hold one length for each"):
         tx.load(model).infer()
 
 
-def test_scales_of_a_cache_that_is_not_quantized_mean_nothing():
+def test_scales_of_a_float_cache_are_ignored():
     assert_as_onnxruntime(*grouped(np.int32([2, 2]), scales=("k_scale", "v_scale")))
 
 
@@ -72,7 +72,7 @@ def embedded(*segments):
 
 
 @pytest.mark.parametrize("segments", [("", ""), ("kinds", "segments"), ("", "segments")])
-def test_words_without_segments_are_of_the_first(segments):
+def test_words_without_segments_belong_to_the_first(segments):
     assert_as_onnxruntime(*embedded(*segments))
 
 

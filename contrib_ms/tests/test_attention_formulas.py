@@ -1,4 +1,4 @@
-"""Ops without CPU kernels in onnxruntime, against numpy formulas written from their documentation."""
+"""Attention ops without CPU kernels in onnxruntime, compared with numpy formulas based on their documentation."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def softmax(x):
 
 
 def one_by_one(q, k, v, added, scale=None):
-    """Attention of one sequence, as (length, heads, size), query by query and head by head."""
+    """Attention of one sequence of shape (length, heads, size), one query and head at a time."""
     y = np.zeros((*q.shape[:2], v.shape[2]), np.float64)
     for head in range(q.shape[1]):
         for row in range(q.shape[0]):
@@ -42,7 +42,7 @@ OFFSET = np.array([0, 1, 4, 5, 6, 7, 8, 2, 3, 9, 10, 11], np.int32).reshape(3, 4
 SUMS = np.array([0, 2, 6, 7], np.int32)
 
 
-def test_padding_comes_and_goes():
+def test_padding_is_removed_and_restored():
     x = some(3, 4, 2)
     tokens, offset, sums, longest = remove_padding.remove_padding(x, np.array(COUNTS, np.int32))
     assert [x.tolist() for x in (offset, sums, longest)] == [OFFSET.tolist(), SUMS.tolist(), [4]]
@@ -68,7 +68,7 @@ def test_packed_attention(scale):
     )
 
 
-def test_packed_in_one():
+def test_packed_query_key_value():
     x = some(7, 2, 3, 4)
     spans = [slice(SUMS[b], SUMS[b + 1]) for b in range(3)]
     wanted = [one_by_one(*(x[s, :, k] for k in range(3)), np.zeros((2, 4, 1))) for s in spans]
@@ -89,7 +89,7 @@ def test_gated_position_bias():
 
 @pytest.mark.parametrize("both", [0, 1])
 def test_relative_position_bias(both):
-    """The buckets of T5; the elements of the table are in the order of heads."""
+    """Buckets as in T5; the table is stored by head."""
     buckets, heads, furthest = 12, 2, 40
     table = some(buckets, heads)
     y = position_bias.relative_position_bias(
@@ -189,7 +189,7 @@ def test_decoder_masked_self_attention():
 
 
 def test_attention_without_bias():
-    """onnxruntime's kernel reads out of bounds there."""
+    """onnxruntime's kernel reads out of bounds without a bias."""
     x, weights = some(1, 3, 4), some(4, 12)
     q, k, v = np.split((x[0] @ weights).reshape(3, 6, 2), 3, axis=1)
     close(attention.attention(x, weights, num_heads=2, _outputs=1)[0], one_by_one(q, k, v, np.zeros((2, 3, 1))))
@@ -211,7 +211,7 @@ def test_attention_with_rotation():
     close(present[0, 0, 0], k_all)
 
 
-def test_all_in_one_tensor():
+def test_query_key_value_in_one_tensor():
     x, bias = some(1, 3, 2, 3, 4), some(24)
     parts = x[0].transpose(2, 0, 1, 3) + bias.reshape(3, 1, 2, 4)
     y = multi_head.multi_head_attention(x, None, None, bias, num_heads=2, _outputs=1)
@@ -224,7 +224,7 @@ def test_all_in_one_tensor():
 @pytest.mark.parametrize("length", [1, 20])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 def test_sparse_attention(length, dtype):
-    """Against onnxruntime, whose kernel requires past and present in the same memory."""
+    """Compare with onnxruntime, whose kernel requires past and present in the same memory."""
     heads, groups, size, capacity = 4, 2, 16, 48
     total = 20 if length > 1 else 37
     dense = np.tril(RANDOM.integers(0, 2, (2, 3, 3)))
@@ -272,7 +272,7 @@ def test_sparse_attention(length, dtype):
     "attributes", [{}, {"local_window_size": 3}, {"softcap": 1.5}, {"is_causal": 0}, {"do_rotary": 1}, {"skip": True}]
 )
 def test_paged_attention(attributes, bits, latent):
-    """Three sequences, token by token."""
+    """Compare three sequences, one token at a time."""
     attributes = {"scale": 0.3, **attributes}
     heads, groups, size, block = 4, 1 if latent else 2, 8, 4
     past, new = np.array([3, 0, 6], np.int32), np.array([2, 4, 1])

@@ -1,4 +1,4 @@
-"""The example decoder on numpy, on onnxruntime's own operators, and in plain ``ai.onnx``."""
+"""The example decoder on numpy, with onnxruntime's fused operators, and lowered to ``ai.onnx``."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def feeds_of(name):
 
 
 def padded(feeds):
-    """The same prompt with the first instance three tokens shorter, padded to the right."""
+    """Return the same prompt with the first sequence three tokens shorter, padded on the right."""
     mask = feeds["attention_mask"].copy()
     mask[0, -3:] = 0
     return feeds | {"attention_mask": mask}
@@ -60,12 +60,12 @@ def test_padding(graph, reference):
 
 
 def test_ragged_past(graph, reference):
-    """In a batch, a shorter instance continues after its own past."""
+    """In a batch, a shorter sequence continues after its own past."""
     prompt = padded(feeds_of("samples.npz"))
     past = reference(prompt)
     for name, array in past.items():
         if name != "logits":
-            array[0, :, -3:] = 0  # onnxruntime clears memory behind a past, unless it writes in place
+            array[0, :, -3:] = 0  # onnxruntime clears memory after a past, unless it writes in place
     feeds = feeds_of("samples-decode.npz")
     feeds |= {name.replace("present", "past_key_values"): array for name, array in past.items() if name != "logits"}
     mask = feeds["attention_mask"].copy()
@@ -76,7 +76,7 @@ def test_ragged_past(graph, reference):
 
 @pytest.mark.parametrize("opset", [9, 11, 15, 21, 25])
 def test_plain_operators(graph, reference, opset):
-    """The lowered model has the same results in onnxruntime, for a prompt and for the next token."""
+    """The lowered model gives the same results in onnxruntime, for a prompt and for the next token."""
     moved = tx.retarget(graph, opset, domains=["ai.onnx"])
     assert {node.domain for node in moved.nodes} == {"ai.onnx"}
     model = to_model(moved)
@@ -106,7 +106,7 @@ def test_heads_are_checked_at_import():
         ({"causal": 0, "local_window_size": 3}, "local_window_size is not -1, with causal 0"),
     ],
 )
-def test_contradictions_are_refused(change, message):
+def test_contradictory_attributes_are_rejected(change, message):
     model = onnx.load(DECODER / "decoder.onnx")
     node = next(n for n in model.graph.node if n.op_type == "GroupQueryAttention")
     node.attribute.extend(onnx.helper.make_attribute(name, value) for name, value in change.items())
@@ -116,7 +116,7 @@ def test_contradictions_are_refused(change, message):
 
 @pytest.mark.parametrize(("opset", "most"), [(13, 60), (17, 60), (23, 40)])
 def test_a_lowered_attention_is_short(opset, most):
-    """With static sizes and a cache, the lowered graph is like a handwritten one."""
+    """With static sizes and a cache, the lowered graph is as short as a handwritten one."""
     graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})
     given = [graph.input(name, "float32", (2, 1, width)) for name, width in (("q", 64), ("k", 32), ("v", 32))]
     past = [graph.input(name, "float32", (2, 2, 8, 16)) for name in ("past_key", "past_value")]
@@ -131,7 +131,7 @@ def test_a_lowered_attention_is_short(opset, most):
 
 @pytest.mark.parametrize("opset", [17, 23])
 def test_layers_share_their_mask_and_their_tables(opset):
-    """One mask and two tables remain after simplification, whatever the number of layers."""
+    """After simplification, all layers share one mask and two tables."""
     graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})
     x = graph.input("x", "float32", ("batch", "length", 64))
     counts = graph.input("last", "int32", ("batch",)), graph.input("total", "int32", ())
@@ -141,11 +141,11 @@ def test_layers_share_their_mask_and_their_tables(opset):
         x, *_ = group_query_attention(x, x, x, *past, *counts, *tables, num_heads=4, kv_num_heads=4, do_rotary=1)
     graph.output("y", x)
     moved = tx.retarget(graph, opset, domains=["ai.onnx"])
-    assert made_of_positions(moved) == (3, 6)
-    assert made_of_positions(tx.simplify(moved)) == (1, 2)
+    assert position_nodes(moved) == (3, 6)
+    assert position_nodes(tx.simplify(moved)) == (1, 2)
 
 
-def made_of_positions(graph):
-    """Numbers of nodes that compare positions, and that gather rows of the cosines and sines."""
+def position_nodes(graph):
+    """Numbers of nodes that compare positions, and that gather rows of the rotary caches."""
     read = [node for node in graph.nodes if node.op_type == "Gather" and node.inputs[0].name in ("cos", "sin")]
     return [node.op_type for node in graph.nodes].count("LessOrEqual"), len(read)

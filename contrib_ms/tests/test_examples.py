@@ -1,4 +1,4 @@
-"""The example models of com.microsoft: on numpy, in plain ai.onnx at several versions, and tuned."""
+"""The example models of com.microsoft: on numpy, lowered to several versions of ai.onnx, and fine-tuned."""
 
 from pathlib import Path
 
@@ -25,7 +25,7 @@ def samples(name):
 
 
 def bert():
-    """The results equal those of the model before fusion."""
+    """Expected results are those of the model before fusion."""
     feeds = samples("bert")
     expected = feeds.pop("last_hidden_state")
     return EXAMPLES / "bert" / "bert.onnx", feeds, expected
@@ -37,13 +37,13 @@ def experts():
 
 
 def whisper():
-    """Generation: sequences, and their scores."""
+    """Expected results are the generated sequences and their scores."""
     path, feeds = EXAMPLES / "whisper" / "whisper.onnx", samples("whisper")
     return path, feeds, run(path, feeds)
 
 
 def digits_nhwc():
-    """The results equal those of the channels-first network, since no runtime here has kernels for this one."""
+    """Expected results are those of the channels-first network, since no runtime has CPU kernels for this one."""
     feeds = {"images": np.random.default_rng(0).random((3, 1, 8, 8), np.float32)}
     return EXAMPLES / "digits_nhwc" / "digits-nhwc.onnx", feeds, run(EXAMPLES / "digits_cnn/digits-cnn.onnx", feeds)[0]
 
@@ -65,8 +65,11 @@ def test_whisper(opset_version):
 @pytest.mark.parametrize("opset_version", [None, 13, 17, 21, 23])
 @pytest.mark.parametrize("step", ["", "-decode"])
 def test_llama(step, opset_version):
-    """A prompt, and the token behind it. Beside weights of four bits onnxruntime rounds activations to eight, as the
-    builder asks for with accuracy_level 4; and the builder declares a constant of one element as a scalar."""
+    """Compare a prompt and the next token.
+
+    With 4-bit weights, onnxruntime rounds activations to 8 bits, since the builder sets ``accuracy_level`` to 4. The
+    builder declares a one-element constant as a scalar.
+    """
     path = EXAMPLES / "llama" / "llama.onnx"
     with np.load(EXAMPLES / "llama" / f"samples{step}.npz") as arrays:
         feeds = dict(arrays)
@@ -110,7 +113,7 @@ def test_plain(example, opset_version):
 
 @pytest.mark.parametrize("example", FUSED)
 def test_gradient(example):
-    """Compare the gradient of a weighted sum of the output with a finite difference along one direction."""
+    """Compare the gradient of a weighted sum of the outputs with a finite difference along one direction."""
     path, feeds, expected = example()
     graph = tx.load(path)
     output = graph.outputs[0].name
@@ -130,7 +133,7 @@ STEPS = (-1e-3, 1e-3)
 
 
 def moved(path, name, change):
-    """The model with an increment added to one weight."""
+    """Return the model with an increment added to one weight."""
     model = onnx.load(path)
     weight = next(tensor for tensor in model.graph.initializer if tensor.name == name)
     weight.CopyFrom(onnx.numpy_helper.from_array(onnx.numpy_helper.to_array(weight) + change, name))

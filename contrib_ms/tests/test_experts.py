@@ -1,4 +1,4 @@
-"""MoE with few tokens: only the layers of their experts are computed."""
+"""MoE with few tokens computes only the layers of their experts."""
 
 import numpy as np
 import pytest
@@ -10,8 +10,8 @@ from tenonnx_contrib_ms.experts import mixture_of_experts
 
 @pytest.mark.parametrize("activation", ["silu", "swiglu"])
 @pytest.mark.parametrize("sparse", [0, 1])
-def test_few_tokens_see_their_own_experts_alone(activation, sparse):
-    """A single token has the same results as in a batch, in a graph without the other experts."""
+def test_few_tokens_compute_only_their_own_experts(activation, sparse):
+    """A single token gives the same results as in a batch, in a graph without the other experts."""
     random = np.random.default_rng(0)
     x, logits, first, second, third = (
         random.normal(size=size).astype(np.float32) for size in ((5, 4), (5, 6), (6, 7, 4), (6, 4, 7), (6, 7, 4))
@@ -36,8 +36,8 @@ def test_few_tokens_see_their_own_experts_alone(activation, sparse):
     assert [(2, 4, 7) in found for found in sizes.values()] == [True, False], "of one token, two experts are copied"
 
 
-def test_how_many_tokens_there_are_may_be_known_at_run_time_alone():
-    """Few and many tokens have the same results and gradients, by two branches."""
+def test_the_number_of_tokens_may_be_unknown_before_run_time():
+    """Two branches, for few and for many tokens, give the same results and gradients."""
     random = np.random.default_rng(0)
     first, second = (random.normal(size=size).astype(np.float32) for size in ((6, 7, 4), (6, 4, 7)))
     graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})

@@ -22,7 +22,7 @@ X = np.array([[-1.0, 0.5, 2.0], [0.0, 1.0, -3.0]], np.float32)
 
 
 def test_the_import_of_the_domain_may_be_missing():
-    """onnxruntime's tools omit the version; the domain has only version 1."""
+    """onnxruntime's tools omit the opset import; the domain has only version 1."""
     made = model([helper.make_node("QuickGelu", ["x"], ["y"], domain=MS, alpha=1.0)], [("", 17)])
     graph = tx.load(made)
     (y,) = graph.run({"x": X}, backend="numpy").values()
@@ -41,8 +41,8 @@ def test_a_function_of_the_file_wins():
     assert [node.op_type for node in tx.retarget(graph, 13, domains=["ai.onnx"]).nodes] == ["Neg"]
 
 
-def test_floats_of_two_widths():
-    """Streams in float16 whose weights are in float32."""
+def test_two_float_types_in_one_call():
+    """Streams in float16 with weights in float32."""
     weights = helper.make_node("Constant", [], ["scale"], value=onnx.numpy_helper.from_array(np.float32([1, 2, 3])))
     node = helper.make_node("BranchwiseRMSNorm", ["x", "scale"], ["y"], domain=MS, num_branches=1)
     graph = tx.load(model([weights, node], [("", 17), (MS, 1)], dtype=TensorProto.FLOAT16))
@@ -54,7 +54,7 @@ def test_floats_of_two_widths():
     np.testing.assert_allclose(y, expected, rtol=2e-3)
 
 
-def test_what_writes_to_an_address_is_kept_and_refused():
+def test_a_node_that_writes_to_an_address_is_read_but_not_run():
     names = ["next_tokens", "input_ids", "status", "ctl", "ctx_commit", "prefixes", "ptrs"]
     node = helper.make_node("SpeculativePrefixCommit", ["x"] * len(names), ["y", "a", "b"], domain=MS)
     graph = tx.load(model([node], [("", 17), (MS, 1)]))
@@ -67,7 +67,7 @@ def test_what_writes_to_an_address_is_kept_and_refused():
     ("op_type", "attributes"),
     [("EPContext", {"ep_cache_context": "binary", "main_context": 1}), ("Snpe", {"DLC": "binary"})],
 )
-def test_binaries_are_kept_and_refused(op_type, attributes):
+def test_binaries_are_read_but_not_run(op_type, attributes):
     made = model([helper.make_node(op_type, ["x"], ["y"], domain=MS, **attributes)], [("", 17), (MS, 1)])
     graph = tx.load(made)
     assert to_model(graph).SerializeToString() == made.SerializeToString()
@@ -110,7 +110,7 @@ def test_attributes_are_checked_at_import(op_type, attributes, message):
 
 
 def sparse_product(**contents):
-    """A product whose first operand is sparse."""
+    """Return a model of a product whose first operand is sparse."""
     node = helper.make_node("SparseToDenseMatMul", ["a", "b"], ["y"], domain=MS)
     infos = [helper.make_tensor_value_info(name, TensorProto.FLOAT, [3, 2]) for name in ("b", "y")]
     inputs = infos[:1] if contents else [helper.make_sparse_tensor_value_info("a", TensorProto.FLOAT, [3, 3]), infos[0]]
@@ -135,22 +135,22 @@ def test_a_sparse_input_is_refused():
 
 
 def normalized(read):
-    """A normalized sum, whose mean has a name and optionally a consumer."""
+    """Return a model of skip normalization with a named mean output, which optionally has a consumer."""
     scale = helper.make_node("Constant", [], ["scale"], value=onnx.numpy_helper.from_array(np.ones(3, np.float32)))
     outputs = ["y", "mean", "deviation"] if not read else ["z", "y", "deviation"]
     node = helper.make_node("SkipLayerNormalization", ["x", "x", "scale"], outputs, domain=MS, epsilon=1e-5)
     return tx.load(model([scale, node], [("", 17), (MS, 1)]))
 
 
-def test_statistics_that_have_names_and_no_reader():
-    """onnxruntime's optimizer leaves names of unused outputs in its files."""
+def test_named_statistics_without_a_consumer():
+    """onnxruntime's optimizer keeps the names of unused outputs in its files."""
     graph = normalized(read=False)
     expected = (X - X.mean(-1, keepdims=True)) / X.std(-1, keepdims=True)
     for made in (graph, tx.retarget(graph, 17, domains=["ai.onnx"])):
         np.testing.assert_allclose(made.run({"x": X}, backend="numpy")["y"], expected, rtol=1e-4)
 
 
-def test_statistics_that_are_read_are_computed():
+def test_statistics_with_a_consumer_are_computed():
     """onnxruntime computes the mean of the sum, over the last axis."""
     found = normalized(read=True).run({"x": X}, backend="numpy")["y"]
     np.testing.assert_allclose(found, 2 * X.mean(-1, keepdims=True), rtol=1e-5, atol=1e-6)

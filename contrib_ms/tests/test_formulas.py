@@ -1,6 +1,6 @@
-"""Ops without CPU kernels, against numpy formulas written from the documentation of their schemas.
+"""Ops without CPU kernels in any runtime, compared with numpy formulas based on the documentation of their schemas.
 
-The calls are those of the conformance cases; no runtime can serve as an oracle for these ops.
+Calls are drawn from the conformance cases.
 """
 
 import itertools
@@ -61,7 +61,7 @@ def softmax(x, axis):
 
 
 def convolved(x, w, b, *, group, strides, dilations, kernel_shape, pads, auto_pad):
-    """Channels-last images, summed over the kernel positions."""
+    """Channels-last convolution as a sum over the kernel positions."""
     sizes, rank = x.shape[1:-1], len(kernel_shape)
     extents = [(k - 1) * d + 1 for k, d in zip(kernel_shape, dilations, strict=True)]
     if auto_pad.startswith("SAME"):
@@ -143,7 +143,7 @@ def is_all_finite(*arrays, isinf_only, isnan_only):
 
 
 def bits(data, mask):
-    """A mask without dropout: one bit for each element."""
+    """Bitmask of a dropout without effect: one bit per element."""
     words = np.zeros(-(-data.size // 32), np.uint32)
     for place in range(data.size):
         words[place // 32] |= np.uint32(1 << (place % 32))
@@ -211,7 +211,7 @@ def delta_net(
     state_update_capacity,
     update_rule,
 ):
-    """Computed one element of one head at a time."""
+    """Gated delta rule, one element of one head at a time."""
     batch, heads, width, size = state.shape
     if k is None:
         pairs = (q.shape[-1] - heads * width) // (2 * size)
@@ -317,7 +317,7 @@ def test_causal_convolution_with_more_axes(sides, dilation):
         np.testing.assert_allclose(y[place], total, rtol=1e-4, atol=1e-5)
 
 
-def test_causal_convolutions_that_are_refused():
+def test_invalid_causal_convolutions_are_rejected():
     x, weight = np.zeros((1, 2, 3, 4), np.float32), np.zeros((2, 1, 2, 2), np.float32)
     for options, said in (
         ({"ndim": 2}, "other than the last is even"),
@@ -328,8 +328,8 @@ def test_causal_convolutions_that_are_refused():
             linear_attention.causal_conv_with_state(x, weight, **options)
 
 
-def test_gated_delta_net_knows_both_names_of_a_gate_and_small_norms():
-    """Norms are those of onnxruntime 1.32, the first whose kernel runs on CPUs; 1.31 names the gate otherwise."""
+def test_gated_delta_net_accepts_both_names_of_the_gate_and_small_norms():
+    """Small norms follow onnxruntime 1.32, the first with a CPU kernel; version 1.31 has another name for the gate."""
     rng = np.random.default_rng(0)
     q, k, v = (rng.standard_normal((3, 1, 2)).astype(np.float32) for _ in range(3))
     bounds, decay, bias = np.array([0, 3], np.int32), np.full((3, 1), -0.5, np.float32), np.ones(1, np.float32)

@@ -1,4 +1,4 @@
-"""Ops with GPU kernels only in onnxruntime 1.32, against plain numpy written from their documentation."""
+"""Ops that onnxruntime 1.32 runs on GPUs only, compared with numpy formulas based on their documentation."""
 
 import numpy as np
 import pytest
@@ -182,7 +182,7 @@ def test_formula(case):
 @pytest.mark.parametrize("dtype", [np.float32, np.float16])
 @pytest.mark.parametrize("kept", range(5))
 def test_history_of_a_convolution_after_kept_inputs(dtype, kept):
-    """Bits are copied: signed zeros and NaNs stay."""
+    """Bits are copied, so signed zeros and NaNs stay."""
     batch, channels, history, capacity = 2, 3, 3, 4
     source, capture, target = (RANDOM.normal(size=n).astype(dtype) for n in (1 + 18, 2 + 24, 18 + 3))
     source[4], source[5], capture[7] = np.nan, -0.0, np.nan
@@ -197,7 +197,7 @@ def test_history_of_a_convolution_after_kept_inputs(dtype, kept):
     assert found.tobytes() == expected.tobytes()
 
 
-def test_a_state_that_is_not_there_gives_nan():
+def test_a_missing_state_gives_nan():
     drawn = [
         np.ones(shape, dtype)
         for shape, dtype in (
@@ -222,8 +222,8 @@ def test_a_state_that_is_not_there_gives_nan():
     np.testing.assert_array_equal(ssm[1], 1)
 
 
-def test_queries_that_are_padding_change_nothing_that_is_read():
-    """Instances with 2 and 0 of 3 queries have the same results as separate calls."""
+def test_padding_queries_do_not_affect_results():
+    """Sequences with 2 and 0 of 3 queries give the same results as separate calls."""
     heads, size, capacity = {"num_heads": 4, "kv_num_heads": 2}, 8, 9
     widths = (32, 16, 16)
     parts = [RANDOM.normal(size=(2, 3, w)).astype(np.float32) for w in widths]
@@ -253,6 +253,6 @@ def test_queries_that_are_padding_change_nothing_that_is_read():
         ({"top_k": 1, "topk_group": 2}, "topk_group is larger than n_group"),
     ],
 )
-def test_routers_that_are_refused(attributes, said):
+def test_invalid_routers_are_rejected(attributes, said):
     with pytest.raises(tx.TenonnxError, match=said):
         moe_group_router(np.zeros((1, 8), np.float32), np.zeros(8, np.float32), **attributes)

@@ -1,4 +1,4 @@
-"""Generation: calls that conformance cases avoid, and errors."""
+"""Search ops: calls that conformance cases avoid, and errors."""
 
 from __future__ import annotations
 
@@ -68,8 +68,8 @@ FEEDS = {"input_ids": np.array([[3, 1, 2], [0, 4, 5]], np.int32), "max_length": 
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_what_comes_behind_the_end_is_padding(seed):
-    """onnxruntime stops when all sequences have ended, and leaves uninitialized memory behind."""
+def test_padding_follows_the_end_token(seed):
+    """onnxruntime stops once all sequences have ended, and leaves uninitialized memory after them."""
     model = greedy(seed)
     sequences = tx.load(model).run(FEEDS, backend="numpy")["sequences"]
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
@@ -81,7 +81,7 @@ def test_what_comes_behind_the_end_is_padding(seed):
 
 
 def one_search(kind, feeds, outputs=("sequences",), **more):
-    """A model with one search op."""
+    """Return a model with one search op."""
     attributes = {"decoder": decoder(2), "eos_token_id": END, "pad_token_id": PADDING} | more
     node = helper.make_node(kind, list(feeds), outputs, domain="com.microsoft", **attributes)
     types = {np.dtype(np.int32): TensorProto.INT32, np.dtype(np.float32): TensorProto.FLOAT}
@@ -93,7 +93,7 @@ def one_search(kind, feeds, outputs=("sequences",), **more):
 
 
 def searched(kind, feeds, outputs=("sequences",), **more):
-    """Results of one search in onnxruntime and here."""
+    """Run one search in onnxruntime and here, and return both results."""
     model = one_search(kind, feeds, outputs, **more)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
     return session.run(None, feeds), list(tx.load(model).run(feeds, backend="numpy").values())
@@ -109,13 +109,13 @@ PENALTY = {"penalty": np.ones(1, "f")}
 
 @pytest.mark.parametrize("end", range(9))
 def test_whether_a_second_prompt_is_done_depends_on_the_first(end):
-    """onnxruntime reads the scores of the previous prompt."""
+    """onnxruntime's kernel reads the scores of the previous prompt."""
     feeds = {"input_ids": ints([7], [5], [3]), "max_length": ints(5)} | BEAMS
     expected, found = searched("BeamSearch", feeds, eos_token_id=end)
     np.testing.assert_array_equal(found, expected)
 
 
-def test_a_prompt_of_padding_begins_at_the_first_place():
+def test_a_prompt_of_padding_starts_at_position_0():
     feeds = {"input_ids": ints([5], [4], [2]), "max_length": ints(6), "min_length": ints(6)}
     mask = {"mask": ints(*[1] * VOCABULARY), "first": np.ones((3, VOCABULARY), np.int32), "seen": ints([1], [1], [1])}
     expected, found = searched("GreedySearch", feeds | PENALTY | mask)
@@ -123,7 +123,7 @@ def test_a_prompt_of_padding_begins_at_the_first_place():
 
 
 def test_sequences_without_a_possible_token():
-    """Masked sequences have the score -inf, and are returned all the same."""
+    """Fully masked sequences have the score -inf, and are returned nevertheless."""
     feeds = {"input_ids": ints([0, 7, 2], [1, 7, 3]), "max_length": ints(9)} | BEAMS
     feeds |= {"num_beams": ints(3), "num_return_sequences": ints(3), "factor": np.float32([-0.5])}
     masks = PENALTY | {"mask": ints(1, 0, 1, 0, 1, 1, 1, 0, 0)}
@@ -146,7 +146,7 @@ def test_a_token_is_drawn_as_often_as_in_onnxruntime(options):
     np.testing.assert_allclose(*often, atol=5 * (0.5 / count) ** 0.5)
 
 
-def test_the_seed_of_a_file_counts():
+def test_the_seed_of_a_file_is_used():
     ids = {"input_ids": ints(*[[3]] * 20), "max_length": ints(12)}
     drawn = []
     for seed in (1, 1, 2):
@@ -160,13 +160,13 @@ def test_the_seed_of_a_file_counts():
 
 
 @pytest.mark.parametrize("opset", [13, 17, 21])
-def test_it_becomes_a_loop(opset):
+def test_generation_is_lowered_to_a_loop(opset):
     moved = tx.retarget(tx.load(greedy(1)), opset, domains=["ai.onnx"])
     assert {node.domain for node in moved.walk()} == {"ai.onnx"}
     assert [node.op_type for node in moved.nodes].count("Loop") == 1
 
 
-def test_other_decoders_are_refused():
+def test_unsupported_decoders_are_rejected():
     with pytest.raises(tx.TenonnxError, match="model_type is not 0"):
         tx.load(greedy(0, model_type=1)).infer()
     for kind, model_type, said in (
@@ -194,7 +194,7 @@ def test_generation_has_no_gradient():
 @pytest.mark.parametrize("name", ["", "-beams"])
 @pytest.mark.parametrize("opset", [None, 13, 17, 21, 23])
 def test_gpt2(name, opset):
-    """The example: its decoder with a past, and beams of it."""
+    """Run the GPT-2 example, with and without beams."""
     path = EXAMPLE / f"gpt2{name}.onnx"
     with np.load(EXAMPLE / f"samples{name}.npz") as arrays:
         feeds = dict(arrays)

@@ -1,4 +1,4 @@
-"""Fusion of GroupQueryAttention from heads that share keys and values, with pasts that onnxruntime supports."""
+"""Fusion of grouped attention into GroupQueryAttention, for pasts that onnxruntime supports."""
 
 import numpy as np
 import pytest
@@ -19,7 +19,7 @@ def repeated(x, times):
 
 
 def graph_of(batch, length, *, past=None, masked=True, rows=False, size=SIZE, groups=GROUPS, repeat=repeated):
-    """Attention of heads that are split before and merged after it, as exporters write it."""
+    """Return grouped attention with split and merged heads, as exporters write it."""
     graph = tx.Graph(opsets={"ai.onnx": 17, "com.microsoft": 1})
     wide, thin = HEADS * size, groups * size
     flat = [graph.input(name, "float32", (batch, length, n)) for name, n in (("q", wide), ("k", thin), ("v", thin))]
@@ -72,13 +72,13 @@ def test_with_a_past(batch, length, masked):
     assert not {"Concat", "MatMul", "Softmax"} & {each.op_type for each in found.nodes}
 
 
-def test_behind_it_all_rows_may_be_one_axis():
+def test_the_output_may_be_flattened_to_rows():
     (_,), found = fused(graph_of(1, "length", past="past", rows=True))
     assert found.nodes[-1].op_type == "Reshape"
 
 
 def in_turns(x, times):
-    """Heads that share keys and values are not adjacent."""
+    """Repeat key heads so that heads of a group are not adjacent."""
     wide = ops.expand(ops.unsqueeze(x, [1]), [1, times, 1, 1, 1])
     return ops.reshape(wide, [0, x.shape[1] * times, -1, x.shape[3]])
 
@@ -92,5 +92,5 @@ MISSED = {
 
 
 @pytest.mark.parametrize("options", MISSED.values(), ids=MISSED)
-def test_what_is_nearly_it_stays(options):
+def test_similar_patterns_are_not_fused(options):
     assert not fused(graph_of("batch", "length", **options))[0]

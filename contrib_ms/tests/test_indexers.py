@@ -1,4 +1,4 @@
-"""The indexers (GPU only in onnxruntime) in chunks, against the entire history token by token."""
+"""Indexers (GPU only in onnxruntime) fed in chunks, compared with formulas on the entire history, token by token."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ordered(scores):
 
 
 def blocks_of(query, keys, position, visible):
-    """The tokens that a query may read, from the ``visible`` positions."""
+    """Positions that a query may attend to, among the ``visible`` ones."""
     seen = [j for j in visible if j <= position]
     whole = [seen[k : k + RATIO] for k in range(0, len(seen) - RATIO + 1, RATIO)]
     q = turned(normed(query, QUERY_WEIGHT), position, False)
@@ -153,7 +153,7 @@ def test_compressed_keys(chunks, fixed):
 
 @pytest.mark.parametrize("mode", ["qsa", "csa"])
 def test_packed(mode):
-    """Three sequences with different steps; one waits for more tokens, another exceeds the capacity."""
+    """Three sequences of different lengths; one waits for more tokens, another exceeds the capacity."""
     csa, wide = mode == "csa", SIZE * (1 + (mode == "csa"))
     queries, weights, keys, gates = (some(3, LENGTH, *s) for s in ((HEADS, SIZE), (HEADS,), (wide,), (2 * SIZE,)))
     entries = [compressed(k, g) for k, g in zip(keys, gates, strict=True)] if csa else None
@@ -227,7 +227,7 @@ def test_packed(mode):
         ({"policy_mode": "other", "token_budget": 6}, "policy_mode"),
     ],
 )
-def test_what_is_refused(attributes, said):
+def test_invalid_calls_are_rejected(attributes, said):
     flat, past = some(1, 2, (HEADS + 1) * SIZE), some(1, 0, SIZE)
     with pytest.raises(tx.TenonnxError, match=said):
         sparse_attention_indexer(

@@ -1,4 +1,4 @@
-"""Files of onnxruntime's optimizer: loading, running on numpy, and lowering to plain ai.onnx."""
+"""Files of onnxruntime's optimizer: loading, running on numpy, and lowering to ai.onnx."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from tenonnx_contrib_ms.nchwc import NARROW, NCHWC, block_of_this_machine
 ROOT = Path(__file__).parents[2]
 DATA = Path(onnx.__file__).parent / "backend" / "test" / "data"
 
-#: Models that the optimizer changes in many ways; those of the onnx package have static shapes.
+#: Models that the optimizer changes in many ways; models of the onnx package have static shapes.
 MODELS = {
     "decoder": ROOT / "examples/decoder/decoder.onnx",
     "digits": ROOT / "examples/digits/digits.onnx",
@@ -45,7 +45,7 @@ def run(model, feeds):
 
 
 def feeds_of(path):
-    """The sample inputs of the model, or small random numbers; unknown dims are 2."""
+    """Return the sample inputs of the model, or small random numbers with unknown dims set to 2."""
     if (path.parent / "samples.npz").exists():
         with np.load(path.parent / "samples.npz") as samples:
             return {name: samples[name] for name in samples if name != "labels"}
@@ -115,7 +115,7 @@ def test_models_of_the_transformer_optimizer(name, kind, written, tmp_path):
 
 
 def convolutions(kernels, **attributes):
-    """Consecutive blocked convolutions, whose kernels are in ``kernels``."""
+    """Return a model of successive NCHWc convolutions with these ``kernels``."""
     nodes, last = [], "x"
     for k in range(len(kernels)):
         nodes.append(onnx.helper.make_node("Conv", [last, f"w{k}"], [f"y{k}"], domain=NCHWC, **attributes))
@@ -136,7 +136,7 @@ def in_blocks(w, size, depth):
 
 
 def test_the_size_of_blocks_follows_from_all_kernels():
-    """32 channels may have blocks of 8 or 16; the 24 of the next convolution determine 8."""
+    """Blocks of 32 channels may have size 8 or 16; the next convolution has 24, so the size is 8."""
     random = np.random.default_rng(0)
     shapes = [(2 * block_of_this_machine(), 3, 3, 3), (3 * NARROW, 2 * block_of_this_machine(), 1, 1)]
     plain = [random.standard_normal(shape).astype(np.float32) for shape in shapes]
@@ -150,7 +150,7 @@ def test_the_size_of_blocks_follows_from_all_kernels():
     assert_close(graph.run({"x": x}, backend="numpy").values(), run(model, {"x": x}))
 
 
-def test_lowered_blocks_are_convolutions_alone():
+def test_blocked_convolutions_are_lowered_to_plain_ones():
     kernels = [np.zeros((16, 3, 1, 1), np.float32), np.zeros((16, 16, 1, 1), np.float32)]
     moved = tx.retarget(tx.load(convolutions(kernels)), 13, domains=["ai.onnx"])
     convolutions_of = [node for node in moved.nodes if node.op_type == "Conv"]
@@ -158,7 +158,7 @@ def test_lowered_blocks_are_convolutions_alone():
     assert moved.nodes[-1].inputs[0] is convolutions_of[1].outputs[0]
 
 
-def test_channels_that_are_no_blocks_are_refused():
+def test_channels_that_do_not_fill_blocks_are_rejected():
     graph = tx.load(convolutions([np.zeros((12, 3, 1, 1), np.float32)]))
     with pytest.raises(tx.TenonnxError, match="number of channels is not a multiple of 8 or 16"):
         graph.run({"x": np.zeros((1, 3, 5, 5), np.float32)}, backend="numpy")

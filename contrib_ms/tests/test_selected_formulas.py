@@ -1,4 +1,4 @@
-"""Attention to selected keys, against numpy formulas written from the documentation."""
+"""Attention to selected keys, compared with numpy formulas based on the documentation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def some(*shape):
 
 
 def one_query(query, keys, values, sink, scale=SIZE**-0.5, cap=0.0):
-    """Output (heads, size) of one query, from (keys, groups, size)."""
+    """Output of one query, of shape (heads, size), from keys of shape (keys, groups, size)."""
     y = np.zeros((HEADS, SIZE))
     for head in range(HEADS):
         group = head * GROUPS // HEADS
@@ -156,7 +156,7 @@ SHARED = {"attention_mode": "local_plus_selected", "selected_kv_source": "auxili
         ({"do_rotary": 1}, "cos_cache and sin_cache are missing"),
     ],
 )
-def test_what_is_refused(attributes, said):
+def test_invalid_calls_are_rejected(attributes, said):
     flat = some(1, 1, 2 * HEADS * SIZE)
     numbers = np.zeros((1, 1), np.int32), np.ones(1, np.int32), np.zeros(1, np.int32), np.ones(1, np.int32)
     with pytest.raises(tx.TenonnxError, match=said):

@@ -1,4 +1,4 @@
-"""Shapes of skip normalization with a residual shared by all sequences of a batch."""
+"""Shapes of skip normalization with a residual that is broadcast over the batch."""
 
 from __future__ import annotations
 

@@ -3,9 +3,9 @@
 ``python quantized/benchmarks/large_models.py FOLDER [--layers N] [--hidden N] [--feed-forward N] [--words N]
 [--kill N]``
 
-Weights are random, and external. The defaults are 0.5 billion parameters; a decoder of 7 billion has ``--hidden 4096
---feed-forward 11008``, of which ``--layers 3`` show the peak memory. With ``--kill``, the run is killed when so many
-weights are rounded, and started again. Memory is resident memory, pages of mapped files included.
+Weights are random, in external data. The default has 0.5 billion parameters. For the layer sizes of a 7 billion model,
+use ``--hidden 4096 --feed-forward 11008``; ``--layers 3`` suffice to measure peak memory. With ``--kill``, the run is
+killed after N weights and resumed. Memory is resident memory, including pages of mapped files.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RUN = "import sys; from tenonnx_cli import main; sys.exit(main())"
 
 
 def fill(path: Path) -> None:
-    """Random weights in place of zeros, from one part of a MiB to the next."""
+    """Overwrite zeros with random weights, one MiB at a time."""
     part = (np.random.default_rng(0).standard_normal(1 << 20) * 0.02).astype(np.float32)
     size = path.stat().st_size
     with path.open("r+b") as file:
@@ -50,7 +50,7 @@ def write_data(path: Path, sizes: Sizes) -> None:
 
 
 def quantize(folder: Path, kill: int) -> int | None:
-    """Run the command; kill it when so many layers are rounded. Returns its status."""
+    """Run the command, and kill it after ``kill`` weights unless that is 0. Returns its exit status."""
     data = [part for k in range(BATCHES) for part in ("--inputs", str(folder / "data" / f"{k}.npz"))]
     files = [str(folder / "model.onnx"), "-o", str(folder / "quantized.onnx"), "--checkpoint", str(folder / "run")]
     options = ["--mode", "weights", "--bits", "4", "--method", "gptq", "--overwrite", "-q"]

@@ -2,14 +2,14 @@
 
 ``python quantized/benchmarks/post_training.py FOLDER [--models NAME ...] [--onnxruntime PYTHON] [--onnxsim PYTHON]``
 
-``FOLDER`` has the models of ``trained_models.py``; those that it lacks are trained first. ``PYTHON`` is the interpreter
-of an environment with the tool: ``pip install onnxruntime onnx sympy``, ``pip install onnxsim==0.8.1 onnxruntime``.
+``FOLDER`` has the models of ``trained_models.py``; missing ones are trained first. ``PYTHON`` is the interpreter of an
+environment with the tool: ``pip install onnxruntime onnx sympy``, ``pip install onnxsim==0.8.1 onnxruntime``.
 
-Each file is run on the data held out, in onnxruntime without optimizations. Its error is that of its outputs, relative
-to those of the float model. Lines named int8 are for int8 weights and activations, the others for 4-bit weights. As
-other tools quantize fewer layers, the lines with a star are ours on the layers of each of them. Times and memory of
-other tools are those of a process, without its imports. At the end stands, for each model, the smallest error of the
-other tools, and ours on the same layers or more.
+Each file runs on held-out data in onnxruntime without optimizations. Its error is that of its outputs relative to those
+of the float model. Lines named int8 are for int8 weights and activations, the others for 4-bit weights. Since other
+tools quantize fewer layers, lines with a star are ours on only the layers of each other tool. Times and memory of other
+tools are those of a process, without its imports. The last table has, for each model, the smallest error of the other
+tools, and ours on the same layers or more.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ import tenonnx as tx
 HERE = Path(__file__).parent
 ROWS = 1024
 
-#: Our methods at 4 bits, in blocks of 32 of products of matrices and by channel of convolutions.
+#: Our methods at 4 bits: blocks of 32 for matrix products, per channel for convolutions.
 FOUR_BITS = ("rtn", "hqq", "awq", "gptq", "quantease", "awq,gptq", "awq,quantease")
 INT8: dict[str, dict[str, Any]] = {"rtn": {}, "mse ranges": {"calibration": "mse"}}
 
@@ -50,7 +50,7 @@ def outputs(path: Path, x: Array) -> Array:
 
 
 def metric(y: Array, labels: Array) -> tuple[str, float]:
-    """Accuracy, perplexity or mean square error, by the shapes and types of the labels."""
+    """Accuracy, perplexity or mean square error, depending on the shape and dtype of the labels."""
     if labels.dtype.kind == "f":
         return "mean square error", float(np.square(y - labels).mean())
     if labels.ndim == 1:
@@ -63,7 +63,7 @@ def metric(y: Array, labels: Array) -> tuple[str, float]:
 
 
 class Line(NamedTuple):
-    """Result of a method: its error, its metric, and the weights that it leaves in floating point."""
+    """Result of a method: its error, its metric, and the weights that stay in floating point."""
 
     label: str
     error: float
@@ -72,7 +72,7 @@ class Line(NamedTuple):
 
 
 class Comparison:
-    """A model with its data and, once they are measured, the files made from it."""
+    """A model with its data, and the measured results of its quantized files."""
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name, self.path = folder, name, folder / f"{name}.onnx"
@@ -103,7 +103,7 @@ class Comparison:
     def say(self, label: str, path: Path, seconds: float, peak: float) -> None:
         try:
             found = outputs(path, self.data["held/x"])
-        except Exception as failure:  # of any kind, by the runtime
+        except Exception as failure:  # the runtime may raise any error
             print(f"{self.name:16} {label:20} {str(failure)[:90]}", flush=True)
             return
         error = float(np.sqrt(np.square(found - self.wanted).mean() / np.square(self.wanted).mean()))
@@ -117,7 +117,7 @@ class Comparison:
         )
 
     def beside(self, method: str) -> None:
-        """Our method on the layers that each other tool quantizes, where that leaves some in floating point."""
+        """Measure our method on only the layers that another tool quantizes, for each tool that skips some."""
         sets = {line.floats & self.layers for line in self.lines if not line.label.startswith("ours") and line.floats}
         for floats in sets:
             if floats != self.layers:
@@ -125,9 +125,10 @@ class Comparison:
                 self.ours(f"{method} *", mode="weights", bits=4, method=method, layers=[*rules, *KERNELS])
 
     def best(self) -> tuple[Line, Line | None]:
-        """Our line of 4 bits with the smallest error, and that of the other tools on the same layers or more.
+        """Return our 4-bit line with the smallest error, and the best line of the other tools.
 
-        The other line is the best of all that leave no more in floating point than ours does."""
+        The latter may not leave more weights in floating point than ours.
+        """
         lines = [line for line in self.lines if "int8" not in line.label and line.floats != self.layers]
         others = [line for line in lines if not line.label.startswith("ours")]
         other = min(others, key=lambda line: line.error, default=None)
@@ -137,7 +138,7 @@ class Comparison:
 
 
 def layers_of(path: Path, *, floats: bool) -> frozenset[str]:
-    """The weights of products and convolutions; with ``floats``, of those whose weights are not quantized."""
+    """Weights of products and convolutions; with ``floats``, only those that are not quantized."""
     graph = tx.load(path)
     made = {value for node in graph.nodes if "Dequantize" in node.op_type for value in node.outputs}
     weights = [node.inputs[1] for node in graph.nodes if node.op_type in ("Conv", "MatMul", "Gemm")]
@@ -167,7 +168,7 @@ def compare(folder: Path, names: Sequence[str], pythons: Mapping[str, str]) -> N
         print(f"{each.name:16} {len(ours.floats):6}  {'  '.join(cells)}")
 
 
-#: Kernels have 4 bits, too.
+#: Settings that quantize convolution kernels to 4 bits, too.
 KERNELS: list[dict[str, Any]] = [{"pattern": "Conv*", "bits": 4}]
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""Quantize models by another tool, in the environment of that tool.
+"""Quantize models with another tool, in the environment of that tool.
 
 ``python rival_quantizers.py TOOL FOLDER NAME ...`` quantizes ``FOLDER/NAME.onnx`` by each method of ``onnxruntime`` or
-``onnxsim``. It writes ``FOLDER/NAME.METHOD.onnx``, and ``NAME.METHOD.json`` with the seconds, the peak memory in MiB
-and the error, if there was one; what the folder has is not made again. Each model and method has a process of its own,
-forked when the tool is imported.
+``onnxsim``. It writes ``FOLDER/NAME.METHOD.onnx``, and ``NAME.METHOD.json`` with seconds, peak memory in MiB, and the
+exception if there was one. Existing files are skipped. Each model and method runs in a child process, forked after the
+import of the tool.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ import onnx
 
 BATCH, BLOCK = 32, 32
 
-#: Processor time after which a model and method are given up.
+#: Limit of CPU time for one model and method.
 SECONDS = 30
 
 METHODS = {
@@ -41,7 +41,7 @@ def batches(path: str, model: str) -> Iterator[dict[str, Any]]:
 
 
 def peak_memory() -> float:
-    """The peak memory of this process in MiB; that of the resource module is at least that of the parent."""
+    """Peak memory of this process in MiB. (The resource module would include that of the parent.)"""
     lines = Path("/proc/self/status").read_text("utf-8").splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
 
@@ -73,7 +73,7 @@ def by_onnxruntime(method: str, model: str, data: str, output: str) -> None:
 def by_onnxsim(method: str, model: str, data: str, output: str) -> None:
     onnxsim: Any = importlib.import_module("onnxsim")
 
-    source = onnx.shape_inference.infer_shapes(onnx.load(model))  # without shapes it quantizes nothing
+    source = onnx.shape_inference.infer_shapes(onnx.load(model))  # it needs inferred shapes
     if method == "hqq":
         onnx.save(onnxsim.quantize_weight_only_int4_hqq(source, block_size=BLOCK), output)
         return
@@ -85,12 +85,12 @@ def by_onnxsim(method: str, model: str, data: str, output: str) -> None:
 
 
 def measure(tool: str, folder: Path, name: str, method: str) -> None:
-    """Quantize one model by one method, in this process, and write what it took."""
+    """Quantize one model by one method in this process, and write time, memory and error."""
     made, found = folder / f"{name}.{tool}-{method}.onnx", {"error": ""}
     start = time.perf_counter()
     try:
         BY[tool](method, str(folder / f"{name}.onnx"), str(folder / f"{name}.npz"), str(made))
-    except Exception as error:  # of any kind, by the tool
+    except Exception as error:  # the tool may raise any error
         found["error"] = f"{type(error).__name__}: {error}"
     figures = {"seconds": time.perf_counter() - start, "memory": peak_memory()}
     made.with_suffix(".json").write_text(json.dumps(found | figures), "utf-8")

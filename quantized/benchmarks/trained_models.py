@@ -1,7 +1,8 @@
-"""Twenty small models, trained on data that packages ship and on text of this repository.
+"""Small models, trained on data of scikit-learn and on text of this repository.
 
-``python quantized/benchmarks/trained_models.py FOLDER [NAME ...]`` trains those that the folder lacks. Each is written
-as ``NAME.onnx``, with ``NAME.npz``: inputs and labels for calibration and, with the prefix ``held/``, held out.
+``python quantized/benchmarks/trained_models.py FOLDER [NAME ...]`` trains models that are missing in the folder. Each
+is written as ``NAME.onnx``, with inputs and labels in ``NAME.npz``: calibration data, and held-out data with the
+prefix ``held/``.
 """
 
 from __future__ import annotations
@@ -79,7 +80,7 @@ class Builder:
 
 @dataclass
 class Task:
-    """Data of a task, as arrays by name for training and held out, with its loss and metric."""
+    """Training and held-out data of a task, as arrays by name, with its loss and metric."""
 
     train: Mapping[str, Array]
     held: Mapping[str, Array]
@@ -110,7 +111,7 @@ def rows_of_digits() -> Task:
 
 @cache
 def noisy_digits() -> Task:
-    """Noisy images, whose labels are the clean images."""
+    """Noisy images, with the clean images as labels."""
     found, random = digits(), np.random.default_rng(1)
     made = []
     for each in (found.train, found.held):
@@ -121,7 +122,7 @@ def noisy_digits() -> Task:
 
 @cache
 def placed_digits() -> Task:
-    """Images of 16 by 16 pixels with a digit at a random place, whose labels are its bounding box."""
+    """Images of 16 x 16 pixels with a digit at a random position, with its bounding box as label."""
     found, random = digits(), np.random.default_rng(2)
     made = []
     for each in (found.train, found.held):
@@ -144,7 +145,7 @@ def _table(load: Callable[[], Any], classes: bool) -> Task:
 
 @cache
 def text() -> tuple[Task, int]:
-    """Characters of the documentation, and the next characters as labels."""
+    """Characters of the documentation, with the next characters as labels."""
     files = sorted((ROOT / "docs").glob("how-to/*.md")) + sorted((ROOT / "docs").glob("why/*.md"))
     letters = "\n".join(file.read_text("utf-8") for file in files).lower()
     known = sorted(set(letters))
@@ -159,7 +160,7 @@ def text() -> tuple[Task, int]:
 
 @cache
 def masked_text() -> tuple[Task, int]:
-    """Characters, some of them masked; labels of the others are ignored."""
+    """Characters, some of them masked, whose labels are the originals; labels of the others are ignored."""
     found, count = text()
     random, made = np.random.default_rng(3), []
     for each in (found.train, found.held):
@@ -171,7 +172,7 @@ def masked_text() -> tuple[Task, int]:
 
 @dataclass
 class Kind:
-    """A model: the function that builds it, its task, and its training settings."""
+    """A model: its build function, task and training settings."""
 
     build: Callable[[Builder, Any], Any]
     task: Callable[[], Task]
@@ -345,7 +346,7 @@ def bert(m: Builder, x: Any) -> Any:
 
 
 def train(name: str, folder: Path) -> None:
-    """Train a model and save it with its data, unless the folder has it."""
+    """Train a model and save it with its data, unless it exists in the folder."""
     if (folder / f"{name}.onnx").is_file():
         return
     kind, task, start = MODELS[name], MODELS[name].task(), time.perf_counter()

@@ -1,4 +1,4 @@
-"""Bad input of every quantized op: errors that name the op and the input or attribute."""
+"""Invalid calls of every quantized op: errors name the op and the input or attribute."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OPS = {
     if op.__module__.startswith("tenonnx_quantized")
 }
 
-#: Inputs with scale in their name that are not scales of quantized values.
+#: Inputs whose name contains "scale", but which are not scales of quantized values.
 NO_SCALES = {
     ("MatMulNBitsMlp", "norm_scale"): "factors of a norm",
     ("MatMulNBitsQkv", "norm_scale"): "factors of a norm",
@@ -32,7 +32,7 @@ NO_SCALES = {
     ("MatMulBlockQuantizedFp4Weight", "weight_scale"): "bytes",
 }
 
-#: Inputs whose length is determined by other inputs and attributes.
+#: Inputs whose length depends on other inputs and attributes.
 FITTING = {
     "MatMulNBits": ("B", "scales", "zero_points", "bias"),
     "MatMulNBitsMlp": ("gate_B", "gate_scales", "up_B", "up_scales"),
@@ -77,7 +77,7 @@ def drawn_calls(op):
 
 @functools.cache
 def with_each_input(op):
-    """For each array input: its name, a call that has it, and its position."""
+    """Triples of the name of an array input, a call with it, and its position."""
     found: dict[str, tuple[Any, int]] = {}
     for drawn in drawn_calls(op):
         for place, contents in enumerate(drawn.inputs):
@@ -95,7 +95,7 @@ def called(op, drawn):
 
 
 def graph_of(op, drawn, fed=None):
-    """A graph of the call with constant inputs, except for the one fed."""
+    """Return a graph of the call with constants for all inputs except ``fed``."""
     graph = tx.Graph(opsets={"com.microsoft": 1} | ({"ai.onnx": op.version} if op.domain == "ai.onnx" else {}))
     values = [
         None
@@ -112,7 +112,7 @@ def graph_of(op, drawn, fed=None):
 
 
 def refused(op, which, act, *, by=tx.TypeMismatch):
-    """The error raised, which names the op and the input or attribute."""
+    """Check that ``act`` raises an error that names the op and the input or attribute, and return it."""
     with pytest.raises(by) as failure:
         act()
     message = str(failure.value)
@@ -127,7 +127,7 @@ def is_scale(op, which, contents):
 
 
 def unusual_numbers(contents):
-    """The array with one number that few scales are, for each such number that its element type has."""
+    """Yield the array with one unusual scale (zero, negative, infinite, NaN) as far as its dtype has it."""
     for number in (np.nan, np.inf, 0.0, -1.0):
         other = np.array(contents)
         with np.errstate(all="ignore"):
@@ -136,8 +136,8 @@ def unusual_numbers(contents):
             yield other
 
 
-def test_any_scale_is_taken(op):
-    """Zero, negative, infinite and NaN scales, which no runtime checks: in calls on arrays and in graphs."""
+def test_any_scale_is_accepted(op):
+    """Zero, negative, infinite and NaN scales are accepted in eager calls and graphs, since no runtime checks them."""
     for which, (drawn, place) in with_each_input(op):
         if is_scale(op, which, drawn.inputs[place]):
             for contents in unusual_numbers(drawn.inputs[place]):
@@ -151,7 +151,7 @@ def test_any_scale_is_taken(op):
 
 
 def test_zero_points(op):
-    """Zero points of another type than the quantized values."""
+    """Zero points of another type than the quantized values are rejected."""
     for which, (drawn, place) in with_each_input(op):
         if "zero_point" in which:
             broken = with_input(drawn, place, np.zeros(drawn.inputs[place].shape, np.int32))
@@ -160,7 +160,7 @@ def test_zero_points(op):
 
 
 def test_sizes(op):
-    """Packed quantized values and parameters with one element too many."""
+    """Packed quantized values and parameters with one element too many are rejected."""
     named = dict(with_each_input(op))
     for which in FITTING.get(op.name, ()):
         drawn, place = named[which]
@@ -172,7 +172,7 @@ def test_sizes(op):
 
 @pytest.mark.parametrize(("kind", "number"), [("UINT8", 300), ("INT8", -129), ("INT16", 1 << 15), ("UINT16", -1)])
 def test_a_zero_point_out_of_range_in_a_file(kind, number):
-    """Fields of a model can hold larger integers than small integer types."""
+    """Fields of a file can store integers outside the range of a small integer type."""
     proto = onnx.TensorProto(data_type=onnx.TensorProto.DataType.Value(kind), dims=[1], int32_data=[number])
     quantized, y = onnx.helper.make_tensor_value_info("x", proto.data_type, [1]), onnx.ValueInfoProto(name="y")
     proto.name, scale = "zero", onnx.numpy_helper.from_array(np.ones(1, np.float32), "scale")
@@ -185,7 +185,7 @@ def test_a_zero_point_out_of_range_in_a_file(kind, number):
 
 
 def test_attributes(op):
-    """Block sizes that do not divide, and unknown bits and formats."""
+    """Invalid block sizes, bit widths and formats are rejected."""
     for which, numbers in ATTRIBUTES.get(op.name, {}).items():
         if which in op.signature.attributes:
             drawn = next(drawn for drawn in drawn_calls(op) if drawn.attributes[which])
@@ -194,7 +194,7 @@ def test_attributes(op):
                 refused(op, which, lambda broken=broken: called(op, broken))
 
 
-def test_the_tables_name_what_there_is():
+def test_the_tables_name_existing_ops():
     names = {op.name: op for op in OPS.values()}
     inputs = {(name, p.name) for name, op in names.items() for p in op.signature.inputs}
     assert inputs >= {*NO_SCALES, *((n, which) for n, given in FITTING.items() for which in given)}

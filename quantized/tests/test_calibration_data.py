@@ -1,4 +1,4 @@
-"""Calibration data of ``tx.quantize``: paths, arrays and loaders, as for training."""
+"""Calibration data of ``tx.quantize``: paths, arrays and data loaders, as for training."""
 
 import numpy as np
 import pytest
@@ -37,7 +37,7 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_data_of_any_kind_calibrates_alike(tmp_path, kind):
+def test_all_kinds_of_data_give_the_same_calibration(tmp_path, kind):
     batches = [{"x": ROWS[k : k + 16]} for k in (0, 16, 32)]
     wanted, report = tx.quantize(model(), batches, mode="static", backend="numpy")
     found, told = tx.quantize(model(), SOURCES[kind](tmp_path), mode="static", batch_size=16, backend="numpy")

@@ -28,7 +28,7 @@ BODIES = {
 @pytest.mark.parametrize("form", ["qdq", "qoperator"])
 @pytest.mark.parametrize("mode", ["weights", "dynamic", "static"])
 @pytest.mark.parametrize("name", BODIES)
-def test_a_node_beside_a_body_is_quantized(name, mode, form):
+def test_nodes_outside_of_bodies_are_quantized(name, mode, form):
     model = onnx.parser.parse_model(HEAD + BODIES[name])
     model.graph.initializer.append(onnx.numpy_helper.from_array(W, "w"))
     x = np.random.default_rng(1).standard_normal((4, 16)).astype(np.float32)

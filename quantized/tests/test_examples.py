@@ -46,20 +46,20 @@ def relative(found, wanted):
     return float(np.sqrt(np.mean((found - wanted) ** 2) / np.mean(wanted**2)))
 
 
-def test_an_example_holds_what_it_says(example):
+def test_an_example_gives_the_expected_results(example):
     path, feeds, floats, kinds = example
     graph = tx.load(path)
     assert kinds <= set(Counter(node.op_type for node in graph.walk()))
     name = graph.outputs[0].name
     wanted = by_onnxruntime(path, feeds, name)
     assert relative(graph.run(feeds, backend="numpy")[name], wanted) < 0.005
-    # 4 bits for each of 21,000 weights cost the decoder's logits a sixth of their size
+    # quantizing its 21,000 weights to 4 bits causes a relative error of 1/6 in the decoder's logits
     assert relative(wanted, by_onnxruntime(floats, feeds, name)) < (0.2 if "4bit" in path.name else 0.06)
     assert path.stat().st_size < floats.stat().st_size
 
 
 @pytest.mark.parametrize("form", [to_qdq, to_qoperator, to_floats])
-def test_examples_take_every_form(example, form, tmp_path):
+def test_examples_convert_to_every_form(example, form, tmp_path):
     path, feeds, *_ = example
     graph = tx.load(path)
     made, name = form(graph), graph.outputs[0].name
@@ -68,7 +68,7 @@ def test_examples_take_every_form(example, form, tmp_path):
     assert difference < (0.06 if form is to_floats else 0.02)
 
 
-def test_weights_of_four_bits_have_four_bits():
+def test_four_bit_weights_are_stored_in_four_bits():
     graph = tx.load(FOLDER / "llama-4bit.onnx")
     assert {node.attributes.get("bits", 4) for node in graph.nodes if node.op_type == "MatMulNBits"} == {4}
     quantized = [v for v in tx.load(FOLDER / "llama-4bit-qdq.onnx").variables if v.dtype is tx.DType.uint4]
@@ -76,7 +76,7 @@ def test_weights_of_four_bits_have_four_bits():
 
 
 def test_the_decoder_predicts_as_before():
-    """Compare perplexity on a fixed text, which the float model has memorized."""
+    """Compare perplexity on a text that the float model has memorized."""
     feeds = dict(np.load(FOLDER / "llama.npz"))
     letters, perplexity = feeds["input_ids"], {}
     for name in ("llama", "llama-4bit", "llama-4bit-qdq"):
@@ -90,7 +90,7 @@ def test_the_decoder_predicts_as_before():
 
 @pytest.mark.parametrize("dtype", ["uint4", "int4"])
 def test_a_decoder_of_four_bits_in_qdq_keeps_its_precision(dtype):
-    """onnxruntime fuses DequantizeLinear and MatMul, and by default rounds the activations of the fused op."""
+    """onnxruntime fuses DequantizeLinear and MatMul; by default it rounds the activations of the fused op."""
     graph = tx.load(FOLDER / "llama-4bit-qdq.onnx")
     if dtype == "int4":
         with graph.editing():

@@ -1,4 +1,4 @@
-"""Weights of float4 and float8 in blocks: MX formats, NVFP4 and float32 scales."""
+"""Blockwise float4 and float8 weights: MX formats, NVFP4 and float32 scales."""
 
 from __future__ import annotations
 
@@ -52,14 +52,14 @@ def error(**settings):
     return report.outputs["y"]
 
 
-def test_errors_are_ordered_as_the_formats_are():
+def test_errors_of_the_formats_have_the_expected_order():
     nearest = {name: error(recipe=name) for name in FORMATS}
     assert nearest["mxfp8"] < nearest["nvfp4"] < nearest["mxfp4"] < 0.25
     for name in FORMATS:
         assert error(recipe=name, method="gptq") < nearest[name]
 
 
-def test_scales_that_are_powers_of_two_are_the_better_of_two():
+def test_power_of_two_scales_are_the_better_of_the_two_nearest():
     weights = np.random.default_rng(0).standard_normal((64, 8)).astype(np.float32)
     found = grid(weights, DType.float4e2m1, 32, symmetric=True, scale_type=DType.float8e8m0)
     assert (np.log2(found.scale) % 1 == 0).all()
@@ -95,12 +95,12 @@ def test_weights_of_zeros_and_of_tiny_numbers(recipe):
         ({"recipe": "mxfp4", "granularity": "channel"}, "unsupported scale_type"),
     ],
 )
-def test_settings_that_do_not_go_together(settings, words):
+def test_conflicting_settings_are_rejected(settings, words):
     with pytest.raises(tx.errors.InvalidCall, match=words):
         tx.quantize(perceptron(), [FEEDS], **settings)
 
 
-def test_sensitivity_of_floats_is_that_of_their_own_type():
+def test_sensitivity_of_float_formats_uses_their_dtype():
     _, report = tx.quantize(perceptron(), [FEEDS], recipe="mxfp4", report=True)
     assert [set(layer.errors) for layer in report.layers] == [{4}, {4}]
-    assert report.pareto[0].bits == pytest.approx(4.25, abs=0.1)  # a byte for 32 numbers
+    assert report.pareto[0].bits == pytest.approx(4.25, abs=0.1)  # 4 bits, and a one-byte scale per 32 weights

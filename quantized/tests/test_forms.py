@@ -61,7 +61,7 @@ def quantized(request, tmp_path_factory):
     """The digits CNN, quantized by onnxruntime in one of its modes."""
     form, per_channel, (activation, weight) = MODES[request.param]
     path = tmp_path_factory.mktemp("quantized") / "model.onnx"
-    source = shutil.copy(CNN / "digits-cnn.onnx", path.parent)  # onnxruntime writes a file next to it, and removes that
+    source = shutil.copy(CNN / "digits-cnn.onnx", path.parent)  # onnxruntime writes a temporary file next to the model
     logging.disable(logging.WARNING)
     try:
         if form is None:
@@ -84,12 +84,12 @@ def quantized(request, tmp_path_factory):
 def by_onnxruntime(path, feeds):
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    options.add_session_config_entry("session.x64quantprecision", "1")  # exact products on every processor
+    options.add_session_config_entry("session.x64quantprecision", "1")  # exact products on every CPU
     return onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"]).run(None, feeds)
 
 
 def written(graph, folder, feeds, **config):
-    """Outputs of onnxruntime for a saved graph."""
+    """Save a graph and return its outputs in onnxruntime."""
     tx.export(graph, folder / "written.onnx", **config)
     return by_onnxruntime(folder / "written.onnx", feeds)
 
@@ -107,7 +107,7 @@ def back_and_there(graph):
 
 
 @pytest.mark.parametrize("form", [to_qdq, to_qoperator, there_and_back, back_and_there])
-def test_every_form_gives_the_same_numbers(quantized, form, tmp_path, record_property):
+def test_every_form_gives_the_same_outputs(quantized, form, tmp_path, record_property):
     feeds = {"images": IMAGES}
     (wanted,), (found,) = by_onnxruntime(quantized, feeds), written(form(tx.load(quantized)), tmp_path, feeds)
     difference = np.abs(found - wanted)
@@ -126,13 +126,13 @@ def test_qdq_has_no_integer_ops_and_qoperator_has_them(quantized):
 
 
 @pytest.mark.parametrize(("form", "opset"), [(to_qdq, 13), (to_qdq, 19), (to_qdq, 21), (to_floats, 9)])
-def test_forms_leave_for_older_versions(quantized, form, opset, tmp_path):
+def test_forms_convert_to_older_opsets(quantized, form, opset, tmp_path):
     graph, feeds = form(tx.load(quantized)), {"images": IMAGES}
     found = written(graph, tmp_path, feeds, opset_version=opset, domains=["ai.onnx"])
     np.testing.assert_allclose(found, by_onnxruntime(quantized, feeds), rtol=0.05, atol=0.3)
 
 
-def test_floats_have_no_quantized_values_and_lie_near(quantized):
+def test_the_float_form_has_no_quantized_values_and_similar_outputs(quantized):
     graph = to_floats(tx.load(quantized))
     assert not [node for node in graph.walk() if "Quantize" in node.op_type]
     assert not [v for v in graph.values() if v.dtype.is_integer and v.dtype.bits <= 8]
@@ -170,7 +170,7 @@ def test_dequantized_to_half_floats_in_one_command(name, tmp_path, capsys):
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.onnx")), ids=lambda path: path.stem)
 def test_half_floats_around_quantized_values(path, tmp_path):
-    """Scales, and other values that must be float32, stay float32."""
+    """Scales, and other values that have to be float32, stay float32."""
     feeds = dict(np.load(path.with_name(f"{path.stem.split('-')[0]}.npz")))
     graph = tx.load(path)
     (wanted, *_), (found, *_) = (
@@ -191,7 +191,7 @@ WEIGHTS = {
 @pytest.mark.parametrize("mode", WEIGHTS)
 @pytest.mark.parametrize("form", [to_qdq, to_qoperator, there_and_back, back_and_there, to_floats])
 def test_weights_in_blocks_of_its_quantizer(mode, form, tmp_path, record_property):
-    """Weight-only forms have equal results, except for the order of summation."""
+    """All forms of weight-only quantization give equal results, up to the order of summation."""
     kind, bits, symmetric = WEIGHTS[mode]
     made = MatMulNBitsQuantizer(str(BERT), bits=bits, block_size=32, is_symmetric=symmetric, quant_format=kind)
     logging.disable(logging.WARNING)
@@ -240,7 +240,7 @@ def test_each_op_between_quantized_values_becomes_one_op_again(name):
     between = to_qdq(graph)
     assert set(kinds(between)) == {"DequantizeLinear", name, "QuantizeLinear"}
     again = to_qoperator(between)
-    no_kernel = name == "ReduceMean"  # of QLinearReduceMean in onnxruntime
+    no_kernel = name == "ReduceMean"  # onnxruntime has no QLinearReduceMean
     assert set(kinds(again)) == (set(kinds(between)) if no_kernel else {f"QLinear{name}"})
     x = drawn(1, 2, 8, 8)
     np.testing.assert_array_equal(again.run({"x": x}, backend="numpy")["y"], graph.run({"x": x}, backend="numpy")["y"])
@@ -248,7 +248,7 @@ def test_each_op_between_quantized_values_becomes_one_op_again(name):
 
 @pytest.mark.parametrize("form", [to_floats, to_qdq, to_qoperator])
 @pytest.mark.parametrize("fed", ["c", "s", "t"])
-def test_contents_that_a_call_replaces_are_not_counted_on(form, fed):
+def test_initializers_that_are_also_inputs_are_not_constants(form, fed):
     held = {"c": np.arange(6, dtype=U8).reshape(2, 3), "s": F32(0.5), "t": F32(0.5)}
     graph = tx.Graph(opsets={"ai.onnx": 21})
     c, s, t = (graph.variable(name, contents) for name, contents in held.items())
@@ -263,7 +263,7 @@ def test_contents_that_a_call_replaces_are_not_counted_on(form, fed):
 
 @pytest.mark.parametrize("bits", [2, 4, 8])
 @pytest.mark.parametrize("shifted", [True, False])
-def test_weights_in_blocks_stay_in_few_bits(bits, shifted, tmp_path):
+def test_blockwise_weights_keep_their_bit_width(bits, shifted, tmp_path):
     random = np.random.default_rng(0)
     packed = random.integers(0, 256, (5, 3, 32 * bits // 8)).astype(U8)
     scales = random.uniform(0.01, 0.1, (5, 3)).astype(F32)
@@ -290,7 +290,7 @@ def test_weights_in_blocks_stay_in_few_bits(bits, shifted, tmp_path):
     np.testing.assert_allclose(written(plain, tmp_path, feeds, opset_version=9)[0], wanted, rtol=1e-4, atol=1e-4)
 
 
-def test_contents_are_computed_when_they_are_asked_for():
+def test_contents_are_computed_on_access():
     held = []
 
     def contents(start, stop):
@@ -307,10 +307,10 @@ def test_contents_are_computed_when_they_are_asked_for():
 
 @pytest.mark.parametrize("form", [to_qdq, to_floats, back_and_there])
 @pytest.mark.parametrize("external", [True, False])
-def test_unpacking_streams(form, external, tmp_path, monkeypatch):
-    """Conversion in parts writes the same file as at once, in a fraction of the memory."""
+def test_unpacking_runs_in_chunks(form, external, tmp_path, monkeypatch):
+    """Conversion in chunks writes the same file as conversion at once, with a fraction of the memory."""
     random = np.random.default_rng(0)
-    columns, inner = 1030, 2072  # the last block is short, and parts end within blocks
+    columns, inner = 1030, 2072  # the last block is incomplete, and chunks end within blocks
     packed = random.integers(0, 256, (columns, 65, 16)).astype(U8)
     scales = random.uniform(0.01, 0.1, (columns, 65)).astype(F32)
     zero_points = random.integers(0, 256, (columns, 33)).astype(U8)
@@ -343,7 +343,7 @@ def test_unpacking_streams(form, external, tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(("bits", "opset", "packed"), [(4, 21, True), (8, 21, True), (2, 25, True), (4, 19, False)])
-def test_packed_weights_stay_packed_where_the_target_holds_them(bits, opset, packed, tmp_path):
+def test_packed_weights_stay_packed_if_the_opset_supports_them(bits, opset, packed, tmp_path):
     random = np.random.default_rng(0)
     graph = tx.Graph(opsets={"com.microsoft": 1})
     contents = {
@@ -360,6 +360,6 @@ def test_packed_weights_stay_packed_where_the_target_holds_them(bits, opset, pac
     assert any(v.dtype.bits == bits and v.is_constant for v in moved.values()) is packed
     wanted = graph.run(feeds, backend="numpy")["y"]
     np.testing.assert_allclose(moved.run(feeds, backend="numpy")["y"], wanted, rtol=1e-4, atol=1e-4)
-    if bits > 2:  # onnxruntime has no DequantizeLinear of two bits
+    if bits > 2:  # onnxruntime has no 2-bit DequantizeLinear
         (found,) = written(moved, tmp_path, feeds, opset_version=opset)
         np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)

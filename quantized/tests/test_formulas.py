@@ -1,4 +1,4 @@
-"""Ops without installed kernels, against numpy formulas; formats against tables."""
+"""Ops without kernels in installed runtimes compared with numpy formulas, and formats with tables."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def saturated(y):
 
 
 @pytest.mark.parametrize("bits", [2, 4, 8])
-def test_bits_are_packed_lowest_first(bits):
+def test_values_are_packed_from_the_lowest_bits(bits):
     quantized = integers(0, (1 << bits) - 1, (3, 8), np.uint8)
     packed = packed_array(quantized, bits)
     for row, whole in zip(quantized, packed, strict=True):
@@ -51,7 +51,7 @@ def test_bits_are_packed_lowest_first(bits):
     np.testing.assert_array_equal(unpacked_array(packed, bits), quantized)
 
 
-def test_tables_hold_every_value_of_a_format():
+def test_tables_contain_every_value_of_a_format():
     np.testing.assert_array_equal(E2M1, np.arange(16, dtype=np.uint8).view(ml_dtypes.float4_e2m1fn).astype(np.float32))
     for code, value in enumerate(float8()):
         exponent, mantissa = code >> 3 & 15, code & 7
@@ -63,7 +63,7 @@ def test_tables_hold_every_value_of_a_format():
 @pytest.mark.parametrize(
     "name", ["float8_e4m3fn", "float8_e4m3fnuz", "float8_e5m2", "float8_e5m2fnuz", "float4_e2m1fn"]
 )
-def test_every_code_of_a_float_is_gathered(name):
+def test_every_value_of_a_float_format_is_gathered(name):
     dtype = np.dtype(getattr(ml_dtypes, name))
     data = np.arange(16 if "4_" in name else 256, dtype=np.uint8).view(dtype)[None]
     y = gather_block_quantized(data, np.array([0]), np.float32([[2]]), block_size=0)
@@ -79,7 +79,7 @@ def test_a_float_scale_is_read_from_its_bytes():
 
 
 @pytest.mark.parametrize("bits", [3, 5, 6, 7])
-def test_quantized_values_of_odd_widths_are_a_stream_of_bits(bits):
+def test_odd_bit_widths_are_packed_as_a_bit_stream(bits):
     quantized = integers(0, (1 << bits) - 1, (2, 1, 16), np.uint8)
     stream = [sum(int(c) << bits * k for k, c in enumerate(row[0])).to_bytes(2 * bits, "little") for row in quantized]
     packed = np.frombuffer(b"".join(stream), np.uint8).reshape(2, 1, 2 * bits)
@@ -90,7 +90,7 @@ def test_quantized_values_of_odd_widths_are_a_stream_of_bits(bits):
 
 @pytest.mark.parametrize(("kind", "mantissa"), [(0, 8), (1, 4)])
 @pytest.mark.parametrize("axis", [0, 1])
-def test_boxes_share_an_exponent(kind, mantissa, axis):
+def test_blocks_share_an_exponent(kind, mantissa, axis):
     x = floats(-8, 8, (20, 33))
     data, shape, strides = quantize_bfp(x, bfp_type=kind, block_dim=axis)
     y = dequantize_bfp(data, shape, strides, bfp_type=kind, block_dim=axis)

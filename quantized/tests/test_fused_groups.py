@@ -1,4 +1,4 @@
-"""Fusion of float ops between DequantizeLinear and QuantizeLinear into QLinear ops with equal bodies."""
+"""Fusion of groups of float ops between DequantizeLinear and QuantizeLinear into QLinear ops."""
 
 import numpy as np
 import pytest
@@ -32,25 +32,25 @@ GROUPS = {
 @pytest.mark.parametrize("opset", [13, 21])
 @pytest.mark.parametrize("quantized", ["uint8", "int8"])
 @pytest.mark.parametrize("name", GROUPS)
-def test_groups_become_one_op_where_it_is_asked_for(name, quantized, opset):
+def test_groups_are_fused_if_requested(name, quantized, opset):
     graph = group(*GROUPS[name], opset, quantized)
     found = tx.fuse(graph, [f"com.microsoft::{name}"])
     assert [node.op_type for node in found.nodes] == [name]
     tx.verify(graph, found).raise_if_failed()
 
 
-def test_groups_stay_where_nothing_is_asked_for():
+def test_groups_are_not_fused_by_default():
     assert len(tx.fuse(group(ops.add, 2, 21)).nodes) == 4
 
 
-def test_several_groups_and_what_is_in_between():
+def test_several_groups_and_nodes_in_between():
     def body(x, y):
         middle = quantize_linear(ops.sigmoid(x + y), np.float32(0.01), np.uint8(0))
         return ops.relu(dequantize_linear(middle, np.float32(0.01), np.uint8(0)))
 
     graph = group(body, 2, 17)
     found = tx.fuse(graph, ["com.microsoft::QLinearSigmoid", "com.microsoft::QLinearAdd"])
-    assert len(found.nodes) == len(graph.nodes)  # neither op has quantized inputs and outputs on its own
+    assert len(found.nodes) == len(graph.nodes)  # neither op alone has quantized inputs and outputs
     single = group(
         lambda x, y: (
             dequantize_linear(quantize_linear(x + y, np.float32(0.2), np.uint8(1)), np.float32(0.2), np.uint8(1)) * x
@@ -63,6 +63,6 @@ def test_several_groups_and_what_is_in_between():
     ] == ["QLinearAdd", "QLinearMul"]
 
 
-def test_what_the_op_cannot_say_stays():
+def test_groups_that_the_op_cannot_express_are_not_fused():
     graph = group(lambda x: ops.average_pool(x, kernel_shape=[2, 2], dilations=[2, 2]), 1, 21)
     assert len(tx.fuse(graph, ["com.microsoft::QLinearAveragePool"]).nodes) == len(graph.nodes)

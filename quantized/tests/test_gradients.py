@@ -1,4 +1,4 @@
-"""Gradients of every quantized op: straight-through, against finite differences of numpy formulas."""
+"""Straight-through gradients of every quantized op, compared with finite differences of numpy formulas."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ from tenonnx_testing.cases import collected, load
 
 F32, F64, I8, U8 = np.float32, np.float64, np.int8, np.uint8
 RANDOM = np.random.default_rng(0)
-STEP, ZERO = F32(0.02), U8(128)  # of the activations
-RESULT = F32(0.05), U8(128)  # of the results
+STEP, ZERO = F32(0.02), U8(128)  # parameters of the activations
+RESULT = F32(0.05), U8(128)  # parameters of the results
 WEIGHTS, OF_WEIGHTS = RANDOM.integers(-9, 10, (4, 6)).astype(I8), RANDOM.uniform(0.02, 0.1, 6).astype(F32)
 FLOATS = WEIGHTS * OF_WEIGHTS.astype(F64)
 BIAS = RANDOM.integers(-99, 100, 6).astype(np.int32)
 
 
 def coded(x):
-    """Activations as quantized values, with their scale and zero point."""
+    """Quantize activations; return the quantized values, scale and zero point."""
     return quantize_linear(x, STEP, ZERO), STEP, ZERO
 
 
@@ -73,8 +73,8 @@ def layer_norm(x):
 PROJECTION = RANDOM.integers(-9, 10, (4, 12)).astype(I8)
 OF_PROJECTION = F32(0.05)
 ORDERED = {"order_input": 1, "order_output": 1}
-#: Ops on quantized values: a call with activations [2, 3, 4] or of the given shape, whose result has the parameters
-#: RESULT, and the same in floats.
+#: Ops on quantized values. Each entry has a call on activations of shape [2, 3, 4] or the given one, whose result has
+#: the parameters RESULT, and the same computation in floats.
 BETWEEN_QUANTIZED = {
     "QLinearAdd": (lambda x: elementwise.qlinear_add(*coded(x), *coded(x), *RESULT), lambda x: x * 2),
     "QLinearMul": (
@@ -157,7 +157,7 @@ def scaled_sums(x):
     return ops.cast(matmul_integer(quantized, WEIGHTS, zero_point), to=tx.DType.float32) * (scale * OF_WEIGHTS)
 
 
-#: Ops that quantize activations by their range at run time.
+#: Ops that quantize activations dynamically, by their range.
 DYNAMIC = {
     "DynamicQuantizeLinear": (lambda x: dequantize_linear(*dynamic_quantize_linear(x)), lambda x: x),
     "DynamicQuantizeMatMul": (
@@ -168,7 +168,7 @@ DYNAMIC = {
 }
 
 
-#: Ops with float results, or with integer sums that are scaled.
+#: Ops with float results, or with integer sums that the test scales.
 TO_FLOATS = {
     "QuantizeLinear": (lambda x: dequantize_linear(*coded(x)), lambda x: x),
     "com.microsoft::QuantizeLinear": (
@@ -199,7 +199,7 @@ TO_FLOATS = {
 }
 
 
-#: Ops without gradient, or whose gradient is checked elsewhere.
+#: Ops without a gradient, or with one that is tested elsewhere, with the reason.
 REASONS = {
     "DequantizeBFP": "reads a stream of bits",
     "DynamicQuantizeLSTM": "is made of DynamicQuantizeMatMul and MatMulIntegerToFloat",
@@ -220,7 +220,7 @@ HALVES = np.full((6, 2), 0x30, U8)  # 0.5 in float8
 
 PLAIN = np.random.default_rng(5).uniform(-1, 1, (6, 4)).astype(F32)
 
-#: Products of floats with quantized float weights.
+#: Products of float activations with float8 or float4 weights.
 OF_FLOATS = {
     "GemmFloat8": (lambda x: gemm_float8(x, FLOATS.astype(F32), alpha=0.5), lambda x: x @ FLOATS / 2),
     "MatMulBlockQuantizedFp8Weight": (
@@ -239,7 +239,7 @@ OF_FLOATS = {
 
 
 def slope_of(build, x):
-    """The gradient of the built graph with respect to activations, and its cotangent."""
+    """Return the gradient of the built graph with respect to activations, and the cotangent."""
     graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})
     y = build(graph.input("x", "float32", x.shape))
     graph.output("y", y)
@@ -249,7 +249,7 @@ def slope_of(build, x):
 
 
 def differences(function, x, cotangent):
-    """The gradient of a numpy function, element by element, by central differences."""
+    """Gradient of a numpy function by central differences, one element at a time."""
     found = np.empty_like(x)
     for place in np.ndindex(x.shape):
         step = np.zeros_like(x)
@@ -259,13 +259,13 @@ def differences(function, x, cotangent):
 
 
 def held(x, scale):
-    """Numbers quantized to 8 bits and dequantized, and whether they are in range."""
+    """Return numbers quantized to 8 bits and dequantized, and a mask of those in range."""
     units = np.rint(x / F64(scale))
     return np.clip(units, -128, 127) * F64(scale), np.abs(units + 0.5) <= 127.5
 
 
 def check(build, function, shape=(2, 3, 4), *, between=False, rounded=True, tolerance=2e-3):
-    """The gradient equals that in floats, where neither activations nor results saturate."""
+    """Check that the gradient equals that in floats, where neither activations nor results saturate."""
     x = RANDOM.uniform(-2.9, 2.9, shape).astype(F32)
     found, cotangent = slope_of(build, x)
     numbers, inside = held(x, STEP) if rounded else (x.astype(F64), True)
@@ -283,7 +283,7 @@ def test_between_quantized_values(name):
 
 
 @pytest.mark.parametrize("name", BETWEEN_SIGNED)
-def test_between_quantized_values_with_a_sign(name):
+def test_between_signed_quantized_values(name):
     build, formula = BETWEEN_SIGNED[name]
     rounded = name != "QuantizeWithOrder"
     check(lambda x: dequantize_linear(build(x), RESULT[0]), formula, between=True, rounded=rounded)
@@ -295,13 +295,13 @@ def test_to_floats(name):
 
 
 @pytest.mark.parametrize("name", OF_FLOATS)
-def test_of_floats(name):
+def test_float_activations(name):
     check(*OF_FLOATS[name], (3, 4), rounded=False)
 
 
 @pytest.mark.parametrize("name", DYNAMIC)
-def test_ranges_that_are_found(name):
-    """The scale depends on the minimum and maximum activation, the zero point on neither."""
+def test_dynamic_quantization(name):
+    """The scale has a gradient with respect to the minimum and maximum activation, the zero point has none."""
     build, function = DYNAMIC[name]
     x = RANDOM.uniform(-2, 2, (2, 3, 4)).astype(F32)
     found, cotangent = slope_of(build, x)
@@ -317,7 +317,7 @@ def test_ranges_that_are_found(name):
 
 @pytest.mark.parametrize("longformer", [False, True])
 def test_attention_of_quantized_values(longformer):
-    """Intermediate products are rounded with straight-through gradients, so the result is close to that in floats."""
+    """Rounding of intermediate products has a straight-through gradient, so results are close to those in floats."""
     weights = [RANDOM.integers(-60, 60, (4, 4)).astype(I8) for _ in "qkv"]
     fine = F32(0.04)
 
@@ -371,8 +371,8 @@ def test_attention_of_quantized_values(longformer):
     check(lambda x: dequantize_linear(build(x), fine), lambda x: attend(*(x @ w for w in floats)), tolerance=0.06)
 
 
-def test_every_op_has_a_verdict():
-    """Checked by a formula here, by the kit's finite differences, or exempt for a stated reason."""
+def test_every_op_is_tested_or_exempt():
+    """Every gradient is tested by a formula here or by the kit's finite differences, or exempt for a reason."""
     load(plugin for plugin in plugins("tenonnx.conformance") if plugin.value.startswith("tenonnx_quantized"))
     found = [case for case in collected() if case.op.__module__.startswith("tenonnx_quantized")]
     by_kit = {case.op.name for case in found if case.gradient is not False}

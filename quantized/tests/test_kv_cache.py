@@ -1,4 +1,4 @@
-"""Key and value caches of decoders as quantized inputs and outputs."""
+"""Quantized key-value caches of decoders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples"
 
 
 def decoder():
-    """One attention head: past keys and values are inputs, present ones are outputs."""
+    """Return a decoder with one attention head, past keys and values as inputs and present ones as outputs."""
     random = np.random.default_rng(0)
     graph = tx.Graph(opsets={"ai.onnx": 21})
     x = graph.input("x", "float32", ("batch", "n", 16))
@@ -39,7 +39,7 @@ def feeds(seed, past=5, dtype=np.float32):
 
 
 def steps(graph, dtype, count=4):
-    """Outputs of several steps, with the caches of each passed to the next, starting empty."""
+    """Run several steps, starting with empty caches; the caches of each step are inputs of the next."""
     cache = {name: np.zeros((2, 1, 0, 16), dtype) for name in ("past.key", "past.value")}
     found = []
     for step in range(count):
@@ -51,7 +51,7 @@ def steps(graph, dtype, count=4):
 
 @pytest.mark.parametrize("dtype", ["int8", "float8e4m3fn", "float8e5m2"])
 @pytest.mark.parametrize("mode", ["weights", "static", "dynamic"])
-def test_a_decoder_steps_on_quantized_caches(mode, dtype):
+def test_a_decoder_runs_with_quantized_caches(mode, dtype):
     float8 = mode == "static" and dtype != "int8"
     more = {"activation_type": "float8e4m3fn", "weight_type": "float8e4m3fn"} if float8 else {"bits": 8}
     made, report = tx.quantize(decoder(), [feeds(k) for k in range(3)], mode=mode, kv_cache=dtype, **more)
@@ -65,7 +65,7 @@ def test_a_decoder_steps_on_quantized_caches(mode, dtype):
     assert {"past.key", "present.value"} <= {tensor.name for tensor in report.tensors}
 
 
-def test_what_is_in_the_cache_is_not_rounded_again():
+def test_cached_values_are_not_rounded_again():
     made, _ = tx.quantize(decoder(), [feeds(k) for k in range(3)], mode="weights", kv_cache="int8")
     _, once = steps(made, np.int8, count=1)
     _, later = steps(made, np.int8, count=4)

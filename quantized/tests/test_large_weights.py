@@ -1,4 +1,4 @@
-"""Quantization of large matrices in parts, and of large models without running them needlessly."""
+"""Quantization of large matrices in chunks, and of large models without running them needlessly."""
 
 import tracemalloc
 
@@ -21,7 +21,7 @@ ROWS, COLUMNS = 2063, 2100
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory):
-    """A product with a large matrix in external data, whose rows do not fill the last block."""
+    """A product with a large matrix in external data, whose last block is incomplete."""
     weight = np.random.default_rng(3).normal(size=(ROWS, COLUMNS)).astype(np.float32)
     weight[:40, :40] = 0
     graph = tx.Graph(opsets={"ai.onnx": 21})
@@ -32,7 +32,7 @@ def model(tmp_path_factory):
 
 
 @pytest.mark.parametrize("settings", [{}, {"bits": 8, "block_size": 64}, {"symmetric": True}])
-def test_quantized_values_are_those_of_the_whole_matrix(model, settings, tmp_path):
+def test_chunks_give_the_same_values_as_the_whole_matrix(model, settings, tmp_path):
     path, weight = model
     assert weight.nbytes > LARGE
     made, report = quantize(tx.load(path), mode="weights", **settings)
@@ -47,7 +47,7 @@ def test_quantized_values_are_those_of_the_whole_matrix(model, settings, tmp_pat
     assert report.tensors[0].error == pytest.approx(lost, rel=1e-4)
 
 
-def test_a_part_of_the_matrix_is_in_memory_at_a_time(model, tmp_path, monkeypatch):
+def test_only_a_chunk_of_the_matrix_is_in_memory(model, tmp_path, monkeypatch):
     monkeypatch.setattr(tuning, "LARGEST_MEASURED", 0)
     path, weight = model
     tracemalloc.start()
@@ -56,10 +56,10 @@ def test_a_part_of_the_matrix_is_in_memory_at_a_time(model, tmp_path, monkeypatc
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert report.outputs == {}
-    assert peak < 2 * weight.nbytes  # all at once takes more than six times as much
+    assert peak < 2 * weight.nbytes  # the whole matrix at once takes more than six times as much
 
 
-def test_a_large_model_is_run_on_data_alone(model, tmp_path, monkeypatch, capsys):
+def test_a_large_model_runs_on_given_data_only(model, tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(tuning, "LARGEST_MEASURED", 0)
     path, _ = model
     assert main(["quantize", str(path), "-o", str(tmp_path / "a.onnx"), "--mode", "weights"]) == 0
@@ -87,7 +87,7 @@ def test_half_precision_without_verification_runs_no_large_model(model, dtype, t
     np.testing.assert_array_equal(np.asarray(found).astype(np.float32), wanted.astype(np.float32))
 
 
-def test_half_precision_keeps_what_is_beyond_its_range_in_the_last_rows(model, tmp_path, monkeypatch):
+def test_half_precision_keeps_weights_with_overflows_in_the_last_rows(model, tmp_path, monkeypatch):
     pytest.importorskip("tenonnx_optimize.steps", reason="half precision is of tenonnx-optimize")
     monkeypatch.setattr(transforms, "LARGEST_MEASURED", 0)
     weight = np.ones((1 << 10, 1 << 10), np.float32)
@@ -99,7 +99,7 @@ def test_half_precision_keeps_what_is_beyond_its_range_in_the_last_rows(model, t
     assert "beyond the range" in str(report.findings["half_precision"].kept)
 
 
-def test_onnxruntime_is_given_large_quantized_values_of_4_bits(model):
+def test_onnxruntime_runs_large_4_bit_weights(model):
     made, _ = quantize(tx.load(model[0]), mode="weights")
     feeds = {"x": np.random.default_rng(0).normal(size=(2, ROWS)).astype(np.float32)}
     program = made.compile("onnxruntime", strict=True)
@@ -107,7 +107,7 @@ def test_onnxruntime_is_given_large_quantized_values_of_4_bits(model):
     np.testing.assert_allclose(program(feeds)["y"], made.compile("numpy")(feeds)["y"], rtol=1e-4, atol=1e-2)
 
 
-def test_a_budget_is_kept_to_whatever_the_size(model, monkeypatch):
+def test_a_budget_holds_for_large_weights(model, monkeypatch):
     monkeypatch.setattr(tuning, "LARGEST_MEASURED", 0)
     made, report = quantize(tx.load(model[0]), mode="weights", budget=1e-6)
     assert report.floats

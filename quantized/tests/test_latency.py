@@ -1,4 +1,4 @@
-"""Time budgets, by a table of layer times."""
+"""Latency budgets, based on a table of layer times."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def table(tmp_path):
 
 
 @pytest.mark.parametrize(("budget", "bits"), [("2ms", [4, 4]), ("3ms", [4, 4]), ("4.5 ms", [4, 32]), ("6ms", [32, 32])])
-def test_the_most_accurate_bits_that_the_time_allows(table, budget, bits):
+def test_the_most_accurate_bits_within_the_budget(table, budget, bits):
     made, report = tx.quantize(perceptron(), FEEDS, mode="weights", budget=budget, op_times=table, backend="numpy")
     assert sorted(layer.bits for layer in report.layers) == bits
     assert len(report.quantized) == bits.count(4)
@@ -44,13 +44,13 @@ def test_the_most_accurate_bits_that_the_time_allows(table, budget, bits):
     assert [point.seconds for point in report.pareto] == pytest.approx([0.002, 0.004, 0.006])
 
 
-def test_a_time_that_cannot_be_kept(table):
+def test_an_unreachable_budget_is_rejected(table):
     with pytest.raises(tx.errors.InvalidCall, match=r"do not fit into the budget[\s\S]*give 0.002 s"):
         tx.quantize(perceptron(), FEEDS, mode="weights", budget="1ms", op_times=table)
 
 
 @pytest.mark.parametrize("mode", ["weights", "static", "dynamic"])
-def test_times_that_the_table_lacks_are_measured_and_added(mode, tmp_path):
+def test_missing_times_are_measured_and_added(mode, tmp_path):
     path = tmp_path / "times.json"
     tx.quantize(perceptron(), FEEDS, mode=mode, budget="10s", op_times=path)
     found = json.loads(path.read_text("utf-8"))
@@ -59,7 +59,7 @@ def test_times_that_the_table_lacks_are_measured_and_added(mode, tmp_path):
 
 
 @pytest.mark.parametrize("text", ["[1]", '{"MatMul": "fast"}', '{"MatMul": -1}', "{", '{"MatMul": true}'])
-def test_a_table_that_is_none(text, tmp_path):
+def test_invalid_tables_are_rejected(text, tmp_path):
     path = tmp_path / "times.json"
     path.write_text(text, "utf-8")
     with pytest.raises(tx.errors.InvalidCall, match="op times"):

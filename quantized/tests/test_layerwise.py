@@ -1,4 +1,4 @@
-"""Layer-by-layer quantization, with a checkpoint to resume a killed run."""
+"""Layer-by-layer quantization, with a checkpoint for resuming a killed run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FEEDS = [{"x": np.random.default_rng(k).standard_normal((6, 32)).astype(np.float
 
 
 def model(layers=3):
-    """Residual blocks, each with a normalization and two layers."""
+    """Return residual blocks, each with a normalization and two linear layers."""
     random = np.random.default_rng(3)
     graph = tx.Graph(opsets={"ai.onnx": 21})
     x = graph.input("x", "float32", ("n", 32))
@@ -40,7 +40,7 @@ METHODS = ["gptq", "awq", "awq,gptq", "quantease", "auto-round"]
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_the_result_is_that_of_the_whole_model(method, tmp_path):
+def test_the_result_equals_that_of_the_whole_model(method, tmp_path):
     settings = {"mode": "weights", "bits": 4, "method": method, "backend": "numpy"}
     whole, report = tx.quantize(model(), FEEDS, **settings)
     made, by_layer = tx.quantize(model(), FEEDS, checkpoint=tmp_path / "run", **settings)
@@ -74,7 +74,7 @@ class Killed(Exception):
 
 
 @pytest.mark.parametrize("method", ["gptq", "awq,gptq"])
-def test_a_killed_run_goes_on(method, tmp_path):
+def test_a_killed_run_resumes(method, tmp_path):
     settings = {"mode": "weights", "bits": 4, "method": method, "checkpoint": tmp_path / "run"}
 
     def kill(done, count, name):
@@ -121,7 +121,7 @@ def test_a_metric_is_measured_and_a_report_is_not(tmp_path):
     assert report.metrics["quantized"] > report.metrics["float"] > 0
 
 
-def test_bad_data_is_named_before_a_layer_is_rounded(tmp_path):
+def test_bad_data_is_reported_before_any_layer_is_quantized(tmp_path):
     bad = [*FEEDS, {"x": np.full((6, 32), np.nan, np.float32)}]
     with pytest.raises(tx.errors.InvalidCall, match="NaN or infinite"):
         tx.quantize(model(1), bad, mode="weights", method="gptq", checkpoint=tmp_path / "run")
@@ -143,7 +143,7 @@ def test_the_command_removes_the_checkpoint_of_a_run_that_ended(tmp_path, capsys
     assert [file.name for file in run.iterdir()] == ["notes.txt"]
 
 
-def test_the_hash_of_texts_is_of_their_contents():
+def test_the_hash_of_strings_depends_on_their_contents():
     def hashed(*texts):
         return fingerprint([], [{"x": np.array(texts, object)}], QuantizeConfig())
 

@@ -1,4 +1,4 @@
-"""Methods of post-training quantization, against the definitions in their papers and against rounding to nearest."""
+"""Methods of post-training quantization, compared with the definitions in their papers and with round-to-nearest."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from tenonnx_quantized.tuning.methods.rescale import Rescaling
 from tenonnx_quantized.tuning.modes import METHODS
 from tenonnx_quantized.tuning.statistics import InputStatistics, Moments, inputs_of, layer_input
 
-#: Methods that use layer inputs.
+#: Methods that need the inputs of layers.
 BY_INPUT = ("gptq", "quantease", "ada-round", "auto-round")
 
 
 def correlated(rows, count, seed=0):
-    """Samples of correlated features, a few of them much larger than the others."""
+    """Draw samples of correlated features, a few of which are much larger than the others."""
     random = np.random.default_rng(seed)
     samples = random.standard_normal((count, rows)) @ random.standard_normal((rows, rows)) / np.sqrt(rows)
     samples[:, ::7] *= 8
@@ -40,7 +40,7 @@ def layer_of(rows=48, columns=24, bits=4, block_size=16, symmetric=False):
 
 @pytest.mark.parametrize("name", BY_INPUT)
 @pytest.mark.parametrize(("bits", "block_size"), [(2, 16), (4, 16), (4, 48), (4, 32), (8, 16)])
-def test_the_output_of_a_layer_is_nearer_than_by_rounding_to_nearest(name, bits, block_size):
+def test_layer_outputs_are_more_accurate_than_with_round_to_nearest(name, bits, block_size):
     layer, x = layer_of(bits=bits, block_size=block_size)
     wanted = x @ layer.weights
     nearest = x @ layer.numbers(layer.nearest())
@@ -53,7 +53,7 @@ def test_the_output_of_a_layer_is_nearer_than_by_rounding_to_nearest(name, bits,
     assert lost < most * np.square(nearest - wanted).mean()
 
 
-def test_the_error_of_a_layer_is_that_of_its_outputs():
+def test_the_error_of_a_layer_is_measured_on_its_outputs():
     layer, x = layer_of()
     quantized = layer.nearest()
     wanted = np.square(x @ (layer.numbers(quantized) - layer.weights)).mean(0)
@@ -61,7 +61,7 @@ def test_the_error_of_a_layer_is_that_of_its_outputs():
 
 
 def test_gptq_follows_its_definition():
-    """Row by row with the inverse of the remaining moment, as Optimal Brain Quantization defines it."""
+    """Compare with Optimal Brain Quantization: row by row, with the inverse of the remaining second moment."""
     layer, _ = layer_of(rows=12, columns=5, block_size=12)
     order = np.argsort(-np.diagonal(layer.moment), kind="stable")
     moment, weights = layer.damped(), layer.weights.astype(np.float64)
@@ -128,7 +128,7 @@ def test_the_moments_of_a_convolution_give_its_outputs(group, attributes):
     np.testing.assert_allclose(means, y.mean((0, 2, 3)), atol=1e-5)
 
 
-def test_moments_beyond_the_memory_are_gathered_in_turns(monkeypatch):
+def test_moments_beyond_the_memory_limit_are_collected_in_several_passes(monkeypatch):
     graph, batches = perceptron(), [{"x": correlated(32, 20, seed)} for seed in range(4)]
     layers = list(inputs_of(graph.nodes).values())
     wanted = Moments(graph, layers, "numpy", batches)
@@ -143,7 +143,7 @@ def test_moments_beyond_the_memory_are_gathered_in_turns(monkeypatch):
 
 
 def perceptron():
-    """Two layers after a layer normalization, with a Relu in between."""
+    """Return a layer normalization and two linear layers with a Relu in between."""
     random = np.random.default_rng(3)
     graph = tx.Graph(opsets={"ai.onnx": 21})
 
@@ -167,7 +167,7 @@ def error(graph, made, feeds):
 
 
 @pytest.mark.parametrize("method", ["gptq", "quantease", "auto-round", "awq", "awq,gptq"])
-def test_a_method_lowers_the_error_on_data_that_it_did_not_see(method):
+def test_a_method_lowers_the_error_on_held_out_data(method):
     graph, held_out = perceptron(), {"x": correlated(32, 200, 9)}
     nearest, _ = tx.quantize(graph, FEEDS, mode="weights", bits=4, backend="numpy")
     made, report = tx.quantize(graph, FEEDS, mode="weights", bits=4, method=method, backend="numpy")
@@ -207,7 +207,7 @@ def gated(m):
 
 
 def written_out(m):
-    """Scale and shift of a normalization as separate nodes."""
+    """Return a model with the scale and shift of a normalization as separate nodes."""
     return (m.x * m.positive(16) + m.weight(16)) @ m.weight(16, 8)
 
 
@@ -218,7 +218,7 @@ def convolutions(m):
     return ops.conv(x, m.weight(6, 4, 1, 1), group=2)
 
 
-#: Models, with a sample's shape, the number of groups that can be rescaled, and how many of these follow a layer.
+#: Models with the shape of a sample, the number of groups that can be rescaled, and the number that follow a layer.
 RESCALED = {
     "attention": (attention, (5, 16), 1, 1),
     "gated": (gated, (5, 16), 2, 1),
@@ -229,7 +229,7 @@ RESCALED = {
 
 @pytest.mark.parametrize("method", ["equalize", "smooth-quant", "awq"])
 @pytest.mark.parametrize("name", RESCALED)
-def test_rescaling_changes_nothing_that_the_model_computes(method, name):
+def test_rescaling_keeps_the_outputs_of_the_model(method, name):
     build, shape, count, behind = RESCALED[name]
     m = Drawn(*shape)
     m.graph.output("y", build(m))
@@ -247,13 +247,13 @@ def test_rescaling_changes_nothing_that_the_model_computes(method, name):
     changed = sum(not np.array_equal(v.data.array(), before[v.name]) for v in graph.variables)
     assert changed >= 2 * (behind if method == "equalize" else count)
     np.testing.assert_allclose(graph.run(m.feeds[0], backend="numpy")["y"], wanted, rtol=1e-3, atol=1e-4)
-    for key in layers.values():  # the statistics of the rescaled model
+    for key in layers.values():  # statistics of the rescaled model
         fresh = Moments(graph, [key], "numpy", m.feeds).of(key)
         largest = np.abs(fresh.moment).max()
         np.testing.assert_allclose(moments.of(key).moment, fresh.moment, rtol=1e-3, atol=1e-4 * largest)
 
 
-def test_a_value_that_others_read_is_not_rescaled():
+def test_a_value_with_other_consumers_is_not_rescaled():
     m = Drawn(16)
     x = ops.relu(m.x @ m.weight(16, 24))
     m.graph.output("y", x @ m.weight(24, 8))
@@ -282,7 +282,7 @@ def test_equalization_balances_the_channels_of_convolutions(group):
     assert report.sqnr["y"] > nearest.sqnr["y"] + 3
 
 
-def test_bias_correction_takes_off_the_mean_error():
+def test_bias_correction_removes_the_mean_error():
     graph = perceptron()
     feeds = [{"x": np.abs(correlated(32, 300)) + 1}]
     wanted = graph.run(feeds[0], backend="numpy")["y"].mean(0)
@@ -324,7 +324,7 @@ def test_float8(dtype, granularity, mode):
     assert made.opsets["ai.onnx"] >= 19
 
 
-def test_data_are_gone_through_once():
+def test_data_is_read_once():
     passes = []
 
     def batches():
@@ -352,7 +352,7 @@ def test_batches_are_kept_in_bounded_memory(monkeypatch):
     assert reports[0] == reports[1]
 
 
-@pytest.mark.parametrize("method", sorted({*METHODS} - {"rotate"}))  # needs a transformer: test_rotation.py
+@pytest.mark.parametrize("method", sorted({*METHODS} - {"rotate"}))  # see test_rotation.py
 def test_every_method_works_on_every_mode(method):
     for mode in ("weights", "static", "dynamic"):
         _, report = tx.quantize(perceptron(), FEEDS, mode=mode, method=method, backend="numpy")
@@ -387,7 +387,7 @@ BAD = {
 
 @pytest.mark.parametrize("kind", BAD)
 @pytest.mark.parametrize("settings", [{"mode": "static"}, {"mode": "weights", "method": "gptq"}])
-def test_numbers_that_are_not_finite(kind, settings):
+def test_non_finite_data_is_rejected(kind, settings):
     number, message = BAD[kind]
     batch = {"x": correlated(32, 8)}
     batch["x"][3, 4] = number
@@ -432,7 +432,7 @@ FEEDS_OF_FOUR = [{"x": np.random.default_rng(0).standard_normal((8, 4)).astype(n
 
 
 @pytest.mark.parametrize("size", [1, 5, 64, 65, 300])
-def test_the_factor_of_gptq_is_that_of_the_inverse(size):
+def test_the_factor_of_gptq_is_the_cholesky_factor_of_the_inverse(size):
     x = np.random.default_rng(size).standard_normal((size, 2 * size + 1))
     moment = x @ x.T / size + 0.1 * np.eye(size)
     factor = _upper_factor_of_inverse(moment)

@@ -27,8 +27,8 @@ SYMMETRIC = {"extra_options": {"ActivationSymmetric": True, "WeightSymmetric": T
 QDQ, QOPERATOR = QuantFormat.QDQ, QuantFormat.QOperator
 U8, I8, U16, I16 = QuantType.QUInt8, QuantType.QInt8, QuantType.QUInt16, QuantType.QInt16
 U4, I4, FLOAT8 = QuantType.QUInt4, QuantType.QInt4, QuantType.QFLOAT8E4M3FN
-#: The form, the types of activations and weights, what else is asked for, and how far plain floats may be from what
-#: the model gives, by its range; the forms of quantized values give what the model gives.
+#: Form, dtypes of activations and weights, further options, and the accepted difference of plain floats relative to the
+#: output range. Quantized forms give equal outputs.
 STATIC = {
     "uint8, symmetric": (QOPERATOR, U8, U8, SYMMETRIC, 0.03),
     "uint8, symmetric, QDQ": (QDQ, U8, U8, SYMMETRIC, 0.03),
@@ -56,7 +56,7 @@ class Data(CalibrationDataReader):
 
 @pytest.fixture(autouse=True)
 def quiet(capfd):
-    """Silence the output and the log of the quantizer."""
+    """Suppress the output and log of the quantizer."""
     logging.disable(logging.WARNING)
     yield
     logging.disable(logging.NOTSET)
@@ -104,8 +104,8 @@ def test_static(mode, cnn, tmp_path, record_property):
     check(tmp_path / "made.onnx", {"images": IMAGES}, tmp_path, record_property, quantized=0, floats=floats)
 
 
-def test_float8_in_qlinear_ops_is_no_model(cnn, tmp_path):
-    """The quantizer writes it, but neither onnxruntime nor the specification of QLinearConv allows it."""
+def test_float8_in_qlinear_ops_is_rejected(cnn, tmp_path):
+    """The quantizer writes such files, but neither onnxruntime nor the specification of QLinearConv allows them."""
     more = {"calibrate_method": CalibrationMethod.Distribution, "quant_format": QOPERATOR}
     types = {"activation_type": FLOAT8, "weight_type": FLOAT8}
     quantization.quantize_static(cnn, tmp_path / "made.onnx", Data({"images": IMAGES[:10]}), **types, **more)
@@ -119,8 +119,8 @@ WEIGHTS = {"RTN": of_blocks.RTNWeightOnlyQuantConfig, "k_quant": of_blocks.KQuan
 
 
 @pytest.mark.parametrize("algorithm", WEIGHTS)
-def test_weights_alone(algorithm, tmp_path, record_property):
-    """The default algorithm is in ``test_forms``; GPTQ, HQQ and AWQ need PyTorch."""
+def test_weight_only_quantization(algorithm, tmp_path, record_property):
+    """The default algorithm is tested in ``test_forms``; GPTQ, HQQ and AWQ need PyTorch."""
     made = of_blocks.MatMulNBitsQuantizer(str(BERT), block_size=16, algo_config=WEIGHTS[algorithm]())
     made.process()
     made.model.save_model_to_file(str(tmp_path / "made.onnx"))

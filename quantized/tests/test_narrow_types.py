@@ -1,4 +1,4 @@
-"""Types of few bits and float types, in opsets that lack them."""
+"""Narrow integer and float types in opsets that lack them."""
 
 import numpy as np
 import onnx
@@ -49,9 +49,7 @@ def run(path, feeds):
 @pytest.mark.parametrize("version", DOWN)
 @pytest.mark.parametrize("symmetric", [True, False])
 @pytest.mark.parametrize(("k", "block_size"), [(96, 32), (80, 32), (64, 16)])
-def test_decoders_of_four_bits_go_down_with_their_weights_as_quantized_values(
-    k, block_size, symmetric, version, tmp_path
-):
+def test_four_bit_decoders_keep_quantized_weights_in_older_opsets(k, block_size, symmetric, version, tmp_path):
     path, moved = decoder(k, block_size, symmetric, tmp_path), tmp_path / "moved.onnx"
     assert main(["convert", str(path), "-o", str(moved), "--opset", str(version), "--domains", "ai.onnx"]) == 0
     onnx.checker.check_model(moved, full_check=True)
@@ -79,7 +77,7 @@ def weights(dtype, block_size):
 @pytest.mark.parametrize(
     "dtype", ["int2", "uint2", "int4", "uint4", "float4e2m1", "float8e4m3fn", "float8e5m2", "int16", "uint16", "int8"]
 )
-def test_weights_of_every_kind_of_code_go_down(dtype, block_size, version, tmp_path):
+def test_weights_of_every_type_convert_to_older_opsets(dtype, block_size, version, tmp_path):
     graph, path = weights(dtype, block_size), tmp_path / "moved.onnx"
     tx.export(graph, path, opset_version=version)
     onnx.checker.check_model(path, full_check=True)
@@ -88,7 +86,7 @@ def test_weights_of_every_kind_of_code_go_down(dtype, block_size, version, tmp_p
     assert ("quantized" in {v.name for v in tx.load(path).variables}) == kept
 
 
-def test_quantized_values_that_are_read_twice_are_widened_once():
+def test_shared_quantized_values_are_widened_once():
     graph = weights("int4", 0)
     again = dequantize_linear(graph["quantized"], graph["scale"], axis=1)
     graph.output("z", ops.reduce_sum(again))
@@ -99,7 +97,7 @@ def test_quantized_values_that_are_read_twice_are_widened_once():
 
 @pytest.mark.parametrize("version", [17, 13])
 @pytest.mark.parametrize("code", ["int16", "uint16"])
-def test_activations_of_sixteen_bits_go_down(code, version):
+def test_sixteen_bit_activations_convert_to_older_opsets(code, version):
     graph = tx.Graph(opsets={"ai.onnx": 21})
     scale, zero = F32(0.001), tx.DType[code].numpy.type(3)
     quantized = quantize_linear(graph.input("x", "float32", X.shape), scale, zero)
@@ -110,15 +108,15 @@ def test_activations_of_sixteen_bits_go_down(code, version):
     )
 
 
-def test_quantized_values_that_come_from_outside_have_no_form_there():
+def test_quantized_graph_inputs_cannot_be_converted():
     graph = tx.Graph(opsets={"ai.onnx": 21})
     graph.output("y", dequantize_linear(graph.input("quantized", "int4", ("n",)), F32(0.1)))
     with pytest.raises(tx.NotRepresentable, match="does not take int4"):
         tx.retarget(graph, 17)
 
 
-def test_quantized_values_that_are_rounded_to_are_never_widened():
-    """An int4 zero point limits the range of quantized values, which an int8 one would not."""
+def test_results_of_quantization_are_never_widened():
+    """An int4 zero point limits the range of quantized values; an int8 one would not."""
     graph = tx.Graph(opsets={"ai.onnx": 21})
     zero = graph.variable("zero", np.zeros((), tx.DType.int4.numpy))
     graph.output("y", dequantize_linear(quantize_linear(graph.input("x", "float32", ("n",)), F32(0.1), zero), F32(0.1)))

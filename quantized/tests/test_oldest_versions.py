@@ -1,4 +1,4 @@
-"""Each form at the oldest version of ai.onnx that expresses it, as in the table of the README."""
+"""Each quantized form at the oldest version of ai.onnx that supports it, as listed in the README."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ FORMS = {
 
 
 def kept(graph, version, kinds):
-    """The graph at an opset, and whether it still has the same number of each op of the form."""
+    """Return the graph at an opset, and whether it has the same number of each of the form's ops."""
 
     def count(g):
         return {kind: sum(node.op_type == kind for node in g.nodes) for kind in kinds}
@@ -117,7 +117,7 @@ def test_a_form_at_its_oldest_version(name, tmp_path):
     try:
         older, whole = kept(graph, oldest - 1, kinds)
     except tx.NotRepresentable:
-        return  # its element types are newer, too
+        return  # older opsets lack its element types, too
     assert not whole, f"{name} can be said below {oldest}"
     np.testing.assert_allclose(older.run({"x": X}, backend="numpy")["y"], wanted, rtol=tolerance, atol=tolerance)
 

@@ -1,4 +1,4 @@
-"""Weights in packed formats: decoding by independent formulas, products, and errors."""
+"""Weights in packed formats: decoding compared with independent formulas, products, and errors."""
 
 import numpy as np
 import pytest
@@ -67,7 +67,7 @@ FORMULAS = {
 
 
 def packed(number, *outer, blocks=1):
-    """Blocks with scales of 0.01, or floats of this magnitude."""
+    """Draw packed blocks with scales of 0.01, or floats of this magnitude."""
     form = FORMATS[number]
     made = RANDOM.integers(0, 256, (*outer, blocks, form.size), dtype=np.uint8)
     if number in (0, 1, 30):
@@ -83,7 +83,7 @@ def numbers(number, rows):
 
 
 @pytest.mark.parametrize("number", FORMATS)
-def test_rows_of_each_format(number):
+def test_each_format_is_decoded(number):
     """Out-of-range indices read the first row."""
     table = packed(number, 5, blocks=2)
     columns = 2 * FORMATS[number].count
@@ -91,7 +91,7 @@ def test_rows_of_each_format(number):
     np.testing.assert_array_equal(found, numbers(number, table)[[[4, 0], [0, 0]]])
 
 
-def test_floats_at_their_ends():
+def test_extreme_values_of_float_formats():
     ends = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 6e-8, 65504], np.float16)
     table = ends[:, None].view(np.uint8)
     found = gather_packed(table, np.arange(7), K=1, packed_type=1, output_dtype=1)[:, 0]
@@ -111,7 +111,7 @@ def test_products_with_packed_weights(number):
 
 @pytest.mark.parametrize("apart", [False, True])
 def test_mixtures_of_packed_experts(apart):
-    """Token by token: the two best of three experts."""
+    """Compare token by token, with the two best of three experts."""
     x = RANDOM.uniform(-1, 1, (4, 32)).astype(np.float16)
     logits = RANDOM.normal(size=(4, 3)).astype(np.float32)
     shares = RANDOM.uniform(0.1, 1, (4, 3)).astype(np.float32) if apart else None
@@ -142,6 +142,6 @@ def test_mixtures_of_packed_experts(apart):
         ({"packed_type": 2, "K": 32, "output_dtype": 7}, "unknown output_dtype"),
     ],
 )
-def test_what_is_refused(attributes, said):
+def test_invalid_calls_are_rejected(attributes, said):
     with pytest.raises(tx.TenonnxError, match=said):
         gather_packed(np.zeros((2, 18), np.uint8), np.zeros(1, np.int64), **attributes)

@@ -1,4 +1,4 @@
-"""``tenonnx quantize`` and its function: accuracy against onnxruntime's quantizer, settings, reports and the budget."""
+"""``tenonnx quantize`` and ``tx.quantize``: accuracy, also of onnxruntime's quantizer, settings, reports, budgets."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tenonnx_quantized.tuning.calibrate import METHODS, observe
 from tenonnx_quantized.tuning.quantize import quantize as quantize_graph
 from tenonnx_quantized.tuning.quantized_tensor import by_channel, in_blocks, parameters
 
-#: Quantization of these tests: static unless they say otherwise.
+#: Static quantization, the default of these tests.
 quantize = partial(quantize_graph, mode="static")
 
 CNN = Path(__file__).parents[2] / "examples" / "digits_cnn"
@@ -44,14 +44,14 @@ def exact():
 
 
 def right(path):
-    """The accuracy of a model on all digits, in onnxruntime."""
+    """Accuracy of a model on all digits, in onnxruntime."""
     session = onnxruntime.InferenceSession(path, exact(), providers=["CPUExecutionProvider"])
     (scores,) = session.run(None, {"images": IMAGES})
     return float((scores.argmax(1) == LABELS).mean())
 
 
 def scores(path):
-    """Scores of all digits, without onnxruntime's integer optimizations."""
+    """Scores of all digits in onnxruntime, without integer optimizations."""
     options = exact()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
@@ -74,10 +74,10 @@ MODES = {
 
 
 @pytest.mark.parametrize("settings", MODES.values(), ids=MODES)
-def test_digits_are_read_as_well(cnn, settings, tmp_path):
+def test_quantized_digits_keep_their_accuracy(cnn, settings, tmp_path):
     made, report = quantize(cnn, BATCHES, **settings)
     tx.export(made, tmp_path / "made.onnx")
-    # onnxruntime's own quantizer gives 0.963 to 0.968 on these digits, the floats 0.964
+    # onnxruntime's own quantizer reaches 0.963 to 0.968 on these digits, the float model 0.964
     assert right(tmp_path / "made.onnx") > 0.962
     assert report.outputs["scores"] < 0.07
     assert (tmp_path / "made.onnx").stat().st_size < (CNN / "digits-cnn.onnx").stat().st_size
@@ -100,7 +100,7 @@ TYPES = {
     "int4": quantization.QuantType.QInt4,
     "float8e4m3fn": quantization.QuantType.QFLOAT8E4M3FN,
 }
-#: Types of activations and weights.
+#: Dtypes of activations and weights.
 PAIRS = [
     ("uint8", "int8"),
     ("uint8", "uint8"),
@@ -119,9 +119,7 @@ def initializers(path):
 
 @pytest.mark.parametrize("per_channel", [False, True])
 @pytest.mark.parametrize(("activations", "weights"), PAIRS)
-def test_quantized_values_of_other_types_are_as_good_as_those_of_onnxruntime(
-    activations, weights, per_channel, cnn, tmp_path, capfd
-):
+def test_other_types_are_as_accurate_as_with_onnxruntime(activations, weights, per_channel, cnn, tmp_path, capfd):
     made, _ = quantize(cnn, BATCHES, activation_type=activations, weight_type=weights, per_channel=per_channel)
     tx.export(made, tmp_path / "ours.onnx")
     logging.disable(logging.WARNING)
@@ -129,7 +127,7 @@ def test_quantized_values_of_other_types_are_as_good_as_those_of_onnxruntime(
     if floats:  # of one scale
         more = {"calibrate_method": quantization.CalibrationMethod.Distribution}
     types = {"activation_type": TYPES[activations], "weight_type": TYPES[weights]}
-    source = shutil.copy(CNN / "digits-cnn.onnx", tmp_path)  # onnxruntime writes a file next to it, and removes that
+    source = shutil.copy(CNN / "digits-cnn.onnx", tmp_path)  # onnxruntime writes a temporary file next to the model
     quantization.quantize_static(source, tmp_path / "theirs.onnx", Data(), **types, **more)
     logging.disable(logging.NOTSET)
     plain, ours, theirs = map(scores, (CNN / "digits-cnn.onnx", tmp_path / "ours.onnx", tmp_path / "theirs.onnx"))
@@ -165,7 +163,7 @@ def test_the_oldest_version_that_has_the_quantized_values(settings, version):
 @pytest.mark.parametrize("settings", [{"mode": "static"}, {"mode": "dynamic"}])
 @pytest.mark.parametrize("form", ["qdq", "qoperator"])
 def test_a_stack_of_matrices_has_one_scale(settings, form):
-    """From others onnxruntime creates a QLinearMatMul that it cannot run."""
+    """For scales per matrix, onnxruntime creates a QLinearMatMul that it cannot run."""
     random = np.random.default_rng(0)
     graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})
     weights = graph.variable("w", random.normal(size=(2, 3, 7, 3)).astype(np.float32))
@@ -178,7 +176,7 @@ def test_a_stack_of_matrices_has_one_scale(settings, form):
 
 
 def test_onnxruntime_keeps_relu_before_quantized_values_of_float8():
-    """As it is set up here: left to itself it takes their zero point for the least number."""
+    """With the session options of this test; by default it takes the zero point for the least value."""
     graph = tx.Graph(opsets={"ai.onnx": 21})
     x = np.linspace(-2, 2, 48, dtype=np.float32).reshape(1, 3, 4, 4)
     w = np.random.default_rng(0).normal(size=(3, 3, 3, 3)).astype(np.float32)
@@ -190,7 +188,7 @@ def test_onnxruntime_keeps_relu_before_quantized_values_of_float8():
 
 
 def test_ranges_are_chosen_for_the_quantized_values_at_hand():
-    """With 65536 or float values, an outlier does not cost small numbers their precision."""
+    """With 16-bit or float values, an outlier does not affect the precision of small numbers."""
     graph = tx.Graph()
     graph.output("y", graph.input("x", "float32", ("n",)) + 0.0)
     batch = {"x": np.append(np.random.default_rng(0).normal(size=20000), 40.0).astype(np.float32)}
@@ -210,7 +208,7 @@ def test_the_report_names_what_was_done(cnn):
     assert set(report.to_dict()) == {"quantized", "floats", "tensors", "reached", "kept", "outputs", "sqnr"}
 
 
-def test_a_budget_leaves_the_worst_nodes_floats(cnn):
+def test_a_budget_keeps_the_most_sensitive_nodes_in_floats(cnn):
     _, free = quantize(cnn, BATCHES, mode="static")
     made, held = quantize(cnn, BATCHES, mode="static", budget=0.01)
     assert free.outputs["scores"] > 0.01 >= held.outputs["scores"]
@@ -247,12 +245,12 @@ def test_a_budget_leaves_the_worst_nodes_floats(cnn):
         ({"mode": "dynamic", "leave_out": ["*"]}, "no op can be quantized"),
     ],
 )
-def test_settings_that_are_refused(cnn, settings, message):
+def test_invalid_settings_are_rejected(cnn, settings, message):
     with pytest.raises(tx.InvalidCall, match=message):
         quantize(cnn, BATCHES, **settings)
 
 
-def test_a_type_of_ops_that_is_misspelled_gets_the_one_that_was_meant(cnn):
+def test_a_misspelled_op_type_gets_a_suggestion(cnn):
     for name, meant in (("matmul", "MatMul"), ("Convv", "Conv"), ("GlobalAvgPool", "GlobalAveragePool")):
         with pytest.raises(tx.InvalidCall) as caught:
             quantize(cnn, BATCHES, ops=[name])
@@ -268,7 +266,7 @@ def test_ranges_need_data(cnn):
 
 
 def transformer(rows=40):
-    """A table, a product, a residual sum read only by a normalization, and a second product."""
+    """Return an embedding, a product, a residual sum with a normalization as only consumer, and a second product."""
     draw = np.random.default_rng(0).normal
     graph = tx.Graph(opsets={"ai.onnx": 17})
     names = {n: draw(size=s).astype(np.float32) for n, s in {"table": (rows, 16), "w": (16, 16), "v": (16, 4)}.items()}
@@ -279,12 +277,12 @@ def transformer(rows=40):
     return graph, [{"ids": np.random.default_rng(1).integers(0, rows, (3, 6))}]
 
 
-def test_sums_that_floats_are_made_of_stay_floats():
+def test_residual_sums_stay_floats():
     graph, batches = transformer()
     made, report = quantize(graph, batches)
     assert not any(name.startswith("Add") for name in report.quantized)
     assert {t.name for t in report.tensors if t.kind == "weight"} == {"table", "w", "v"}
-    # results that only products read stay floats, since none of their consumers has quantized outputs
+    # values whose consumers are products only stay floats, since no consumer has quantized outputs
     assert [node.op_type for node in made.nodes].count("QuantizeLinear") == 2
     assert "y" not in {t.name for t in report.tensors}
     _, more = quantize(graph, batches, ops=["Gather", "MatMul", "Add"])
@@ -296,7 +294,7 @@ def test_sums_that_floats_are_made_of_stay_floats():
 
 @pytest.mark.parametrize("per_channel", [True, False])
 @pytest.mark.parametrize("mode", ["static", "dynamic"])
-def test_rows_are_taken_of_quantized_values(mode, per_channel, tmp_path):
+def test_rows_of_quantized_tables_are_gathered(mode, per_channel, tmp_path):
     graph, batches = transformer()
     made, report = quantize(graph, batches, mode=mode, per_channel=per_channel)
     assert report.reached == 1.0
@@ -312,7 +310,7 @@ def test_rows_are_taken_of_quantized_values(mode, per_channel, tmp_path):
     assert few.kept == {"table": "Gather"}
 
 
-def test_a_table_that_others_read_stays_floats():
+def test_a_table_with_other_consumers_stays_floats():
     graph, batches = transformer()
     table = graph["table"]
     graph.output("z", ops.matmul(graph["y"], ops.transpose(ops.neg(table), perm=[1, 0])[:4]))
@@ -326,7 +324,7 @@ def test_a_table_that_others_read_stays_floats():
 @pytest.mark.parametrize("symmetric", [False, True])
 @pytest.mark.parametrize("dtype", [tx.DType.uint8, tx.DType.int8, tx.DType.uint4])
 @pytest.mark.parametrize(("low", "high"), [(-1.0, 2.0), (0.5, 3.0), (-4.0, -1.0), (0.0, 0.0)])
-def test_parameters_hold_a_range_and_zero(low, high, dtype, symmetric):
+def test_the_quantized_range_includes_the_values_and_zero(low, high, dtype, symmetric):
     found = parameters(np.float32(low), np.float32(high), dtype, symmetric=symmetric)
     least, greatest = dtype.bounds
     zero = int(found.zero_point)
@@ -337,7 +335,7 @@ def test_parameters_hold_a_range_and_zero(low, high, dtype, symmetric):
     assert (greatest - zero) * step >= max(high, 0) - step
 
 
-def test_methods_leave_outliers_out():
+def test_range_methods_exclude_outliers():
     graph = tx.Graph()
     x = graph.input("x", "float32", ("n",))
     graph.output("y", x + 0.0)

@@ -1,4 +1,4 @@
-"""Quantization that would lose a bias or an output, and weights that stay in floating point."""
+"""Quantization that would destroy a bias or an output, and weights that stay in floating point."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import tenonnx as tx
 from tenonnx_cli import main
 from tenonnx_quantized.tuning.quantize import quantize as quantize_graph
 
-#: Quantization of these tests: static unless they say otherwise.
+#: Static quantization, the default of these tests.
 quantize = partial(quantize_graph, mode="static")
 
 BIAS = np.array([-138.0, 3.0, 49.0, 44.0], np.float32)
@@ -56,7 +56,7 @@ def test_a_bias_beyond_int32_steps_is_kept(name, settings):
 
 
 def test_a_bias_of_a_file_beyond_int32_stays_float():
-    """A third-party QDQ model whose bias exceeds int32 in QLinearConv."""
+    """In a third-party QDQ model, the bias would exceed int32 in QLinearConv."""
     model = model_of(
         "float[1, 1, 2, 2] x",
         """one = Constant <value_float = 1.0> ()  tiny = Constant <value_float = 1e-12> ()
@@ -72,8 +72,8 @@ def test_a_bias_of_a_file_beyond_int32_stays_float():
     np.testing.assert_array_equal(found, np.full((1, 1, 2, 2), 50.0))
 
 
-def test_an_output_below_ten_decibels_is_refused(tmp_path, capsys):
-    """With one scale per tensor, outliers of a weight leave no precision to the other elements."""
+def test_an_output_below_ten_decibels_is_rejected(tmp_path, capsys):
+    """With one scale per tensor, outliers of a weight leave no precision for the other elements."""
     random = np.random.default_rng(0)
     w = random.standard_normal((16, 16)).astype(np.float32)
     w[0] *= 1e4
@@ -91,7 +91,7 @@ def test_an_output_below_ten_decibels_is_refused(tmp_path, capsys):
 
 
 W = np.random.default_rng(1).standard_normal((32, 32)).astype(np.float32)
-#: Weights that reach a MatMul through other nodes.
+#: Nodes between a weight and its MatMul.
 SEEN = {
     "Identity": "v = Identity (w) y = MatMul (x, v)",
     "Transpose": "v = Transpose (w) y = MatMul (x, v)",

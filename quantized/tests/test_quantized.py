@@ -24,7 +24,7 @@ DIGITS = Path(__file__).parents[2] / "examples" / "digits"
 
 
 def fake_quantized(shape, scale_shape, **attributes):
-    """The graph of ``dequantize(quantize(x))`` with int8, and its gradients."""
+    """Return the graph of ``dequantize(quantize(x))`` in int8, with its gradients."""
     graph = tx.Graph("fake")
     x, scale = graph.input("x", "float32", shape), graph.input("scale", "float32", scale_shape)
     quantized = quantize_linear(x, scale, output_dtype=int(tx.DType.int8), **attributes)
@@ -92,7 +92,7 @@ def test_products_are_exact(inner):
 
 @pytest.mark.parametrize(("channels", "group", "size"), [(64, 1, 3), (300, 1, 3), (600, 2, 3), (1, 1, 25), (2, 2, 25)])
 def test_convolutions_are_exact(channels, group, size, tmp_path):
-    """Beyond what float32 sums hold exactly, too; and in the oldest opset, with convolutions that runtimes have."""
+    """Sums are exact even beyond 2**24; so are they in the oldest opset, by convolutions that runtimes support."""
     x = np.full((1, channels, size, size + 1), 255, U8)
     w = np.random.default_rng(0).integers(-128, -100, (2, channels // group, size, size)).astype(np.int8)
     window = np.lib.stride_tricks.sliding_window_view(x.astype(np.int64), (size, size), (2, 3))
@@ -104,7 +104,7 @@ def test_convolutions_are_exact(channels, group, size, tmp_path):
     graph.output("y", conv_integer(quantized, graph.variable("w", w), group=group))
     np.testing.assert_array_equal(graph.run({"x": x}, backend="numpy")["y"], wanted)
     tx.export(graph, tmp_path / "old.onnx", opset_version=9, domains=["ai.onnx"])
-    if size < 25:  # else a kernel has more than float32 can sum, and onnxruntime convolves nothing else
+    if size < 25:  # larger kernels exceed exact float32 sums, and onnxruntime has float convolutions only
         session = onnxruntime.InferenceSession(tmp_path / "old.onnx", providers=["CPUExecutionProvider"])
         np.testing.assert_array_equal(session.run(None, {"x": x})[0], wanted)
 
@@ -123,7 +123,7 @@ BLOCKS = {"K": 32, "N": 2, "block_size": 16}
 
 
 def scaled(kind, scale, code):
-    """A single-node model with a constant scale and zero point 3."""
+    """Return a single-node model with a constant scale and zero point 3."""
     tensor = {"uint8": onnx.TensorProto.UINT8, "int8": onnx.TensorProto.INT8, "float": onnx.TensorProto.FLOAT}
     taken, given = ("float", code) if kind == "QuantizeLinear" else (code, "float")
     x, y = (onnx.helper.make_tensor_value_info(n, tensor[t], [8]) for n, t in (("x", taken), ("y", given)))
@@ -139,8 +139,8 @@ def scaled(kind, scale, code):
 @pytest.mark.parametrize("scale", [0.0, -1.0, 0.5, np.nan, np.inf, -np.inf])
 @pytest.mark.parametrize("code", ["uint8", "int8"])
 @pytest.mark.parametrize("kind", ["QuantizeLinear", "DequantizeLinear"])
-def test_any_scale_is_taken_as_onnxruntime_takes_it(kind, code, scale):
-    """Quantizing a mask of minus infinity results in an infinite scale; NaN becomes the lowest value."""
+def test_any_scale_gives_the_results_of_onnxruntime(kind, code, scale):
+    """Quantizing a mask of -inf gives an infinite scale; NaN becomes the lowest value."""
     model = scaled(kind, scale, code)
     x = np.array([-np.inf, np.inf, np.nan, 0, -0.0, 1.5, -3, 1e30], F32)
     if kind == "DequantizeLinear":
@@ -155,7 +155,7 @@ def test_any_scale_is_taken_as_onnxruntime_takes_it(kind, code, scale):
 
 
 @pytest.mark.parametrize("scale", [-0.1, np.inf])
-def test_any_scale_of_a_vendor_op_is_taken(scale):
+def test_any_scale_of_a_vendor_op_is_accepted(scale):
     one = np.array(0.5, F32), np.array(2, U8)
     x = np.arange(0, 250, 25).astype(U8)
     graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})
@@ -186,7 +186,7 @@ def test_packed_weights_that_do_not_fit(change, message):
 
 @pytest.mark.parametrize("rows", [1, 8])
 def test_weights_of_four_bits_stay_packed_in_numpy(rows):
-    """A call dequantizes a few columns at a time, and the program keeps none."""
+    """A call dequantizes a few columns at a time, and the program does not store them."""
     columns, inner = 2048, 2048
     packed = np.full((columns, inner // 32, 16), 0x9A, U8)  # 10 and 9: 2 and 1 above half the range
     graph = tx.Graph(opsets={"com.microsoft": 1})
@@ -213,8 +213,8 @@ def test_zero_points_have_the_type_of_their_quantized_values():
 # ----- gradients ------------------------------------------------------------------------------------------------------
 
 
-def test_a_frozen_model_of_four_bits_hands_gradients_on():
-    """LoRA needs gradients of adapters next to frozen weights, and of earlier layers."""
+def test_gradients_pass_through_a_frozen_four_bit_model():
+    """LoRA needs gradients of adapters parallel to frozen weights, and of earlier layers."""
     random = np.random.default_rng(0)
     packed, scales = random.integers(0, 256, (4, 2, 8)).astype(U8), random.uniform(0.1, 1, (4, 2)).astype(F32)
     graph = tx.Graph(opsets={"ai.onnx": 21, "com.microsoft": 1})

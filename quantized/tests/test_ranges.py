@@ -1,4 +1,4 @@
-"""Ranges of activations and weights: given ranges, averages, fewer bits, and QDQ pairs."""
+"""Ranges of activations and weights: given ranges, averages, reduced range, and dedicated QDQ pairs."""
 
 import numpy as np
 import pytest
@@ -49,7 +49,7 @@ def test_given_ranges_replace_those_on_data():
     assert_allclose(scale_of(wider, "x"), 2 * (ends()[1] - ends()[0]) / 255, rtol=1e-5)
 
 
-def test_a_missing_range_is_named():
+def test_a_missing_range_is_reported():
     with pytest.raises(tx.InvalidCall, match="neither calibration data nor the range of every activation"):
         tx.quantize(model(), mode="static", ranges={"other": (0.0, 1.0)})
 
@@ -67,7 +67,7 @@ def test_a_percentile():
 
 @pytest.mark.parametrize(("dtype", "most"), [("int8", 64), ("uint8", 127)])
 @pytest.mark.parametrize("mode", ["static", "dynamic"])
-def test_weights_with_a_bit_less(mode, dtype, most):
+def test_reduced_range_of_weights(mode, dtype, most):
     batches = BATCHES if mode == "static" else None
     made, _ = tx.quantize(model(), batches, mode=mode, weight_type=dtype, reduce_range=True, per_channel=False)
     (held,) = [n.inputs for n in made.nodes if n.op_type == "DequantizeLinear" and "w/" in n.inputs[0].name]
@@ -78,7 +78,7 @@ def test_weights_with_a_bit_less(mode, dtype, most):
     assert_allclose((numbers - zero) * np.asarray(held[1].data), WEIGHTS, atol=np.abs(WEIGHTS).max() / 60)
 
 
-def test_weights_that_are_not_symmetric():
+def test_asymmetric_weights():
     made, _ = quantized(symmetric_weights=False, per_channel=False)
     zero = next(n.inputs[2] for n in made.nodes if n.op_type == "DequantizeLinear" and "w/" in n.inputs[0].name)
     assert int(np.asarray(zero.data)) != 0
@@ -138,7 +138,7 @@ def test_the_command(tmp_path):
 
 
 @pytest.mark.parametrize("mode", ["static", "dynamic", "weights"])
-def test_the_same_model_without_measuring(mode):
+def test_measuring_errors_does_not_change_the_model(mode):
     batches = BATCHES if mode == "static" else None
     plain, measured = tx.quantize(model(), batches, mode=mode)
     made, report = tx.quantize(model(), batches, mode=mode, measure=False)

@@ -19,7 +19,7 @@ FEEDS = [{"x": np.random.default_rng(k).standard_normal((40, 32)).astype(np.floa
 
 
 def perceptron():
-    """Two layers with a Relu in between."""
+    """Return two linear layers with a Relu in between."""
     random = np.random.default_rng(3)
     graph = tx.Graph(opsets={"ai.onnx": 21})
     first, second = (random.standard_normal(shape).astype(np.float32) / 6 for shape in ((32, 48), (48, 16)))
@@ -74,7 +74,7 @@ def test_options_override_a_recipe(tmp_path):
     assert list(report.kept) == ["first"]
 
 
-def test_the_first_pattern_counts():
+def test_the_first_matching_pattern_applies():
     layers = [{"pattern": "first", "bits": 8}, {"pattern": "*", "bits": 2, "block_size": 16, "method": "hqq"}]
     made, report = tx.quantize(perceptron(), mode="weights", layers=layers, backend="numpy")
     assert {t.name: t.dtype for t in report.tensors} == {"first": "uint8", "second": "uint2"}
@@ -91,7 +91,7 @@ def test_the_first_pattern_counts():
         ("[[layers]]\nbits = 4", "lack a pattern"),
     ],
 )
-def test_a_recipe_that_is_wrong(text, message, tmp_path):
+def test_an_invalid_recipe_is_rejected(text, message, tmp_path):
     path = tmp_path / "r.toml"
     if text is not None:
         path.write_text(text, "utf-8")
@@ -99,7 +99,7 @@ def test_a_recipe_that_is_wrong(text, message, tmp_path):
         tx.quantize(perceptron(), FEEDS, recipe="gptq" if text is None else path)
 
 
-def test_a_recipe_that_is_not_there(tmp_path):
+def test_an_unknown_recipe_is_rejected(tmp_path):
     with pytest.raises(tx.InvalidCall, match="cannot read the recipe"):
         config_of(tmp_path / "none.toml", {})
 
@@ -107,7 +107,7 @@ def test_a_recipe_that_is_not_there(tmp_path):
 # ----- sensitivity ----------------------------------------------------------------------------------------------------
 
 
-def test_the_sensitivity_of_a_layer_is_the_error_that_it_causes_alone():
+def test_sensitivity_is_the_error_of_quantizing_one_layer():
     graph = perceptron()
     _, report = tx.quantize(graph, FEEDS, mode="weights", report=True, backend="numpy")
     assert [layer.name for layer in report.layers] == ["first", "second"]
@@ -139,7 +139,7 @@ def test_more_bits_make_a_smaller_error():
     assert ratios[2] > ratios[0] + 15
 
 
-def test_the_curve_rises_and_foresees_the_error():
+def test_the_pareto_curve_is_monotonic_and_predicts_the_error():
     _, report = tx.quantize(perceptron(), FEEDS, mode="weights", report=True, backend="numpy")
     sizes, ratios = zip(*((p.bits, p.sqnr) for p in report.pareto), strict=True)
     assert list(sizes) == sorted(sizes)
@@ -175,7 +175,7 @@ def test_budgets(text, wanted):
     assert Budget.of(text) == wanted
 
 
-def test_a_metric_of_the_user_is_measured_for_each_layer_alone():
+def test_a_user_metric_is_measured_per_layer():
     graph, x = perceptron(), FEEDS[0]
     wanted = error(graph, graph, x)
 
@@ -278,7 +278,7 @@ BAD_LINES = {
 
 
 @pytest.mark.parametrize("options", BAD_LINES)
-def test_the_command_says_what_is_wrong(files, capsys, options):
+def test_the_command_reports_errors(files, capsys, options):
     assert main(["quantize", "m.onnx", "-o", "q.onnx", *options.split()]) == 2
     said = capsys.readouterr().err
     assert BAD_LINES[options] in said
@@ -293,7 +293,7 @@ def test_the_command_refuses_data_with_nan(files, capsys):
 
 
 def test_a_static_quantization_below_ten_decibels_is_refused(tmp_path, capsys):
-    """An activation outlier leaves no precision to other elements in 8 bits."""
+    """An outlier of an activation leaves no precision for other elements in 8 bits."""
     random = np.random.default_rng(0)
     graph = tx.Graph(opsets={"ai.onnx": 17})
     w = random.standard_normal((16, 4)).astype(np.float32)
@@ -308,7 +308,7 @@ def test_a_static_quantization_below_ten_decibels_is_refused(tmp_path, capsys):
     assert main(line) == 1
     assert "below 10 dB" in capsys.readouterr().err
     assert not (tmp_path / "q.onnx").exists()
-    assert main([*line, "--activation-type", "uint16"]) == 0  # a finer grid is right
+    assert main([*line, "--activation-type", "uint16"]) == 0  # 16 bits are precise enough
     capsys.readouterr()
     assert main([*line, "--allow-loss", "--overwrite", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["sqnr"]["y"] < 10

@@ -1,4 +1,4 @@
-"""Rotation of residual streams: the function of the model stays the same, outliers of activations vanish."""
+"""Rotation of the residual stream keeps the outputs of the model and spreads outliers of activations."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ IDS = np.random.default_rng(0).integers(0, 40, (3, 7))
 
 
 def decoder(width=24, opset=23, *, tied=False, bias=False, outlier=1.0, norm="rms", ending=None):
-    """An embedding, two blocks of a normalization, two layers and a sum, and a head."""
+    """Return an embedding, two residual blocks (a normalization and two linear layers), and a head."""
     random = np.random.default_rng(5)
     graph = tx.Graph(opsets={"ai.onnx": 23})
 
@@ -49,7 +49,7 @@ def decoder(width=24, opset=23, *, tied=False, bias=False, outlier=1.0, norm="rm
 
 @pytest.mark.parametrize("options", [{}, {"tied": True}, {"bias": True}, {"opset": 17}, {"opset": 13, "bias": True}])
 @pytest.mark.parametrize("width", [32, 24, 15])
-def test_a_rotated_model_computes_the_same_on_other_numbers(width, options):
+def test_a_rotated_model_has_the_same_outputs_with_other_weights(width, options):
     graph = decoder(width, **options)
     wanted = graph.run({"ids": IDS}, backend="numpy")["logits"]
     made = weights_as_constants(graph)
@@ -69,7 +69,7 @@ def test_the_matrix_is_orthogonal_and_spreads_each_channel(size):
         np.testing.assert_allclose(np.abs(matrix), 1 / np.sqrt(size))
 
 
-def test_an_outlier_of_the_stream_costs_less():
+def test_an_outlier_of_the_stream_causes_a_smaller_error():
     graph = decoder(32, outlier=100.0)
     feeds = [{"ids": np.random.default_rng(k).integers(0, 40, (4, 7))} for k in range(2)]
     ops_of_products = ["MatMul", "Add"]
@@ -81,14 +81,14 @@ def test_an_outlier_of_the_stream_costs_less():
 
 
 @pytest.mark.parametrize("mode", ["weights", "static", "dynamic"])
-def test_rotation_works_in_every_mode_and_beside_other_methods(mode):
+def test_rotation_works_in_every_mode_and_with_other_methods(mode):
     feeds = [{"ids": IDS}]
     for method in ("rotate", "rotate,gptq", "rotate,awq"):
         _, report = tx.quantize(decoder(32), feeds, mode=mode, bits=8, method=method, backend="numpy")
         assert report.sqnr["logits"] > 25
 
 
-def test_weights_that_a_call_may_replace_are_not_rotated():
+def test_weights_that_are_also_inputs_are_not_rotated():
     graph = decoder()
     graph.all_inputs = [*graph.inputs, graph["table"]]
     with pytest.raises(tx.InvalidCall, match="no residual stream can be rotated"):
@@ -106,7 +106,7 @@ def test_weights_that_a_call_may_replace_are_not_rotated():
         ({"ending": "softmax"}, "Softmax"),
     ],
 )
-def test_what_cannot_be_rotated_is_refused(options, said):
+def test_models_that_cannot_be_rotated_are_rejected(options, said):
     with pytest.raises(tx.InvalidCall, match="no residual stream can be rotated") as caught:
         tx.quantize(decoder(**options), mode="weights", method="rotate", backend="numpy")
     assert said in str(caught.value)

@@ -1,4 +1,4 @@
-"""Half precision and weight quantization of models with an op that no installed package provides."""
+"""Half precision and weight quantization of models with an unknown op."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Bit-exact comparison of every quantized op with onnxruntime's kernels, on random calls with many ties."""
+"""Bit-exact comparison of quantized ops with onnxruntime's kernels, on random calls with many rounding ties."""
 
 import platform
 from itertools import chain
@@ -17,7 +17,7 @@ TYPES = (np.uint8, np.int8)
 
 
 class Draw:
-    """Inputs of calls; half of the scales are powers of two or have few digits, which causes ties."""
+    """Random inputs of calls. Half of the scales are powers of two or have few digits, which causes ties."""
 
     def __init__(self, seed):
         self.random = np.random.default_rng(seed)
@@ -60,7 +60,7 @@ def softmax(draw):
     inputs, attributes = of_one(draw, axis=-1, opset=int(draw.random.choice([11, 13])))
     if inputs[0].shape[1] == 1:
         inputs[0] = draw.quantized(2, 5)
-    if draw.random.random() < 0.5 or inputs[3] < 1 / 256:  # quantized values of smaller steps overflow in onnxruntime
+    if draw.random.random() < 0.5 or inputs[3] < 1 / 256:  # smaller scales overflow in onnxruntime
         inputs[3:] = np.float32(1 / 256), np.array(np.iinfo(draw.dtype).min, draw.dtype)
     return inputs, attributes
 
@@ -68,7 +68,7 @@ def softmax(draw):
 def average_pool(draw):
     padded = {"pads": [1, 1, 1, 1], "count_include_pad": int(draw.random.integers(2))}
     attributes = {"kernel_shape": [2, 3], "strides": [1, 2], **(padded if draw.random.random() < 0.5 else {})}
-    if not attributes.get("count_include_pad"):  # onnxruntime's two kernels of means differ where it counts both
+    if not attributes.get("count_include_pad"):  # with both, onnxruntime's two kernels differ
         attributes["ceil_mode"] = int(draw.random.integers(2))
     return [draw.image(), *draw.parameters(), *draw.parameters()], attributes
 
@@ -136,7 +136,7 @@ OPS = {
 
 
 def built(op, inputs, attributes):
-    """The model of a call, with constant scalars and weights, and its feeds."""
+    """Return the model of a call, with constant scalars and weights, and its feeds."""
     domain, _, op_type = op.rpartition("::")
     domain = "" if domain else "com.microsoft"
     names = [f"i{place}" for place in range(len(inputs))]
@@ -162,7 +162,7 @@ def built(op, inputs, attributes):
 
 
 @pytest.mark.parametrize("op", OPS)
-def test_quantized_values_are_those_of_onnxruntime(op):
+def test_quantized_values_equal_those_of_onnxruntime(op):
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     off = compared = 0
@@ -178,7 +178,7 @@ def test_quantized_values_are_those_of_onnxruntime(op):
     assert off <= allowed, f"{off} of {compared}"
 
 
-def test_a_model_in_plain_ops_gives_them_within_a_step():
+def test_a_lowered_model_differs_by_at_most_one_step():
     for op in ("QLinearAdd", "QLinearSoftmax", "QLinearAveragePool"):
         for seed in range(8):
             model, feeds = built(op, *OPS[op](Draw(seed)))
@@ -188,7 +188,7 @@ def test_a_model_in_plain_ops_gives_them_within_a_step():
             assert np.abs(steps).max() <= 1
 
 
-def test_numbers_without_elements_or_of_endless_scales_follow_the_definition():
+def test_empty_tensors_and_infinite_scales_follow_the_definition():
     quantized, one, zero = np.zeros((0, 3), np.uint8), np.float32(1), np.uint8(0)
     model, feeds = built("QLinearAdd", [quantized, one, zero, quantized, one, zero, one, zero], {})
     assert tx.load(model).run(feeds, backend="numpy")["y"].shape == (0, 3)

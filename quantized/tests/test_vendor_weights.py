@@ -1,4 +1,4 @@
-"""Conversion to plain floats of contributed ops with special weight layouts."""
+"""Conversion of contributed ops with special weight layouts to plain floats."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def held(graph, **contents):
 
 
 def agree(graph, feeds, op_types, tolerance=1e-5, backend="numpy"):
-    """Check that the float form has the values of the quantized one; returns it."""
+    """Check that the float form gives the outputs of the quantized one, and return it."""
     made = to_floats(graph)
     assert [node.op_type for node in made.nodes] == op_types
     assert {node.domain for node in made.nodes} == {"ai.onnx"}
@@ -105,7 +105,7 @@ def test_dynamic_quantize_lstm(direction, by_column, kind):
     agree(graph, {"x": RNG.normal(size=(5, 2, 4)).astype(np.float32)}, ["LSTM"], 0.03, "onnxruntime")
 
 
-def test_weights_that_a_graph_computes_stay(tmp_path):
+def test_computed_weights_are_not_converted(tmp_path):
     graph = tx.Graph(opsets=OPSETS)
     packed, largest = graph.input("B", "uint8", (100,)), graph.input("absmax", "float32", (13,))
     x = graph.input("x", "float32", ("n", 40))

@@ -1,4 +1,4 @@
-"""Mode ``weights`` with convolutions."""
+"""Weight-only quantization of convolutions."""
 
 import numpy as np
 import pytest
@@ -8,7 +8,7 @@ import tenonnx_standard as ops
 from tenonnx_quantized.tuning.quantize import quantize
 
 
-def test_weights_of_convolutions_are_quantized_values_by_channel():
+def test_weights_of_convolutions_are_quantized_per_channel():
     draw = np.random.default_rng(0).standard_normal
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", (2, 8, 9, 9))
@@ -22,7 +22,7 @@ def test_weights_of_convolutions_are_quantized_values_by_channel():
     assert report.outputs["y"] < 0.01
 
 
-def test_few_outputs_have_eight_bits_unless_it_is_said_otherwise():
+def test_layers_with_few_outputs_have_eight_bits_by_default():
     draw = np.random.default_rng(0).standard_normal
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", (2, 8, 9, 9))
@@ -33,14 +33,14 @@ def test_few_outputs_have_eight_bits_unless_it_is_said_otherwise():
     made, report = quantize(graph, batches, mode="weights")
     assert {tensor.name: tensor.dtype for tensor in report.tensors} == {"kernel": "int8", "head": "int8"}
     assert report.outputs["y"] < 0.01
-    assert made.opsets["ai.onnx"] == 17  # only blocks need 21
+    assert made.opsets["ai.onnx"] == 17  # only blockwise scales need opset 21
     assert tx.verify(made, tx.retarget(made, opset_version=13), feeds=batches[0])
     made, report = quantize(graph, batches, mode="weights", bits=4)
     assert {tensor.name: tensor.dtype for tensor in report.tensors} == {"kernel": "int8", "head": "uint4"}
     assert made.opsets["ai.onnx"] == 21
 
 
-def test_the_report_says_what_was_reached_and_what_was_not():
+def test_the_report_lists_quantized_and_remaining_weights():
     graph = tx.Graph(opsets={"ai.onnx": 21})
     rows = np.random.default_rng(0).normal(size=(96, 32)).astype(np.float32)
     table, matrix = graph.variable("table", rows), graph.variable("matrix", rows[:32])

@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from tenonnx_contrib_ms.attention import attention
 from tenonnx_testing import call, cases, tensors
 
-#: Large enough in magnitude to hide keys, small enough for float32 to tell rows without visible keys apart.
+#: Mask value: large enough to hide keys, small enough for float32 to distinguish rows without visible keys.
 HIDDEN = -20.0
 
 
 def mask_of(draw, batch, length, total, kinds):
-    """A mask of one of its shapes."""
+    """Draw a mask of one of the supported shapes."""
     kind = draw(st.sampled_from(kinds))
     if kind == "none":
         return None

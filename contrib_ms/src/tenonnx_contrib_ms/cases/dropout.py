@@ -13,13 +13,13 @@ FLOATS = ["float32", "float64", "float16"]
 
 
 def options(draw):
-    """Ratio and mode of dropout that drops nothing."""
+    """Draw ratio and mode of a dropout without effect."""
     ratio = draw(st.sampled_from([None, np.asarray(0.25, np.float32)]))
     return ratio, draw(st.sampled_from([None, np.asarray(False)]))
 
 
 def added(draw):
-    """Data, bias and residual."""
+    """Draw data, bias and residual."""
     x = draw(tensors(FLOATS, min_rank=1))
     bias = draw(tensors(x.dtype, shape=x.shape[-1:]))
     return x, bias, draw(st.none() | tensors(x.dtype, shape=x.shape))
@@ -43,6 +43,6 @@ def bitmask_bias_dropout_cases(draw):
 
 @cases(bitmask_dropout, law=kept_or_dropped, gradient=False)
 def bitmask_dropout_cases_2(draw):
-    """In training mode."""
+    """Training mode."""
     ratio = np.asarray(draw(st.sampled_from([0.25, 0.5])), np.float32)
     return call(draw(tensors(FLOATS[:2])), ratio, np.asarray(True), seed=3, _outputs=draw(st.integers(1, 2)))

@@ -1,4 +1,4 @@
-"""Cases of generation with an encoder and a decoder, like T5 and Whisper."""
+"""Cases of beam search with an encoder and a decoder, like T5 and Whisper."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Model:
         return ops.reshape(y, [0, 0, WIDTH])
 
     def decoded(self, tokens: Any, past: Any, behind: Any, mask: Any) -> list[Any]:
-        """Logits after each token, and the states of the decoder. Uses only nodes that every opset has."""
+        """Return the logits of each token and the decoder's states. Uses only ops that every opset has."""
         x = ops.gather(self.weight("tokens"), tokens)
         k, v = self.heads(x, "k"), self.heads(x, "v")
         if past and self.one:
@@ -99,7 +99,7 @@ def _renamed(graph: Graph, names: list[str]) -> Graph:
 
 
 def _search(draw: Any, read: int) -> tuple[list[Any], dict[str, Any]]:
-    """Inputs up to the masks, and attributes."""
+    """Draw the inputs up to the masks, and attributes."""
     batch, length = draw(st.integers(1, 2)), draw(st.integers(1, 2))
     model = Model(draw(st.integers(0, 1000)), read, draw(st.booleans()))
     if read == T5:

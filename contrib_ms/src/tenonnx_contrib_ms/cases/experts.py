@@ -12,7 +12,7 @@ PLAIN = Gap("onnxruntime", "its kernel for CPUs mixes as usual where use_sparse_
 
 
 def mixture(draw, activation, *, fused=1, third=False, **attributes):
-    """Tokens, logits and expert layers."""
+    """Draw tokens, router logits and expert layers."""
     count, inner, size = draw(shapes(3, 3, 1, 4))
     rows = draw(shapes(1, 2, 1, 3))
     dtype = draw(st.sampled_from(["float32", "float16"]))
@@ -57,7 +57,7 @@ def mixture_of_experts_cases_4(draw):
 
 @cases(mixture_of_experts)
 def mixture_of_experts_cases_5(draw):
-    """A third layer that gates the first one."""
+    """With a third layer that gates the first one."""
     return mixture(draw, draw(st.sampled_from(["swiglu", "silu"])), third=True)
 
 
@@ -78,7 +78,7 @@ def mixture_of_experts_cases_7(draw):
 
 
 def routed(draw, *, groups):
-    """Distinct logits of grouped experts, and their bias."""
+    """Draw distinct logits of grouped experts, and their bias."""
     rows, size = draw(shapes(1, 2, 1, 3)), draw(st.integers(2, 3))
     shape = (*rows, groups * size)
     dtype = draw(st.sampled_from(["float32", "float16"]))
@@ -98,7 +98,7 @@ def moe_group_router_cases(draw):
 
 @cases(moe_group_router, gradient=["logits", "expert_bias", "projection_weight"])
 def moe_group_router_cases_2(draw):
-    """All scores, optionally of a projection."""
+    """With the scores of all experts as third output, optionally computed by a projection."""
     logits, bias, _ = routed(draw, groups=2)
     weight = None
     if draw(st.booleans()):

@@ -16,7 +16,7 @@ KINKED = [("Relu", None), ("LeakyRelu", [0.1]), ("Clip", [-1.0, 1.5]), ("HardSig
 
 
 def convolution(draw, activations, *, last=False):
-    """Data, kernels, bias and residual of an activated convolution, with its attributes."""
+    """Draw data, kernels, bias, residual and attributes of a convolution with an activation."""
     attributes, sizes = window(draw)
     group, depth, results = draw(st.sampled_from([1, 1, 2])), draw(st.integers(1, 2)), draw(st.integers(1, 2))
     dtype, batch = draw(st.sampled_from(FLOATS)), draw(st.integers(1, 2))

@@ -58,7 +58,7 @@ def engram_gate_cases(draw):
 
 
 def limits(draw):
-    """A limit beyond all inputs, since clipping is not differentiable at the limit."""
+    """Draw a limit beyond all inputs, since clipping is not differentiable at the limit."""
     return draw(st.sampled_from([{}, {"activation_alpha": 1.7, "activation_beta": 1.0}, {"limit": 200.0}]))
 
 
@@ -102,7 +102,7 @@ def hyper_connection_low_rank_mix_cases(draw):
 
 
 def streams(draw):
-    """Rows, streams and their size; grouped or flat data with its attribute; and the dtype of other inputs."""
+    """Draw numbers of rows and streams and their size, grouped or flat data, and the dtype of other inputs."""
     rows, count, size = draw(shapes(1, 2, 1, 3)), draw(st.integers(1, 3)), draw(st.integers(1, 3))
     dtype, other = draw(st.sampled_from(MIXED))
     flat = draw(st.booleans())

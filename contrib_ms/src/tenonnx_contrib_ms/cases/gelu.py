@@ -23,7 +23,7 @@ def bias_gelu_cases(draw):
 
 @cases(fast_gelu)
 def fast_gelu_cases(draw):
-    """Not in float64, where onnxruntime's constants are not accurate enough."""
+    """Without float64, for which onnxruntime's constants are not accurate enough."""
     x = draw(tensors(["float32", "float16", "bfloat16"], min_rank=1))
     return call(x, draw(tensors(x.dtype.name, shape=x.shape[-1:])) if draw(st.booleans()) else None)
 

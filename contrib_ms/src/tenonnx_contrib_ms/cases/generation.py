@@ -1,4 +1,4 @@
-"""Cases of generation with a small decoder."""
+"""Cases of search ops with a small decoder."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ END, PADDING = 8, 5
 
 
 def decoder_of(draw):
-    """A small GPT-2 decoder: token and position embeddings, and one attention layer."""
+    """Draw a small GPT-2 decoder: token and position embeddings, and one attention layer."""
     seed = draw(st.integers(0, 1000))
     random = np.random.default_rng(seed)
     sizes = {"tokens": (VOCABULARY, WIDTH), "places": (16, WIDTH), "weights": (WIDTH, 3 * WIDTH), "bias": (3 * WIDTH,)}
@@ -40,7 +40,7 @@ def decoder_of(draw):
 
 
 def masks_of(draw, batch, length):
-    """Masks of the vocabulary, the first step and attention, each optional."""
+    """Draw masks of the vocabulary, the first step and attention, each optional."""
     if draw(st.booleans()):
         return [None, None, None]
     tokens = np.arange(VOCABULARY)
@@ -50,7 +50,7 @@ def masks_of(draw, batch, length):
 
 
 def search(draw):
-    """Inputs up to the masks, and attributes; the caller adds those before the repetition penalty."""
+    """Draw the inputs up to the masks, and attributes; callers insert those before the repetition penalty."""
     batch, length = draw(st.integers(1, 2)), draw(st.integers(1, 2))
     ids = draw(tensors("int32", shape=(batch, length), min_value=0, max_value=VOCABULARY - 1))
     most = np.array([length + draw(st.integers(1, 3))], np.int32)
@@ -64,20 +64,20 @@ def search(draw):
     return ids, most, least, penalty, masks, attributes
 
 
-#: Reason why not every requirement is violated.
+#: Gap: some requirements cannot be violated by changing a call.
 OTHER_DECODERS = Gap("requirements", "a decoder of another kind is needed for it, which no change to a call gives")
 
 
 @cases(greedy_search, gradient=False, gaps=[OTHER_DECODERS])
 def greedy_search_cases(draw):
-    """No end token: when all sequences have ended, onnxruntime leaves uninitialized memory behind them."""
+    """Without end tokens: once all sequences have ended, onnxruntime leaves uninitialized memory after them."""
     ids, most, _, penalty, masks, attributes = search(draw)
     return call(ids, most, most, penalty, *masks, **attributes)
 
 
 @cases(sampling, gradient=False, gaps=[OTHER_DECODERS])
 def sampling_cases(draw):
-    """Scores with which only one token can be drawn; tests/test_generation.py checks probabilities."""
+    """Scores that leave a single possible token; tests/test_generation.py checks probabilities."""
     ids, most, _, penalty, masks, attributes = search(draw)
     attributes |= {"top_p": 1e-3, "custom": draw(st.integers(0, 1)), "filter_value": -1e10}
     attributes |= {"min_tokens_to_keep": 1, "temperature": draw(st.sampled_from([1.0, 0.5]))}

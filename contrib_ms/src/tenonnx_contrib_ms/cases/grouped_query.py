@@ -18,20 +18,20 @@ def heads_of(draw):
 
 
 def projections(draw, dtype, batch, length, size, heads):
-    """Query, key and value, separate or packed."""
+    """Draw query, key and value, separate or packed."""
     widths = [heads["num_heads"] * size, heads["kv_num_heads"] * size, heads["kv_num_heads"] * size]
     q, k, v = (draw(tensors(dtype, shape=(batch, length, width), min_value=-2, max_value=2)) for width in widths)
     return (np.concatenate([q, k, v], axis=-1), None, None) if draw(st.booleans()) else (q, k, v)
 
 
 def held(draw, dtype, shape, starts, low=-2, high=2):
-    """A cache filled before ``starts``, and zero behind, since onnxruntime drops the rest."""
+    """Draw a cache that is filled before ``starts`` and zero after it, since onnxruntime clears the rest."""
     values = draw(tensors(dtype, shape=shape, min_value=low, max_value=high))
     return np.where(np.arange(shape[2])[:, None] < starts.reshape(-1, 1, 1, 1), values, 0).astype(values.dtype)
 
 
 def options(draw, dtype, batch, length, total, size, heads):
-    """Further inputs, from the rotary caches on, and attributes."""
+    """Draw the inputs from the rotary caches on, and attributes."""
     attributes = dict(heads)
     inputs = [None] * 5
     if draw(st.booleans()):
@@ -82,7 +82,7 @@ def group_query_attention_cases(draw):
 
 @cases(group_query_attention, gradient=DIFFERENTIABLE)
 def group_query_attention_cases_2(draw):
-    """The next elements after a past; several only for a single instance."""
+    """New tokens after a past; several only for a batch of one."""
     dtype, batch = draw(st.sampled_from(FLOATS)), draw(st.integers(1, 3))
     length = 1 if batch > 1 else draw(st.integers(1, 2))
     heads, size = heads_of(draw), 16
@@ -98,7 +98,7 @@ def group_query_attention_cases_2(draw):
 
 @cases(group_query_attention, gradient=DIFFERENTIABLE)
 def group_query_attention_cases_3(draw):
-    """Logits or probabilities as fourth output."""
+    """Attention logits or probabilities as fourth output."""
     batch, length = draw(st.integers(1, 2)), draw(st.integers(1, 3))
     heads, size = heads_of(draw), 16
     packed = projections(draw, "float32", batch, length, size, heads)
@@ -156,7 +156,7 @@ def group_query_attention_cases_6(draw):
 
 @cases(group_query_attention, gradient=["query", "key", "value", "past_key", "past_value"])
 def group_query_attention_cases_7(draw):
-    """Chunked prefill: several instances, each with its own past."""
+    """Chunked prefill: several sequences, each with its own past."""
     batch, length, capacity, size = draw(st.integers(1, 3)), draw(st.integers(1, 3)), 8, 16
     heads = heads_of(draw)
     packed = projections(draw, "float32", batch, length, size, heads)

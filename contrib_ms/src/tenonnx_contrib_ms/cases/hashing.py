@@ -11,7 +11,7 @@ from tenonnx_testing import call, cases, shapes, tensors
 
 @cases(murmur_hash3, gradient=False)
 def murmur_hash3_cases(draw):
-    """Floats can be lowered from the opset with BitCast on, strings never."""
+    """Floats can be lowered to opsets with BitCast, strings never."""
     dtype = draw(st.sampled_from(["int32", "uint32", "int64", "uint64", "float32", "float64", "string"]))
     x = draw(tensors(dtype, max_rank=2))
     return call(x, positive=draw(st.integers(0, 1)), seed=draw(st.sampled_from([0, 42, 2**31])))

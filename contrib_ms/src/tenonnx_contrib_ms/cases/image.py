@@ -50,7 +50,7 @@ def conv_transpose_with_dynamic_pads_cases(draw):
 
 
 def masked_pooling(draw, least):
-    """One mask for all channels; for more channels, onnxruntime's kernel reads the wrong elements."""
+    """Draw an image and one mask for all channels, since onnxruntime reads wrong elements of masks per channel."""
     rank = draw(st.integers(1, 3))
     kernel = [draw(st.integers(1, 3)) for _ in range(rank)]
     sizes = [size + draw(st.integers(0, 2)) for size in kernel]
@@ -64,7 +64,7 @@ def masked_pooling(draw, least):
 
 @cases(max_pool_with_mask, gradient=False)
 def max_pool_with_mask_cases(draw):
-    """Empty windows result in the lowest float, next to which finite differences vanish."""
+    """Masked windows, whose result is the lowest float: finite differences vanish next to it."""
     return masked_pooling(draw, 0)
 
 

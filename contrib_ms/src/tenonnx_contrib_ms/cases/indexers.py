@@ -16,7 +16,7 @@ SIZE, WIDTH, RATIO, POSITIONS = 8, 4, 2, 16
 
 
 class Drawn:
-    """Inputs of both indexers from a random seed, with distinct scores."""
+    """Random inputs of both indexers, with distinct scores."""
 
     def __init__(self, draw):
         self.random = np.random.default_rng(draw(st.integers(0, 1000)))
@@ -33,7 +33,7 @@ class Drawn:
         return self.random.normal(size=shape).astype(np.float32)
 
     def projections(self, draw, *sizes):
-        """Query and key, separate or packed."""
+        """Draw query and key, separate or packed."""
         wide = SIZE * (1 + self.csa)
         parts = [self.some(*sizes, self.heads * SIZE), self.some(*sizes, wide)]
         if not self.csa and draw(st.booleans()):
@@ -41,7 +41,7 @@ class Drawn:
         return parts
 
     def gates(self, *sizes):
-        """gate, position_bias and head_weights."""
+        """Draw ``gate``, ``position_bias`` and ``head_weights``."""
         if not self.csa:
             return [None] * 3
         return [self.some(*sizes, 2 * SIZE), self.some(RATIO, 2 * SIZE), self.some(*sizes, self.heads)]

@@ -64,7 +64,7 @@ def causal_conv_with_state_cases(draw):
 
 @cases(causal_conv_with_state)
 def causal_conv_with_state_cases_2(draw):
-    """Some of the channels, and a state with its own length and layout, which only GPU kernels support."""
+    """A subset of the channels, and a state with its own length and layout, which only GPU kernels support."""
     batch, channels, length, size = draw(shapes(4, 4, 1, 3))
     before, behind, dilation = draw(st.integers(0, 2)), draw(st.integers(0, 2)), draw(st.integers(1, 2))
     kept = (size - 1) * dilation + draw(st.integers(1, 2))

@@ -18,7 +18,7 @@ FLOATS = ["float32", "float64", "float16", "bfloat16"]
 
 
 def matrices(draw):
-    """Two matrices or batches of matrices to transpose and multiply, and the attributes for that."""
+    """Draw two matrices or batches of matrices, and attributes that transpose them."""
     batch, (m, k, n) = draw(shapes(0, 2, 1, 3)), draw(shapes(3, 3))
     dtype = draw(st.sampled_from(FLOATS))
     alpha = draw(st.sampled_from([1.0, 0.5, -2.0]))

@@ -55,7 +55,7 @@ def multi_head_attention_cases(draw):
 
 @cases(multi_head_attention, gradient=["query", "key", "value", "past_key", "past_value"])
 def multi_head_attention_cases_2(draw):
-    """With a past, or a buffer that contains it, for one beam or several."""
+    """With a past, or a buffer that contains it, for one or several beams."""
     beams = draw(st.integers(1, 2))
     batch, heads, size = beams * draw(st.integers(1, 2)), draw(st.integers(1, 2)), draw(st.integers(1, 4))
     length, before = draw(st.integers(1, 2)), draw(st.integers(1, 3))
@@ -100,7 +100,7 @@ def multi_head_attention_cases_4(draw):
     gaps=[UNTYPED],
 )
 def decoder_masked_multi_head_attention_cases(draw):
-    """One query and its past, for one beam or several, without ``attention_bias``: the kernel mixes up its heads."""
+    """One query and its past, for one or several beams; without ``attention_bias``, whose heads the kernel mixes up."""
     beams = draw(st.integers(1, 2))
     batch, heads, size = beams * draw(st.integers(1, 2)), draw(st.integers(1, 2)), draw(st.integers(1, 4))
     before = draw(st.integers(1, 3))

@@ -1,4 +1,4 @@
-"""Cases of images with blocked channels, with the block size that onnxruntime uses on this machine."""
+"""Cases of ops in the NCHWc layout (blocked channels), with onnxruntime's block size for this CPU."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tenonnx_testing import Gap, call, cases, tensors
 
 
 def channels(draw):
-    """A number of channels that fills whole blocks."""
+    """Draw a number of channels that is a multiple of the block size."""
     return block_of_this_machine() * draw(st.integers(1, 2))
 
 
@@ -21,7 +21,7 @@ def images(draw, depth, least=1):
 
 
 def window(draw):
-    """The attributes of a small two-dimensional window."""
+    """Draw attributes of a small two-dimensional window."""
     attributes = {"kernel_shape": [draw(st.integers(1, 3)) for _ in range(2)]}
     attributes["strides"] = [draw(st.integers(1, 2)) for _ in range(2)]
     pads = [draw(st.integers(0, min(1, size - 1))) for size in attributes["kernel_shape"] * 2]
@@ -99,7 +99,7 @@ def max_pool_cases(draw):
 
 @cases(nchwc.average_pool, gaps=FORGOTTEN)
 def average_pool_cases(draw):
-    """Not both modes at once: onnxruntime would also count positions beyond the padding."""
+    """Without ``count_include_pad`` and ``ceil_mode`` at once: onnxruntime counts positions beyond the padding then."""
     counted = draw(st.sampled_from([{}, {"count_include_pad": 1}, {"ceil_mode": 1}]))
     return call(images(draw, channels(draw), least=3), **window(draw), **counted)
 

@@ -1,4 +1,4 @@
-"""Channels-last cases of com.ms.internal.nhwc, from those of ai.onnx. No runtime has CPU kernels for them."""
+"""Cases of com.ms.internal.nhwc, derived from those of ai.onnx. No runtime has CPU kernels for these ops."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ for family in FAMILIES:
 
 
 def with_channels_last(case: Case, images: set[str], known: Collection[str]) -> Callable[..., Call]:
-    """A call of ``case`` with the named inputs channels-last, and per-axis numbers in that order.
+    """Return a strategy for calls of ``case`` with ``images`` and per-axis parameters in channels-last order.
 
-    Some calls also have an activation. Only ``known`` attributes are kept; calls that also fail in ai.onnx are left
-    out.
+    Some calls also have an activation. Only ``known`` attributes are kept, and calls that fail in ai.onnx, too, are
+    left out.
     """
     names = [parameter.name for parameter in case.op.signature.inputs]
 
@@ -35,7 +35,7 @@ def with_channels_last(case: Case, images: set[str], known: Collection[str]) -> 
         order = [0, *range(2, rank), 1]
         whole = replace(given, attributes=case.op.signature.complete(case, given.attributes))
         assume(rank > 2 and not any(gap.covers(whole) for gap in case.gaps if gap.when))
-        # for these, the checker infers other shapes or refuses what the schema allows
+        # onnx.checker infers other shapes for these, or rejects what the schema allows
         assume(not attributes.get("auto_pad", "").startswith("SAME") or "output_padding" not in known)
         assume(not (attributes.get("keep_aspect_ratio_policy", "stretch") != "stretch" and given.inputs[3] is None))
         assume(len(given.inputs) < 4 or given.inputs[2] is None or given.inputs[2].size)
@@ -56,7 +56,7 @@ def with_channels_last(case: Case, images: set[str], known: Collection[str]) -> 
     return drawn
 
 
-#: An activation with parameters, whose limits no call reaches.
+#: An activation with parameters, whose bounds no call reaches.
 CLIP = {"activation": "Clip", "activation_params": [-1e4, 1e4]}
 
 MIXED = Gap(
@@ -70,7 +70,7 @@ SECOND = Gap("onnxruntime", "the kernel of onnxruntime 1.32 takes the second axi
 
 
 def declare(made: Op, standard: Op, *images: str) -> None:
-    """Register cases for every version of ``made``: those of the same version of ``standard``."""
+    """Register cases for every version of ``made``, derived from those of ``standard`` at the same version."""
     meanings = {meaning.before: meaning for meaning in standard.meanings}
     for meaning in made.meanings:
         for case in collected(meanings[meaning.before]):
@@ -80,7 +80,7 @@ def declare(made: Op, standard: Op, *images: str) -> None:
             ):
                 continue
             gaps = [MIXED] if meaning.name == "BatchNormalization" else []
-            if meaning.name == "SpaceToDepth":  # the first version with a kernel
+            if meaning.name == "SpaceToDepth":  # this version is the first with a kernel
                 gaps = [SECOND]
             first = meaning.signature.inputs[0].name
             declared = cases(meaning, gradient=case.gradient, steps=case.steps, tolerance=case.tolerance, gaps=gaps)
@@ -110,7 +110,7 @@ declare(nhwc.max_unpool, ops.max_unpool, "I")
 
 @cases(nhwc.max_unpool, gradient=("X",))
 def max_unpool_cases(draw):
-    """With padding and the resulting shape, which is optional."""
+    """With padding, and optionally the output shape."""
     shape = (1, draw(st.integers(1, 2)), 4, 3)
     attributes = {"kernel_shape": [2, 2], "strides": [2, 2], "pads": [1, 0, 1, 1]}
     found = ops.max_pool(draw(tensors(shape=shape, distinct=True)), _outputs=2, **attributes)
@@ -130,7 +130,7 @@ def conv_transpose_cases(draw):
 def _with_a_last_part(pool: Op) -> None:
     @cases(pool)
     def pool_cases(draw):
-        """Windows that end behind the last element; some of LpPool's are dilated."""
+        """Windows that extend beyond the last element; some of LpPool's are dilated."""
         x = draw(tensors(shape=(1, 5, draw(st.integers(3, 6)), 2), distinct=True))
         more = draw(st.sampled_from([{}, {"dilations": [1, 2]}]))
         return call(x, kernel_shape=[2, 2], strides=[2, 2], ceil_mode=1, **more)

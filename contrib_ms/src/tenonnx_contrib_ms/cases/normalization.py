@@ -18,7 +18,7 @@ FLOATS = ["float32", "float64", "float16", "bfloat16"]
 
 
 def residual(draw):
-    """Two tensors whose sum varies along the last axis, and parameters of its length."""
+    """Draw two tensors whose sum varies along the last axis, and parameters of that length."""
     shape = draw(shapes(2, 3, 2, 4))
     x = draw(tensors(FLOATS, shape=shape, min_value=-1, max_value=1))
     x = x + (4 * np.arange(shape[-1])).astype(x.dtype)
@@ -41,7 +41,7 @@ def skip_simplified_layer_normalization_cases(draw):
 
 
 def grouped(draw):
-    """Images in one of two layouts, two parameters per channel, and attributes."""
+    """Draw images in one of two layouts, two parameters per channel, and attributes."""
     batch, groups, size, height, width = (draw(st.integers(1, 2)) for _ in range(5))
     channels, last = groups * size, draw(st.integers(0, 1))
     shape = (batch, height + 1, width, channels) if last else (batch, channels, height + 1, width)

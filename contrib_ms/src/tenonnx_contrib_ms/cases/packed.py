@@ -11,13 +11,13 @@ from tenonnx_testing import call, cases, shapes, tensors
 
 
 def packed(draw):
-    """The number of sequences, the number of elements, and the bounds of the sequences."""
+    """Draw the number of sequences, the total number of elements, and the cumulative lengths."""
     lengths = [draw(st.integers(1, 4)) for _ in range(draw(st.integers(1, 3)))]
     return len(lengths), sum(lengths), np.cumsum([0, *lengths]).astype(np.int32)
 
 
 def captured(draw, batch):
-    """Number of elements to capture in each sequence, and its upper bound."""
+    """Draw the number of elements to capture in each sequence, and its upper bound."""
     if draw(st.booleans()):
         return None, {}
     counts = draw(tensors("int32", shape=(batch,), min_value=0, max_value=3))

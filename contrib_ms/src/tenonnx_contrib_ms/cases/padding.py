@@ -20,7 +20,7 @@ def drawn(draw, *shape, dtype="float32"):
 
 
 def lengths_of(draw):
-    """The lengths of some sequences, the maximum length, and the positions of their tokens, then of the padding."""
+    """Draw lengths of sequences, the maximum length, and token offsets: those of tokens, then those of padding."""
     batch, length = draw(st.integers(1, 3)), draw(st.integers(1, 4))
     counts = draw(tensors("int32", shape=(batch,), min_value=1, max_value=length))
     kept = (np.arange(length) < counts[:, None]).reshape(-1)

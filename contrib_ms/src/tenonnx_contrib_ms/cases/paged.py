@@ -15,7 +15,7 @@ from tenonnx_testing import call, cases, tensors
 
 @dataclass
 class Pages:
-    """Packed sequences, and the blocks with their past."""
+    """Packed sequences, and the cache blocks with their past."""
 
     groups: int
     heads: int
@@ -39,7 +39,7 @@ class Pages:
         return self.table.size, self.block, self.groups, self.size
 
     def slots(self):
-        """Slots of the new tokens, except for the first one, which has none."""
+        """Cache slots of the new tokens; the first token has none (-1)."""
         sequence = np.repeat(range(len(self.new)), self.new)
         position = np.concatenate([p + np.arange(n) for p, n in zip(self.past, self.new, strict=True)])
         slots = self.table[sequence, position // self.block] * self.block + position % self.block
@@ -62,7 +62,7 @@ def drawn_pages(draw):
 
 
 def drawn_int8(draw, pages):
-    """int8 caches, their scales, and the corresponding attributes."""
+    """Draw int8 caches, their scales and the attributes for them."""
     kind = draw(st.sampled_from(["PER_TENSOR", "PER_CHANNEL"]))
     sizes = (1,) if kind == "PER_TENSOR" else (pages.groups, 1, pages.size)
     scales = [draw(tensors(shape=sizes, min_value=0.01, max_value=0.02)) for _ in range(2)]
@@ -81,7 +81,7 @@ def paged_attention_cases_2(draw):
 
 
 def _drawn_call(draw, int8):
-    """For int8 without rotation and normalization, whose rounding would change quantized values."""
+    """Draw a call; with int8, without rotation and normalization, whose rounding would change quantized values."""
     pages = drawn_pages(draw)
     heads, groups, size, drawn = pages.heads, pages.groups, pages.size, pages.drawn
     parts = [drawn(pages.tokens, n * size) for n in (heads, groups, groups)]

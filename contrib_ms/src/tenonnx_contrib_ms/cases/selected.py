@@ -14,7 +14,7 @@ STATUS = Gap("outputs", "validation_status is what a kernel for GPUs finds, of a
 
 
 def selection(draw, limits, most=4):
-    """Rows of distinct positions below each limit, padded with -1, and their counts."""
+    """Draw rows of distinct positions below each limit, padded with -1, and their counts."""
     rows, counts = np.full((len(limits), most), -1, np.int32), np.zeros(len(limits), np.int32)
     seed = draw(st.integers(0, 1000))
     random = np.random.default_rng(seed)
@@ -93,7 +93,7 @@ def sparse_paged_attention_cases_2(draw):
 
 
 def _drawn_call(draw, int8):
-    """For int8 without rotation and normalization, whose rounding would change quantized values."""
+    """Draw a call; with int8, without rotation and normalization, whose rounding would change quantized values."""
     pages = drawn_pages(draw)
     heads, groups, size, drawn = pages.heads, pages.groups, pages.size, pages.drawn
     limits = np.concatenate([p + np.arange(n) + 1 for p, n in zip(pages.past, pages.new, strict=True)])

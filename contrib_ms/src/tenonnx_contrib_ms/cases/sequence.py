@@ -47,7 +47,7 @@ def dynamic_time_warping_cases(draw):
 
 @cases(word_conv_embedding, gradient=["W", "B", "C"])
 def word_conv_embedding_cases(draw):
-    """No empty words, for which onnxruntime writes nothing."""
+    """Without empty words, whose outputs onnxruntime leaves unwritten."""
     count, length, results, width, size = draw(shapes(5, 5, 1, 3))
     length += width - 1
     words = draw(tensors("int32", shape=(count, length), min_value=1, max_value=5))

@@ -1,4 +1,4 @@
-"""Cases of sparse attention. Its numpy formulas are in tests/test_attention_formulas.py."""
+"""Cases of sparse attention; see tests/test_attention_formulas.py for numpy formulas."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cases of ops that ai.onnx also has, or has under another name."""
+"""Cases of tensor ops that ai.onnx has, too, some under another name."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Conformance cases: a module for each family of ops, with the draws of their inputs and attributes."""
+"""Conformance cases: strategies for inputs and attributes, one module per family of ops."""

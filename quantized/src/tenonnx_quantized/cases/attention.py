@@ -10,7 +10,7 @@ from tenonnx_testing import call, cases, tensors
 
 
 def mask_of(draw, batch, length, total):
-    """Lengths, ends and starts, a mask for all queries or per query, or None."""
+    """Draw a mask: lengths, or ends and starts, or a mask for all queries or per query, or None."""
     kind = draw(st.sampled_from(["none", "lengths", "ends", "keys", "queries"]))
     if kind == "none":
         return None

@@ -1,4 +1,4 @@
-"""Cases of weights of few bits in blocks."""
+"""Cases of blockwise quantized weights with few bits."""
 
 from __future__ import annotations
 
@@ -16,19 +16,19 @@ from tenonnx_testing import Gap, Tolerance, call, cases, shapes, tensors
 
 
 def stacked(draw, rows, dtype):
-    """Rows of activations, optionally in batches."""
+    """Draw rows of activations, optionally in batches."""
     return draw(tensors(dtype, shape=(*draw(shapes(0, 2, 1, 3)), draw(st.integers(1, 3)), rows)))
 
 
 def weights(draw, columns, rows, bits, block, dtype):
-    """Packed quantized values and their scales."""
+    """Draw packed quantized values and their scales."""
     blocks = -(-rows // block)
     quantized = draw(tensors("uint8", shape=(columns, blocks, block * bits // 8), min_value=0, max_value=255))
     return quantized, draw(tensors(dtype, shape=(columns, blocks), min_value=0.01, max_value=0.1))
 
 
 def zero_points(draw, columns, blocks, bits, dtype):
-    """Packed or float zero points, or None."""
+    """Draw packed or float zero points, or None."""
     kind = draw(st.sampled_from(["packed", "numbers", "none"]))
     if kind == "none":
         return None
@@ -83,7 +83,7 @@ def matmul_nbits_cases_2(draw):
 
 @cases(matmul_nbits, gradient=False, gaps=[CANCELLED])
 def matmul_nbits_cases_3(draw):
-    """Quantized values that cross byte boundaries, for which onnxruntime has no kernel."""
+    """Bit widths whose values cross byte boundaries, for which onnxruntime has no kernel."""
     return product(draw, draw(st.sampled_from([3, 5, 6, 7])), "float32")
 
 
@@ -162,7 +162,7 @@ def gather_block_quantized_cases_2(draw):
 
 
 def normalized(draw, rows, *, optional):
-    """A, a residual connection and a scale, the latter two optionally absent."""
+    """Draw A, a residual connection and a scale, the latter two optionally absent."""
     a = draw(tensors("float32", shape=(draw(st.integers(1, 2)), draw(st.integers(1, 3)), rows)))
     skip = draw(tensors("float32", shape=a.shape)) if draw(st.booleans()) else None
     scale = None if optional and skip is None and draw(st.booleans()) else draw(tensors("float32", shape=(rows,)))
@@ -201,7 +201,7 @@ def matmul_nbits_mlp_cases(draw):
 
 @cases(matmul_nbits_qlora, gradient=["X", "scales"])
 def matmul_nbits_qlora_cases(draw):
-    """A low-rank adapter, optionally without rows."""
+    """With a low-rank adapter, which may have rank 0."""
     rows, columns, rank = 32, draw(st.integers(1, 4)), draw(st.integers(1, 3))
     dtype, bits, lora_bits = (
         draw(st.sampled_from(["float32", "float16"])),

@@ -11,7 +11,7 @@ INTEGERS = ["uint8", "int8", "uint16", "int16", "uint4", "int4"]
 
 
 def parameters(draw, x, kind, dtype):
-    """A scale and a zero point or None, per tensor or per axis; and the axis."""
+    """Draw a scale, and a zero point or None, per tensor or per axis; and the axis."""
     axis = draw(st.one_of(st.none(), axis_of(x))) if x.ndim else None
     shape = draw(st.sampled_from([(), (1,)])) if axis is None else (x.shape[axis],)
     scale = draw(tensors(dtype, shape=shape, min_value=0.2, max_value=2))
@@ -21,7 +21,7 @@ def parameters(draw, x, kind, dtype):
 
 @cases(quantize_linear, gradient=False, steps=1)
 def quantize_linear_cases(draw):
-    """Other implementations divide 16-bit floats in float32."""
+    """With a tolerance of one step, since other implementations divide 16-bit floats in float32."""
     kind, dtype = draw(st.sampled_from(INTEGERS)), draw(st.sampled_from(["float32", "float32", "float16"]))
     x = draw(tensors(dtype, min_value=-20, max_value=20))
     scale, zero_point, axis = parameters(draw, x, kind, dtype)

@@ -14,7 +14,7 @@ EIGHT_BITS = ["uint8", "int8"]
 
 
 def images(draw, *, kinds=EIGHT_BITS):
-    """An image, the weights of a convolution, and the attributes."""
+    """Draw an image, weights of a convolution, and attributes."""
     rank, group = draw(st.integers(1, 2)), draw(st.integers(1, 2))
     channels, results = draw(st.integers(1, 2)), draw(st.integers(1, 3))
     kernel = [draw(st.integers(1, 3)) for _ in range(rank)]

@@ -1,4 +1,4 @@
-"""Cases of QLinear ops that work elementwise, along an axis, or move elements."""
+"""Cases of elementwise and softmax QLinear ops, and of QLinearWhere and QLinearConcat."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ EIGHT_BITS = ["uint8", "int8"]
 
 
 def quantized(draw, shape=None, kind=None, **sizes):
-    """A tensor of quantized values."""
+    """Draw a tensor of quantized values."""
     return draw(tensors(kind or EIGHT_BITS, shape=shape, min_value=-200, max_value=200, **sizes))
 
 
 def parameters(draw, kind, *, low=0.01, high=0.1, optional=False):
-    """A scale, and a zero point or None."""
+    """Draw a scale, and a zero point or None."""
     scale = draw(tensors("float32", shape=draw(st.sampled_from([(), (1,)])), min_value=low, max_value=high))
     if optional and draw(st.booleans()):
         return scale, None
@@ -32,9 +32,9 @@ def parameters(draw, kind, *, low=0.01, high=0.1, optional=False):
 
 
 def unary(draw, **result):
-    """A quantized tensor, its parameters and those of a result.
+    """Draw a quantized tensor, its parameters, and those of the result.
 
-    The result's zero point is always present: onnxruntime crashes without it.
+    The result's zero point is always present, since onnxruntime crashes without it.
     """
     x = quantized(draw)
     kind = x.dtype.name
@@ -49,14 +49,14 @@ def pair(draw):
 
 @cases(qlinear_add, gradient=False, steps=1)
 def qlinear_add_cases(draw):
-    """onnxruntime multiplies by ratios of scales before adding."""
+    """With a tolerance of one step, since onnxruntime multiplies by ratios of scales before adding."""
     kind, *inputs = pair(draw)
     return call(*inputs, *parameters(draw, kind, optional=True))
 
 
 @cases(qlinear_mul, gradient=False, steps=1)
 def qlinear_mul_cases(draw):
-    """onnxruntime multiplies integers, then by a single scale."""
+    """With a tolerance of one step, since onnxruntime multiplies integers, then by a single scale."""
     kind, *inputs = pair(draw)
     return call(*inputs, *parameters(draw, kind, optional=True))
 

@@ -11,7 +11,7 @@ ACTIVATIONS = ["relu", "gelu", "silu", "identity", "swiglu"]
 
 
 def network(draw, dtype="float32"):
-    """Tokens, router logits, and the sizes of experts."""
+    """Draw tokens, router logits, and the sizes of experts."""
     experts, tokens = draw(st.integers(2, 3)), draw(st.integers(1, 4))
     shape = draw(st.sampled_from([(tokens,), (1, tokens)]))
     x = draw(tensors(dtype, shape=(*shape, 32), min_value=-1, max_value=1))
@@ -19,7 +19,7 @@ def network(draw, dtype="float32"):
 
 
 def layer(draw, experts, outputs, inputs, bits, block):
-    """Quantized values, scales, a bias or None, and zero points or None."""
+    """Draw quantized values, scales, a bias or None, and zero points or None."""
     blocks = (inputs // block,) if block else ()
     packed = (outputs, -(-(inputs // block) * bits // 8)) if block else (-(-outputs * bits // 8),)
     quantized = draw(tensors("uint8", shape=(experts, outputs, inputs * bits // 8), min_value=0, max_value=255))
@@ -29,7 +29,7 @@ def layer(draw, experts, outputs, inputs, bits, block):
     return quantized, scale, bias, zero
 
 
-#: onnxruntime's CPU kernel accepts all of these and ignores them.
+#: Inputs and attributes that onnxruntime's CPU kernel accepts and ignores.
 IGNORED = {
     "fc1_act_block_scale": "scales of blocks of activations are of one GPU, without a documented meaning",
     "fc2_act_block_scale": "scales of blocks of activations are of one GPU, without a documented meaning",
@@ -76,7 +76,7 @@ def qmoe_cases(draw):
 
 @cases(qmoe, gradient=["input", "fc1_scales", "fc2_scales"])
 def qmoe_cases_2(draw):
-    """A third layer, or separate bits per layer, which onnxruntime's kernel lacks."""
+    """A third layer, or separate bit widths per layer, which onnxruntime's kernel lacks."""
     x, router, experts = network(draw)
     apart = draw(st.booleans())
     bits = {f"fc{k}_expert_weight_bits": draw(st.sampled_from([4, 8])) for k in (1, 2, 3)}
@@ -103,7 +103,7 @@ def qmoe_cases_2(draw):
 
 @cases(qmoe, gradient=False)
 def qmoe_cases_3(draw):
-    """Weights in 8-bit and 4-bit floats, for which onnxruntime has no CPU kernel."""
+    """Weights in float8 and float4, for which onnxruntime has no CPU kernel."""
     x, router, experts = network(draw)
     form = draw(st.sampled_from(["fp8", "fp8 blocks", "fp4", "nvfp4", "wfp4afp8"]))
     inputs = [x, router]

@@ -1,4 +1,4 @@
-"""Cases of products with float8 and float4, for which no kernel is installed: tests have plain formulas."""
+"""Cases of float8 and float4 products, without CPU kernels in runtimes; tests/test_formulas.py has numpy formulas."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def gemm_float8_cases(draw):
 
 
 def activations(draw, rows):
-    """Activations, and a bias or None for this number of columns."""
+    """Draw activations, and a bias or None."""
     dtype, columns = draw(st.sampled_from(["float16", "bfloat16"])), draw(st.integers(1, 4))
     bias = draw(tensors(dtype, shape=(columns,))) if draw(st.booleans()) else None
     return stacked(draw, rows, dtype), columns, bias

@@ -40,7 +40,7 @@ def matmul_bnb4_cases(draw):
 
 
 def blob(draw, kind, rows, columns):
-    """Blocks of a scale, an optional zero point, and quantized values."""
+    """Draw blocks, each with a scale, an optional zero point and quantized values."""
     length, head = {0: (32, 4), 1: (32, 5), 2: (64, 4)}[kind]
     blocks = -(-rows // length)
     contents = draw(tensors("uint8", shape=(columns, blocks, head + length // 2), min_value=0, max_value=255))
@@ -58,6 +58,6 @@ def matmul_fpq4_cases(draw):
 
 @cases(matmul_fpq4, gradient=["A"])
 def matmul_fpq4_cases_2(draw):
-    """Blocks of 64, which onnxruntime's kernel does not know: it reads them as type 1, and refuses their length."""
+    """Blocks of 64, which onnxruntime's kernel does not support: it reads them as type 1 and rejects their length."""
     rows, columns = draw(st.sampled_from([32, 64, 96])), draw(st.integers(1, 5))
     return call(stacked(draw, rows, "float32"), blob(draw, 2, rows, columns), [rows, columns], blk_quant_type=2)

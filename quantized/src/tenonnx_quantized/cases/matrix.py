@@ -13,7 +13,7 @@ FLOAT8 = ["float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz"]
 
 
 def matrices(draw, left, right):
-    """Two matrices, or stacks of them."""
+    """Draw two matrices or batches of matrices."""
     batch, (m, k, n) = draw(shapes(0, 2, 1, 3)), draw(shapes(3, 3))
     a = draw(tensors(left, shape=(*batch, m, k), min_value=-200, max_value=200))
     stacked = draw(st.booleans())
@@ -21,7 +21,7 @@ def matrices(draw, left, right):
 
 
 def parameter_shape(draw, matrix, place):
-    """The shape of one number, of one for each row or column, or of a stack of those."""
+    """Draw the shape of parameters: per tensor, per row or column, or in a batch of those."""
     return draw(st.sampled_from([(), (1,), *_parted(matrix, place)]))
 
 

@@ -1,4 +1,4 @@
-"""Cases of the QOrdered family. Runtimes have GPU kernels only: tests have plain formulas."""
+"""Cases of the QOrdered family. Runtimes have GPU kernels only; tests/test_formulas.py has numpy formulas."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def scale(draw, shape=(), low=0.01, high=0.1):
 
 
 def matrix(draw, order, kind="int8", batch=True):
-    """A matrix, or a batch of them, with sides that the layouts require."""
+    """Draw a matrix or a batch of matrices, with sizes that the layouts require."""
     rows, columns = (32, draw(st.sampled_from([32, 64]))) if order in TILES else (draw(st.integers(1, 4)), 3)
     stack = (draw(st.integers(1, 2)),) if batch and draw(st.booleans()) else ()
     return draw(tensors(kind, shape=(*stack, rows, columns), min_value=-4, max_value=4))

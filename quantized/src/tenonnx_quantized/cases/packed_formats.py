@@ -1,4 +1,4 @@
-"""Cases of weights in packed formats. onnxruntime implements all but GatherPacked on GPUs only."""
+"""Cases of weights in packed formats. onnxruntime has a CPU kernel for GatherPacked only."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from hypothesis import strategies as st
 from tenonnx_quantized.packed_formats import FORMATS, gather_packed, matmul_packed, moe_packed
 from tenonnx_testing import call, cases, shapes, tensors
 
-#: Offsets of the scales in a block, by format; in other formats they come first.
+#: Byte offsets of the scales in a block, by format; 0 for other formats.
 SCALES = {0: (), 1: (), 13: (0, 2), 14: (208,), 30: ()}
 
 
 def rows(draw, number, blocks, *outer):
-    """Rows of random blocks with small scales, and the number of elements in a row."""
+    """Draw rows of random blocks with small scales; also return the number of elements per row."""
     form = FORMATS[number]
     packed = draw(tensors("uint8", shape=(*outer, blocks, form.size), min_value=0, max_value=255))
     random = np.random.default_rng(int(packed.sum()))
@@ -28,7 +28,7 @@ def rows(draw, number, blocks, *outer):
 
 
 def blocks_of(number):
-    """As many blocks as have 256 elements, for matrix products; fewer for floats."""
+    """Number of blocks for a matrix product: those of 256 elements, fewer for float formats."""
     return 256 // FORMATS[number].count
 
 

@@ -1,4 +1,4 @@
-"""Cases of products and sums of quantized values beyond ai.onnx."""
+"""Cases of com.microsoft's products and sums of quantized values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tenonnx_testing import Gap, broadcastable, call, cases, shapes, tensors
 
 
 def column_parameters(draw, matrix, *, optional=True, columns=None):
-    """A scale and a zero point or None, for the matrix or per column."""
+    """Draw a scale, and a zero point or None, for the matrix or per column."""
     shape = draw(st.sampled_from([(), (1,), (matrix.shape[-1] if columns is None else columns,)]))
     scale = draw(tensors("float32", shape=shape, min_value=0.01, max_value=0.1))
     if optional and draw(st.booleans()):

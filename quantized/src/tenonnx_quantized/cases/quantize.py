@@ -23,7 +23,7 @@ FLOATS = ["float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz", "flo
 
 
 def parameters(draw, shape, granularity, scales, quantized):
-    """A scale and a zero point or None, with their axis and block size."""
+    """Draw a scale, and a zero point or None, with their axis and block size."""
     axis, block = 1, 0
     sides = draw(st.sampled_from([(), (1,)]))
     if granularity != "tensor" and len(shape):
@@ -43,7 +43,7 @@ def parameters(draw, shape, granularity, scales, quantized):
 
 
 def quantized_of(draw, zero_point, quantized):
-    """The type of the quantized values as an attribute, required without a zero point."""
+    """Draw the attribute for the type of the quantized values, which is required without a zero point."""
     if zero_point is None and quantized != "uint8":
         return int(DType[quantized])
     return draw(st.sampled_from([0, int(DType[quantized])]))
@@ -80,7 +80,7 @@ def quantize_linear_cases(draw):
 
 @cases(quantize_linear, gradient=False, steps=1, gaps=[QUANTIZED_NAN, ZERO_BY_ZERO])
 def quantize_linear_cases_2(draw):
-    """Divisions in 16 bits, which other implementations do in float32."""
+    """Divisions in 16-bit floats; other implementations divide in float32."""
     quantized = draw(st.sampled_from(EIGHT_BITS + FLOATS))
     dtype, scales = (
         draw(st.sampled_from(["float16", "bfloat16"])),

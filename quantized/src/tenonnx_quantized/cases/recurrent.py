@@ -12,7 +12,7 @@ DIRECTIONS = {"forward": 1, "reverse": 1, "bidirectional": 2}
 
 
 def quantized(draw, directions, rows, hidden):
-    """Weights, and their scales and zero points, per direction or per column."""
+    """Draw weights, and their scales and zero points per direction or per column."""
     kind = draw(st.sampled_from(["int8", "uint8"]))
     shape = draw(st.sampled_from([(directions,), (directions, 4 * hidden)]))
     contents = draw(tensors(kind, shape=(directions, rows, 4 * hidden), min_value=-200, max_value=200))
