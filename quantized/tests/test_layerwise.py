@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 
@@ -104,6 +106,49 @@ def test_the_checkpoint_of_another_run(tmp_path):
     (tmp_path / "run" / "run.json").write_text("{", "utf-8")
     with pytest.raises(tx.errors.InvalidCall, match="cannot read the checkpoint"):
         tx.quantize(model(1), FEEDS, method="gptq", **settings)
+
+
+@pytest.mark.parametrize(
+    ("name", "contents"),
+    [
+        ("00000.json", "[" * 100_000),
+        ("00000.json", "{}"),
+        ("00000.json", {"shape": [3, 5]}),
+        ("00000.json", {"zeros": [1]}),
+        ("00000.json", {"block_size": 7}),
+        ("00000.json", {"axis": 9}),
+        ("00000.json", {"dtype": "string"}),
+        ("00000.quantized.npy", b"no array"),
+        ("00000.quantized.npy", np.zeros((2, 2), np.uint8)),
+        ("00000.quantized.npy", b"\x93NUMPY\x01\x00\x10\x00{'descr': (((  \n"),
+        ("00000.scale.npy", np.zeros(3)),
+        ("00000.channels.json", "[1.0]"),
+        ("00000.channels.json", "null"),
+        ("run.json", "[" * 100_000),
+    ],
+)
+def test_a_damaged_checkpoint(name, contents, tmp_path):
+    settings = {"mode": "weights", "bits": 4, "method": "awq,gptq", "checkpoint": tmp_path / "run"}
+    tx.quantize(model(1), FEEDS, **settings)
+    path = tmp_path / "run" / name
+    if isinstance(contents, dict):
+        path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | contents), "utf-8")
+    elif isinstance(contents, np.ndarray):
+        np.save(path, contents)
+    else:
+        path.write_bytes(contents if isinstance(contents, bytes) else contents.encode())
+    with pytest.raises((tx.errors.InvalidModel, tx.errors.InvalidCall), match="checkpoint"):
+        tx.quantize(model(1), FEEDS, **settings)
+
+
+@pytest.mark.parametrize("name", ["run.json", "00000.json", "00000.scale.npy", "00000.channels.json"])
+def test_a_checkpoint_with_a_link(name, tmp_path):
+    settings = {"mode": "weights", "bits": 4, "method": "awq,gptq", "checkpoint": tmp_path / "run"}
+    tx.quantize(model(1), FEEDS, **settings)
+    (tmp_path / "run" / name).rename(tmp_path / "elsewhere")
+    (tmp_path / "run" / name).symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(tx.errors.UnsafePath):
+        tx.quantize(model(1), FEEDS, **settings)
 
 
 @pytest.mark.parametrize("settings", [{"mode": "static"}, {"mode": "weights"}, {"mode": "weights", "budget": "5bits"}])

@@ -12,7 +12,8 @@ from trained_models import EXAMPLES, X, Y, contents, digits, dropping, linear
 import tenonnx as tx
 import tenonnx_standard as ops
 import tenonnx_training as tt
-from tenonnx.errors import InvalidCall
+from tenonnx.errors import InvalidCall, InvalidModel
+from tenonnx.extend.formats import TrainingState
 from tenonnx_compat.training import artifacts
 from tenonnx_compat.training.api import CheckpointState, LinearLRScheduler, Module, Optimizer
 from tenonnx_compat.training.artifacts import LossType, OptimType
@@ -215,6 +216,34 @@ def test_invalid_arguments_are_refused(tmp_path, options, message):
     with pytest.raises(InvalidCall, match=message):
         artifacts.generate_artifacts(linear(), loss=LossType.MSELoss, artifact_directory=tmp_path, **options)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [
+        (artifacts.STATE, "[" * 100_000),
+        (artifacts.STATE, "[]"),
+        (artifacts.STATE, '{"x": 1}'),
+        (artifacts.STATE, '{"x": "nothing"}'),
+        ("tenonnx.learning_rate", "x"),
+    ],
+)
+def test_damaged_metadata(key, text, tmp_path):
+    artifacts.generate_artifacts(linear(), ["w", "b"], loss=LossType.MSELoss, artifact_directory=tmp_path)
+    model = onnx.load(tmp_path / "training_model.onnx")
+    onnx.helper.set_model_props(model, {**{p.key: p.value for p in model.metadata_props}, key: text})
+    onnx.save(model, tmp_path / "training_model.onnx")
+    state = CheckpointState.load_checkpoint(tmp_path / "checkpoint")
+    with pytest.raises(InvalidModel, match="damaged"):
+        Module(tmp_path / "training_model.onnx", state)
+
+
+def test_damaged_settings_of_a_checkpoint():
+    graph = linear()
+    for settings in ({"requires_grad": 1}, {"requires_grad": [], "properties": [1]}):
+        graph.training_state = TrainingState({}, settings)
+        with pytest.raises(InvalidModel, match="settings are damaged"):
+            CheckpointState(graph)
 
 
 def test_invalid_calls_of_a_module_are_refused(tmp_path):

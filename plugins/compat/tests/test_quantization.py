@@ -7,6 +7,7 @@ import onnx
 import pytest
 from onnxruntime import InferenceSession
 
+from tenonnx.errors import InvalidCall
 from tenonnx_compat import NotSupported
 from tenonnx_compat.quantization import (
     CalibrationDataReader,
@@ -223,6 +224,25 @@ def test_a_calibrator(tmp_path):
         create_calibrator(DIGITS, extra_options={"num_bins": 64})
     with pytest.raises(RuntimeError, match="existing tensor"):
         again["other"] = ranges["images"]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "[" * 100_000,
+        "null",
+        '{"CLS": "TensorsData"}',
+        '{"CLS": "TensorsData", "data": 1, "calibration_method": null}',
+        '{"CLS": "TensorsData", "data": {"x": {"CLS": "TensorData", "lowest": 1}}, "calibration_method": null}',
+        '{"CLS": "numpy.array", "data": [1, [2]], "dtype": "float32"}',
+        '{"CLS": "CalibrationMethod", "value": "other"}',
+        '{"CLS": "TensorData", "__class__": 1}',
+    ],
+)
+def test_a_damaged_calibration_cache(text, tmp_path):
+    (tmp_path / "ranges.json").write_text(text)
+    with pytest.raises(InvalidCall, match="holds no calibration data"):
+        load_tensors_data(tmp_path / "ranges.json")
 
 
 def test_a_configuration_for_quantize(tmp_path):

@@ -377,6 +377,10 @@ def test_a_profile_has_node_counts(tmp_path):
         '<ir_version: 8, opset_import: ["": 17]> g (float[n, 3] x) => (float[n, 3] y) { i = Identity(x)\n y = Relu(i) }'
     )
     onnxsim.simplify(model, profile=str(tmp_path / "trace.json"), providers=["CPUExecutionProvider"])
+    for text in ("[" * 100_000, "[]", '{"traceEvents": [1]}', '{"traceEvents": [{"name": "NodeCount"}]}'):
+        (tmp_path / "damaged.json").write_text(text)
+        with pytest.raises(tx.InvalidCall, match="not a trace"):
+            load_node_counts(tmp_path / "damaged.json")
     counts = load_node_counts(tmp_path / "trace.json")
     assert counts["Initial"] == [2]
     assert counts["Optimize"][-1] == 1

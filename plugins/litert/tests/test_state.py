@@ -106,6 +106,12 @@ def test_states_of_types_without_variables_are_refused():
             state_of(graph)
 
 
+@pytest.mark.parametrize("text", ["[" * 100_000, "{", "[]", '{"mean": 1}'])
+def test_a_damaged_state(text):
+    with pytest.raises(InvalidCall, match="metadata"):
+        state_of(average(metadata=text))
+
+
 def test_a_state_of_open_shape_without_contents_is_refused(tmp_path):
     graph = tx.Graph(opsets={"ai.onnx": 21})
     s = graph.input("s", "float32", ("n", 3))

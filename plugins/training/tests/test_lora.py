@@ -14,7 +14,7 @@ from trained_models import EXAMPLES, contents, digits, dropping
 import tenonnx as tx
 import tenonnx_standard as ops
 import tenonnx_training as tt
-from tenonnx.errors import InvalidCall
+from tenonnx.errors import InvalidCall, InvalidModel
 from tenonnx.extend.formats import Tensor, read_tensors, write_tensors
 
 
@@ -258,7 +258,7 @@ def test_ranks_that_do_not_fit(rank, message):
 
 def test_scales_of_modules_that_are_damaged():
     adapted = tt.lora(digits()[0], ["*.conv*", "classifier.*"], rank={"classifier.*": 4, "*": 2}, alpha=8)
-    for text in ("{}", "[", '"x"', "null"):
+    for text in ("{}", "[", '"x"', "null", "[" * 100_000, "1" * 400):
         adapted.metadata["tenonnx.lora.default"] = text
         with pytest.raises(InvalidCall, match="unknown scale of the adapter of"):
             tt.merged(digits()[0], adapted)
@@ -275,6 +275,32 @@ def test_patterns_of_ranks_and_alphas_of_peft(tmp_path):
     (tmp_path / "adapter_config.json").write_text(json.dumps(told))
     found = tt.load_adapters(linear(), tmp_path / "adapter_model.safetensors")
     assert json.loads(found.metadata["tenonnx.lora.default"]) == {"first": 1.5}
+    for settings in ("[" * 100_000, json.dumps(told | {"lora_alpha": 10**400})):
+        (tmp_path / "adapter_config.json").write_text(settings)
+        with pytest.raises(InvalidCall, match="scale of the adapters"):
+            tt.load_adapters(linear(), tmp_path / "adapter_model.safetensors")
+
+
+def test_a_pattern_of_peft_that_takes_exponential_time_by_backtracking(tmp_path):
+    held = {"A": np.zeros((2, 16), np.float32), "B": np.zeros((16, 2), np.float32)}
+    tensors = [Tensor(f"{'a' * 40}.lora_{k}.weight", "F32", v.shape, v.nbytes, v.tobytes) for k, v in held.items()]
+    write_tensors(tmp_path / "adapter_model.safetensors", tensors, {"format": "pt"})
+    settings = {"r": 2, "lora_alpha": 8, "alpha_pattern": {"((a+)+)+!": 6}}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(settings))
+    with pytest.raises(InvalidCall, match="match no module"):
+        tt.load_adapters(linear(), tmp_path / "adapter_model.safetensors")
+
+
+@pytest.mark.parametrize("text", ["[" * 100_000, "[]", '{"first": 1}', "{"])
+def test_damaged_names_of_merged_parameters(text, tmp_path):
+    adapted = tt.lora(linear(), "first.*", rank=4, alpha=6)
+    tt.save_adapters(adapted, tmp_path / "own.safetensors")
+    entries, told = read_tensors(tmp_path / "own.safetensors", mapped=False)
+    held = {name: bytes(entry.region.view()) for name, entry in entries.items()}
+    tensors = [Tensor(n, e.dtype, e.shape, len(held[n]), lambda n=n: held[n]) for n, e in entries.items()]
+    write_tensors(tmp_path / "damaged.safetensors", tensors, told | {"tenonnx.lora.made_of": text})
+    with pytest.raises(InvalidModel, match="lists no parameters by module"):
+        tt.load_adapters(linear(), tmp_path / "damaged.safetensors")
 
 
 def test_dropout_of_adapters_is_of_training_alone():

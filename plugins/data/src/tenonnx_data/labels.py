@@ -28,7 +28,7 @@ class ClassNames:
             found = json.loads(text)
             if not all(isinstance(name, str) for names in found.values() for name in names):
                 raise ValueError(text)
-        except (ValueError, AttributeError, TypeError) as error:
+        except (ValueError, AttributeError, TypeError, RecursionError) as error:
             raise InvalidFeed(f'the metadata entry "{KEY}" of the model is damaged', given=text[:80]) from error
         return found  # type: ignore[no-any-return]
 

@@ -59,7 +59,7 @@ def state_of(graph: Graph) -> dict[str, str]:
 def _parse(text: str) -> dict[str, str]:
     try:
         state = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidCall(f"the metadata {STATE} is no JSON", given=str(error)) from error
     if not isinstance(state, dict) or not all(isinstance(each, str) for each in state.values()):
         raise InvalidCall(f"the metadata {STATE} does not map inputs to outputs", given=text[:80])

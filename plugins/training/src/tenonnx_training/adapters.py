@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial, reduce
@@ -15,9 +14,10 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Graph, InvalidCall, Node, Value, constant
+from tenonnx.extend import DType, Graph, InvalidCall, InvalidModel, Node, Value, constant
 from tenonnx.extend.formats import Tensor, read_tensors, write_tensors
 from tenonnx.extend.transforms import Builder, bind, check_made_alike, copy_graph, interpreting
+from tenonnx_standard.regular_expressions import RegularExpression, compiled
 from tenonnx_training.modes import settle
 from tenonnx_training.parameters import is_adapter, matches, names_of
 from tenonnx_training.weight_readers import source_of
@@ -170,7 +170,7 @@ def _scale_of(told: str, module: str) -> float:
     try:
         found = json.loads(told)
         return float(found[module] if isinstance(found, dict) else found)
-    except (ValueError, TypeError, KeyError) as error:
+    except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
         raise InvalidCall(f'unknown scale of the adapter of "{module}"', given=told[:80], do="scale=...") from error
 
 
@@ -321,7 +321,7 @@ def load_adapters(
             if _SCALE in told
             else _scale_of_peft(config, contents)
         )
-    tuned, here = json.loads(told.get(_MADE_OF, "{}")), _made_of(graph)
+    tuned, here = _tuned_on(told.get(_MADE_OF, "{}")), _made_of(graph)
     for module in sorted({key.rpartition(".lora_")[0] for key in contents}):
         if tuned.get(module) != here.get(module):
             was, now = (", ".join(each.get(module, ["one parameter"])) for each in (tuned, here))
@@ -331,6 +331,15 @@ def load_adapters(
                 do="export the module with simplify=False (--no-fold), which keeps each parameter",
             )
     return with_adapters(graph, contents, scale=scale, name=name)
+
+
+def _tuned_on(text: str) -> dict[str, list[str]]:
+    """Parameters of merged weights by module, from metadata. Raises ``InvalidModel``."""
+    try:
+        return {str(module): list(map(str, names)) for module, names in json.loads(text).items()}
+    except (ValueError, TypeError, AttributeError, RecursionError) as error:
+        given = f"{type(error).__name__}: {error}"[:200]
+        raise InvalidModel(f'the metadata entry "{_MADE_OF}" lists no parameters by module', given=given) from error
 
 
 def _made_of(graph: Graph) -> dict[str, list[str]]:
@@ -351,15 +360,20 @@ def _scale_of_peft(path: Path, contents: Mapping[str, Array]) -> float | dict[st
         found = {}
         for key in (each for each in contents if each.endswith(".lora_A")):
             module, ranked = key.removesuffix(".lora_A"), len(contents[key])
-            alphas = (a for p, a in (told.get("alpha_pattern") or {}).items() if re.match(rf"(.*\.)?({p})$", module))
+            alphas = (a for p, a in (told.get("alpha_pattern") or {}).items() if _pattern(p).matches(module))
             found[module] = float(next(alphas, alpha)) / root(ranked)
         return found
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, re.error, ZeroDivisionError) as error:
+    except (OSError, ArithmeticError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidCall(
             f"{path} lacks lora_alpha or r, which give the scale of the adapters",
             given=f"{type(error).__name__}: {error}",
             do="scale=alpha / rank",
         ) from error
+
+
+def _pattern(text: str) -> RegularExpression:
+    """A pattern of PEFT's configuration, which matches the end of a module's path at a dot."""
+    return compiled("alpha_pattern", rf"(.*\.)?({text})")
 
 
 def _modules(graph: Graph, patterns: Sequence[str] | None = None) -> dict[str, list[_Place]]:

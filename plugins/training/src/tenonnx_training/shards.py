@@ -259,11 +259,11 @@ def _arrays(place: Path, count: int) -> dict[str, Constant]:
             parts = [Part(*each) for each in json.loads(metadata[_PARTS])]
             for k, part in enumerate(parts):
                 dtype = dtypes.setdefault(part.name, DType[part.dtype])
-                whole = made.setdefault(part.name, np.empty(part.shape, dtype.numpy))
+                whole = made.setdefault(part.name, np.zeros(part.shape, dtype.numpy))
                 block = np.frombuffer(entries[str(k)].region.read(), dtype.numpy).reshape(part.size)
                 whole[tuple(slice(a, a + n) for a, n in zip(part.start, part.size, strict=True))] = block
                 filled[part.name] = filled.get(part.name, 0) + block.size
-        except (KeyError, ValueError, TypeError, IndexError, MemoryError, RecursionError) as error:
+        except (ArithmeticError, KeyError, ValueError, TypeError, IndexError, MemoryError, RecursionError) as error:
             raise InvalidModel(f'"{path}" is not part of a checkpoint', given=str(error)) from error
     if odd := [name for name, array in made.items() if filled[name] != math.prod(array.shape)]:
         raise InvalidModel(

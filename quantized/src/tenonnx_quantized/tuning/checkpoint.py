@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from tenonnx.extend import DType, InvalidCall, Node
+from tenonnx.extend import DType, InvalidCall, InvalidModel, Node, TenonnxError, UnsafePath
 from tenonnx_quantized.computed import Computed, rows
 from tenonnx_quantized.formats import packed_array, unpacked_array
 from tenonnx_quantized.tuning.config import QuantizeConfig
@@ -38,8 +38,10 @@ class Checkpoint:
         about = self.folder / "run.json"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
-            known = json.loads(about.read_text("utf-8"))["fingerprint"] if about.is_file() else None
-        except (OSError, ValueError, KeyError, TypeError) as error:
+            known = json.loads(_no_link(about).read_text("utf-8"))["fingerprint"] if about.is_file() else None
+        except TenonnxError:
+            raise
+        except Exception as error:
             raise InvalidCall(f'cannot read the checkpoint "{self.folder}"', given=str(error)) from error
         if known not in (None, fingerprint):
             raise InvalidCall(
@@ -50,13 +52,23 @@ class Checkpoint:
         if known is None:
             _write(about, {"fingerprint": fingerprint})
 
-    def tensor(self, number: int) -> QuantizedTensor | None:
-        """The quantized weights of a layer, if stored."""
+    def tensor(self, number: int, shape: Sequence[Any] | None = None) -> QuantizedTensor | None:
+        """The quantized weights of a layer of this shape, if stored.
+
+        Raises ``InvalidModel`` for damaged files, ``UnsafePath`` for links.
+        """
         if self.folder is None or not self._path(number, "json").is_file():
             return None
-        about = json.loads(self._path(number, "json").read_text("utf-8"))
-        arrays = [np.load(self._path(number, f"{part}.npy"), mmap_mode="r") for part in ("quantized", "scale", "zero")]
-        return _tensor(arrays, about)
+        try:
+            about = self._read(number, "json")
+            if shape is not None and list(about["shape"]) != list(shape):
+                raise ValueError(f"weights of shape {about['shape']} instead of {list(shape)}")
+            paths = [self._path(number, f"{part}.npy") for part in ("quantized", "scale", "zero")]
+            return _tensor([np.load(_no_link(path), mmap_mode="r") for path in paths], about)
+        except TenonnxError:
+            raise
+        except Exception as error:  # numpy raises many kinds of errors for damaged files
+            raise self._damaged(error) from error
 
     def keep(self, number: int, tensor: QuantizedTensor) -> QuantizedTensor:
         """Store weights, packed, in files if there is a folder; returns them."""
@@ -83,11 +95,19 @@ class Checkpoint:
         assert kept is not None
         return kept
 
-    def channels(self, number: int) -> Array | None:
-        """The channel scale of a group, if stored."""
+    def channels(self, number: int, count: int | None = None) -> Array | None:
+        """The channel scale of a group of ``count`` channels, if stored. Raises ``InvalidModel`` for a damaged file."""
         if self.folder is None or not self._path(number, "channels.json").is_file():
             return None
-        return np.asarray(json.loads(self._path(number, "channels.json").read_text("utf-8")), np.float64)
+        try:
+            found = np.asarray(self._read(number, "channels.json"), np.float64)
+            if found.ndim != 1 or len(found) != (count or len(found)) or not np.all((found > 0) & np.isfinite(found)):
+                raise ValueError("no list of a positive number for each channel")
+            return found
+        except TenonnxError:
+            raise
+        except Exception as error:  # numpy raises many kinds of errors for damaged files
+            raise self._damaged(error) from error
 
     def keep_channels(self, number: int, scale: Array) -> None:
         if self.folder is not None:
@@ -97,8 +117,21 @@ class Checkpoint:
         assert self.folder is not None
         return self.folder / f"{number:05}.{part}"
 
+    def _read(self, number: int, part: str) -> Any:
+        return json.loads(_no_link(self._path(number, part)).read_text("utf-8"))
+
+    def _damaged(self, error: Exception) -> InvalidModel:
+        given = f"{type(error).__name__}: {error}"[:200]
+        return InvalidModel(f'the checkpoint "{self.folder}" is damaged', given=given, do="remove the folder")
+
     def _write(self, number: int, contents: Any, part: str = "json") -> None:
         _write(self._path(number, part), contents)
+
+
+def _no_link(path: Path) -> Path:
+    if path.is_symlink():
+        raise UnsafePath("a file of a checkpoint is a link", given=str(path), do="remove the folder")
+    return path
 
 
 def _write(path: Path, contents: Any) -> None:
@@ -126,7 +159,18 @@ def _bytes(numbers: Array) -> Array:
 
 def _tensor(arrays: Sequence[Array], about: dict[str, Any]) -> QuantizedTensor:
     packed, scale, zeros = arrays
-    dtype, shape = DType.of(about["dtype"]), tuple(about["shape"])
+    dtype, shape = DType.of(about["dtype"]), tuple(map(int, about["shape"]))
+    axis, block_size = about["axis"], int(about["block_size"])
+    if packed.dtype != np.uint8 or packed.shape != (*shape[:-1], -(-shape[-1] * dtype.bits // 8)):
+        raise ValueError(f"{packed.dtype}{list(packed.shape)} are no values of {about['dtype']}{list(shape)}")
+    if axis is None:
+        fits = scale.size == 1
+    elif block_size:
+        fits = scale.shape == (*shape[:axis], -(-shape[axis] // block_size), *shape[axis + 1 :])
+    else:
+        fits = scale.size == shape[axis]
+    if not fits or scale.dtype != np.float32 or list(scale.shape) != list(about["zeros"]):
+        raise ValueError(f"scales {scale.dtype}{list(scale.shape)} and zero points {about['zeros']} do not fit")
     zero = _numbers(zeros, dtype, max(about["zeros"][-1:], default=1)).reshape(about["zeros"])
 
     def compute(start: int, stop: int) -> Array:
@@ -134,7 +178,7 @@ def _tensor(arrays: Sequence[Array], about: dict[str, Any]) -> QuantizedTensor:
 
     parameters = QuantizationParameters(scale, zero, dtype, DType.of(about["scale_type"]), about["unit"])
     quantized = Computed(dtype, shape, compute)
-    return QuantizedTensor(quantized, parameters, about["axis"], about["block_size"], about["error"])
+    return QuantizedTensor(quantized, parameters, axis, block_size, about["error"])
 
 
 def _numbers(packed: Array, dtype: DType, count: int) -> Array:

@@ -72,7 +72,7 @@ def _read(path: Path) -> dict[str, float]:
     do = 'give a JSON object such as {"MatMul 1x512 512x512 4 bits": 2.5e-05}, in seconds'
     try:
         found = json.loads(path.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidCall(f'cannot read the op times in "{path}"', given=str(error), do=do) from error
     if not isinstance(found, Mapping) or not all(
         isinstance(each, int | float) and not isinstance(each, bool) and 0 <= each < float("inf")

@@ -113,7 +113,8 @@ class LayerByLayer:
             statistics.add(key, contents)
 
     def _rescale(self, number: int, group: Group) -> None:
-        scale = self.checkpoint.channels(number)
+        count = len(self.rescaling.mean_weights(next(iter(group.layers))))
+        scale = self.checkpoint.channels(number, count)
         if scale is None:
             scale = awq_scale(self.rescaling, group, self.quantizer.chosen)
             self.checkpoint.keep_channels(number, scale)
@@ -124,7 +125,7 @@ class LayerByLayer:
         weights, number = node.inputs[1], self.numbers[node]
         assert weights is not None
         changed = self.rescaling.changed.pop(weights, None)
-        tensor = self.checkpoint.tensor(number)
+        tensor = self.checkpoint.tensor(number, weights.shape)
         if tensor is None:
             before = weights.data
             if changed is not None:

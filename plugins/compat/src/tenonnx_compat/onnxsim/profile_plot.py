@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import tenonnx as tx
+from tenonnx.extend import InvalidCall
 
 
 class Trace:
@@ -38,11 +39,15 @@ class Trace:
 
 
 def load_node_counts(trace_path: str | os.PathLike[str]) -> dict[str, list[int]]:
-    """Read the node counts of each round from a trace, by loop."""
+    """Read the node counts of each round from a trace, by loop. Raises ``InvalidCall`` for another file."""
     counts: dict[str, list[int]] = {}
-    for event in json.loads(Path(trace_path).read_text())["traceEvents"]:
-        if event.get("name") == "NodeCount":
-            counts.setdefault(event["args"]["loop"], []).append(int(event["args"]["node_count"]))
+    try:
+        for event in json.loads(Path(trace_path).read_text())["traceEvents"]:
+            if event.get("name") == "NodeCount":
+                counts.setdefault(event["args"]["loop"], []).append(int(event["args"]["node_count"]))
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        given = f"{type(error).__name__}: {error}"[:200]
+        raise InvalidCall(f'"{os.fspath(trace_path)}" is not a trace of a simplification', given=given) from error
     return counts
 
 

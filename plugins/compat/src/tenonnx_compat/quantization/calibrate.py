@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx as tx
-from tenonnx.extend import TensorType
+from tenonnx.extend import InvalidCall, TensorType
 from tenonnx.extend.transforms import infer
 from tenonnx_compat.models import graph_of
 from tenonnx_compat.refusal import announce, refuse_options
@@ -283,6 +283,12 @@ def save_tensors_data(tensors_data: TensorsData, path: str | os.PathLike[str], *
 
 
 def load_tensors_data(path: str | os.PathLike[str]) -> TensorsData:
-    """Read statistics that ``save_tensors_data`` wrote. Raises ``FileNotFoundError``."""
-    data: TensorsData = json.loads(Path(path).read_text(), object_hook=_decoded)
+    """Read statistics that ``save_tensors_data`` wrote. Raises ``FileNotFoundError`` and ``InvalidCall``."""
+    try:
+        data = json.loads(Path(path).read_text(), object_hook=_decoded)
+        given = type(data).__name__
+    except (ValueError, TypeError, KeyError, AttributeError, OverflowError, RecursionError) as error:
+        data, given = None, f"{type(error).__name__}: {error}"[:200]
+    if not isinstance(data, TensorsData):
+        raise InvalidCall(f'"{os.fspath(path)}" holds no calibration data', given=given, do="calibrate again")
     return data

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx as tx
-from tenonnx.extend import ArrayConstant, Graph, InvalidCall
+from tenonnx.extend import ArrayConstant, Graph, InvalidCall, InvalidModel
 from tenonnx.extend.formats import TrainingState, export
 from tenonnx.extend.transforms import copy_graph
 from tenonnx_compat.training.artifacts import BUFFER, GATHERED, GRADIENT, RESET, STATE
@@ -89,8 +89,11 @@ class CheckpointState:
                 "CheckpointState: the graph is not from a checkpoint", do="CheckpointState.load_checkpoint(path)"
             )
         self._graph, settings = graph, graph.training_state.settings
-        self.trained = list(settings.get("requires_grad", []))
-        self.properties: MutableMapping[str, int | float | str] = dict(settings.get("properties", {}))
+        try:
+            self.trained = list(map(str, settings.get("requires_grad", [])))
+            self.properties: MutableMapping[str, int | float | str] = dict(settings.get("properties", {}))
+        except (TypeError, ValueError) as error:
+            raise InvalidModel("CheckpointState: the settings are damaged", given=str(error)) from error
         floats = [v for v in graph.variables if v.data is not None and v.tensor.dtype.is_float]
         self.parameters = Parameters(self, [value.name for value in floats])
         self.tensors: dict[str, Array] = {v.name: v.data.array() for v in floats if v.data is not None}
@@ -132,8 +135,7 @@ class _Model:
 
     def __init__(self, path: Location, **options: Any) -> None:
         graph = tx.load(path)
-        self.replaced: dict[str, str] = json.loads(graph.metadata.get(STATE, "{}"))
-        self.learning_rate = float(graph.metadata.get("tenonnx.learning_rate", "nan"))
+        self.replaced, self.learning_rate = _metadata(graph, path)
         self.kinds = {value.name: value.tensor for value in graph.inputs}
         self.outputs = [v.name for v in graph.outputs if v.name not in self.replaced.values()]
         self._program = graph.compile(**options)
@@ -147,6 +149,21 @@ class _Model:
         results = self._program(known)
         tensors.update({name: results[after] for name, after in self.replaced.items()})
         return [results[name] for name in self.outputs]
+
+
+def _metadata(graph: Graph, path: Location) -> tuple[dict[str, str], float]:
+    """Outputs that replace an input, by input, and the learning rate. Raises ``InvalidModel`` for other metadata."""
+    try:
+        replaced = json.loads(graph.metadata.get(STATE, "{}"))
+        rate = float(graph.metadata.get("tenonnx.learning_rate", "nan"))
+        outputs = {value.name for value in graph.outputs}
+        if not isinstance(replaced, dict) or not all(isinstance(each, str) for each in replaced.values()):
+            raise TypeError(f"{STATE} does not map inputs to outputs")
+        if missing := sorted(set(replaced.values()) - outputs):
+            raise ValueError(f'{STATE} names the output "{missing[0]}", which the graph does not have')
+    except (ValueError, TypeError, RecursionError) as error:
+        raise InvalidModel(f'the metadata of "{os.fspath(path)}" is damaged', given=str(error)[:200]) from error
+    return replaced, rate
 
 
 class Module:

@@ -138,9 +138,10 @@ def _state_of(graph: Graph) -> dict[str, str]:
     """State of an exported step, from its metadata."""
     try:
         found = json.loads(graph.metadata.get("tenonnx.state", "{}"))
-    except ValueError:
+    except (ValueError, RecursionError):
         return {}
-    return found if isinstance(found, dict) else {}
+    is_state = isinstance(found, dict) and all(isinstance(output, str) for output in found.values())
+    return found if is_state else {}
 
 
 def _sized(kind: Any, given: tuple[int | None, ...] | None, number: int) -> tuple[int, ...] | None:
