@@ -13,8 +13,8 @@ from tenonnx_standard.checking import dim_of
 def relative_position_bias(bias_table, query_length, key_length, *, is_bidirectional=0, max_distance: int):
     """A bias per head by distance between key and query (T5, arXiv:1910.10683): (1, heads, queries, keys).
 
-    ``bias_table`` has shape (buckets, heads), but its elements are in the order of heads. Small distances have a bucket
-    each, those up to ``max_distance`` share the others on a logarithmic scale. If bidirectional, half of the buckets
+    ``bias_table`` has shape (buckets, heads), but its elements are stored head by head. Small distances have a bucket
+    each; larger ones up to ``max_distance`` share buckets on a logarithmic scale. If bidirectional, half of the buckets
     are for later keys.
     """
     buckets, heads = dim_of(bias_table, 0), dim_of(bias_table, 1)

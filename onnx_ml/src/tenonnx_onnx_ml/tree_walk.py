@@ -28,7 +28,7 @@ _LITTLE = sys.byteorder == "little"
 #: Number of (row, tree) pairs processed at once, whose state fits into the cache.
 BLOCK = 1 << 15
 
-#: Cost of one step of `led` with few pairs: this many slots tested ahead, or this many single steps.
+#: A step of ``led`` with few pairs costs as much as testing this many slots, or this many single steps in Python.
 ASKED_AHEAD, ONE_BY_ONE = 5000, 75
 
 #: Cost of a lookup per feature, and of the preceding search shared by all trees, relative to a step of ``led``. For
@@ -38,7 +38,7 @@ LOOK_UP, SEARCH = 0.3, 25
 #: Lookup tables grow with the square of the number of trees; for this many they take about 40 MB.
 MOST_TREES = 1024
 
-#: Steps between checks which pairs have reached a leaf; the others continue separately unless their share exceeds this.
+#: Number of steps between checks for finished pairs, and the share of unfinished pairs up to which only these continue.
 BETWEEN, MOST_GOING = 4, 0.6
 
 

@@ -74,8 +74,8 @@ def _known(op: Op, said: Any) -> Known | None:
 class Abstract:
     """Abstract interpretation: executes calls on values of known type and returns values of inferred type.
 
-    With ``guessing``, a call whose body needs an unknown rank returns what holds for every rank, so that inference
-    continues behind it.
+    With ``guessing``, a call whose body needs an unknown rank returns the facts that hold for every rank, so that
+    inference continues after it.
     """
 
     def __init__(self, guessing: bool = False) -> None:

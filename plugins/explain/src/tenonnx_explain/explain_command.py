@@ -37,12 +37,12 @@ if TYPE_CHECKING:
 #: Tolerance of the completeness check, relative to the attributions: float32 rounding.
 _ROUNDING = 1e-3
 
-#: From this share on, more steps are advised.
+#: Relative error from which the command advises more steps.
 _COARSE = 0.05
 
 
 def sizes_like(example: str) -> Callable[[click.Context, click.Parameter, str | None], list[int] | None]:
-    """Parser of sizes with commas between, such as those of the example."""
+    """A parser of comma-separated sizes; its error shows ``example``."""
 
     def read(ctx: click.Context, option: click.Parameter, value: str | None) -> list[int] | None:
         if value is None:

@@ -25,7 +25,7 @@ def write(graph: Graph, path: Path) -> tuple[str, ...]:
 
 
 def annotate(path: Path, verdict: str) -> None:
-    """Write the verdict of the comparison into the metadata of a file."""
+    """Write the result of the verification into the metadata of a file."""
     from tenonnx_litert.writing import with_verification
 
     path.write_bytes(with_verification(path.read_bytes(), verdict))

@@ -11,7 +11,7 @@ from tenonnx import default_registry
 from tenonnx.extend import Graph, InvalidCall, Node, Op, Registry, TensorType, Value, find_trait
 from tenonnx.extend.transforms import in_registry_of_graph
 
-#: Added constants below this are those of masks.
+#: Added constants with elements below this are attention masks.
 _MASKED = -1e4
 
 #: Origin of a value: constants and integers, fed floats, or computed with weights.

@@ -43,9 +43,9 @@ _TABLE = "Gather"
 
 @dataclass
 class Separated:
-    """Variables ``made`` by the variable from which they were separated, and readers of those that are ``kept`` tied.
+    """Result of a separation: ``made`` maps variables to the new ones, ``kept`` has the readers of tied ones.
 
-    ``biases`` were restored; ``copies`` were replaced by their weights.
+    ``biases`` are restored zero biases; ``copies`` are transposed copies that were replaced by their weights.
     """
 
     made: dict[str, list[str]] = field(default_factory=dict)
@@ -161,7 +161,7 @@ def _is_merged(value: Value, each: Sequence[Reader]) -> bool:
 
 
 def _is_tied(group: Sequence[Reader]) -> bool:
-    """Whether several nodes read a weight in the same way, so that it is not used twice by one module's formula."""
+    """Whether several nodes of a group use a weight in the same role, unlike two uses in one module's formula."""
     ways = {(reader.node, reader.node.op_type, reader.slot) for reader in group}
     return len({reader.module for reader in group}) > 1 or len({way[1:] for way in ways}) < len(ways)
 

@@ -44,7 +44,7 @@ class LayerSensitivity:
 
     @property
     def cheapest(self) -> int:
-        """The bits of the least cost, and among these of the least error."""
+        """The number of bits with the least cost and, at equal cost, the least error."""
         return min(self.costs, key=lambda bits: (self.costs[bits], self.errors[bits]))
 
     def to_dict(self) -> dict[str, Any]:

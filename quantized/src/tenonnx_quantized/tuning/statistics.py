@@ -51,7 +51,7 @@ class LayerInput:
 
 
 def layer_input(node: Node) -> LayerInput | None:
-    """The input of a Conv, Gemm or MatMul with constant weights; None if its shape is not known enough."""
+    """The input of a Conv, Gemm or MatMul with constant weights; None if required dims are unknown."""
     (x, weights, *_), attributes = bind(node)
     shape = None if weights is None else weights.tensor.shape
     if x is None or weights is None or shape is None or not all(isinstance(d, int) for d in shape):

@@ -18,8 +18,7 @@ from tenonnx_score.summary import leaves
 #: Smallest and largest batch size, the growth factor between them, and the size if outputs depend on it.
 LEAST, MOST, GROWTH, FIXED = 64, 1 << 14, 4, 1024
 
-#: The smallest batch size is chosen that none beats by this factor; the number of timed calls, and their time limit in
-#: seconds.
+#: Speedup that justifies a larger batch size; the number of timed calls, and their time limit in seconds.
 PAYS, CALLS, LONGEST = 1.05, 3, 0.5
 
 #: A model is cheap if this many rows take less than these seconds. It has one thread, unless more are faster by this

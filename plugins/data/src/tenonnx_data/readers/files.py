@@ -55,7 +55,7 @@ def together(paths: Sequence[str]) -> Iterator[Slice]:
 
 
 class Rows:
-    """``.npy`` files whose first axis is rows, which slices count. They are memory-mapped."""
+    """Memory-mapped ``.npy`` files with rows along the first axis; a slice is a range of rows."""
 
     def arrays(self, path: str) -> Mapping[str, Array]:
         """The arrays of a file by column."""

@@ -1,4 +1,4 @@
-"""Originals of files, run by TensorFlow for verification.
+"""Reference outputs of files, computed by TensorFlow for verification.
 
 TensorFlow never loads a SavedModel, which would run the initializers of its objects. Only the part of the graph for a
 signature is run, with the nodes that restore variables and initialize tables, and only if no op of the file has side

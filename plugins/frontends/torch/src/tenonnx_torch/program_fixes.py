@@ -97,7 +97,7 @@ def _cast_alike(node: Call) -> None:
 
 
 def fix_decomposed_program(program: Program) -> None:
-    """Make reduction axes non-negative, numbers of elements products, and operands of complex calls complex."""
+    """Make reduction axes non-negative, compute element counts from dims, and cast operands of complex calls."""
     for node in calls(program):
         pair_operands(node)
         if node.target is aten.sym_numel.default:

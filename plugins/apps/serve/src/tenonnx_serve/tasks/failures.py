@@ -1,4 +1,4 @@
-"""Errors as data."""
+"""Errors as JSON data."""
 
 from __future__ import annotations
 
