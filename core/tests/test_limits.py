@@ -13,7 +13,7 @@ import tenonnx as tx
 from tenonnx_run.compiling import TimedProgram
 
 
-def test_an_override_holds_inside_and_in_its_own_thread_alone():
+def test_an_override_applies_inside_the_block_and_in_its_own_thread_only():
     seen = []
     usual = tx.limits.current().elements
     with tx.limits.override(elements=10) as limits:
@@ -54,7 +54,7 @@ class Slow:
         raise tx.limits.out_of_time()
 
 
-def test_a_deadline_holds_for_each_call_of_a_program():
+def test_a_deadline_applies_to_each_call_of_a_program():
     program = TimedProgram(Slow(), 0.01)
     for _ in range(2):
         with pytest.raises(tx.LimitExceeded, match="within its deadline"):
@@ -86,7 +86,7 @@ def test_a_deadline_may_be_a_number_of_numpy(number):
 
 
 @pytest.mark.parametrize("wrong", [{"elephants": 1}, {"elements": 0}, {"elements": "many"}])
-def test_what_is_no_limit_is_refused(wrong):
+def test_invalid_limits_are_refused(wrong):
     with pytest.raises(tx.InvalidCall, match=r"unknown limit|a limit is not"), tx.limits.override(**wrong):
         pass
 
@@ -131,7 +131,7 @@ def test_the_environment_sets_limits(text, shown, monkeypatch):
     assert shown in done.stdout
 
 
-def test_set_holds_for_the_process():
+def test_set_applies_to_the_process():
     usual = tx.limits.current().elements
     try:
         tx.limits.set(elements=usual + 1)

@@ -35,7 +35,7 @@ def test_a_wrong_name_is_answered_with_the_right_one():
         tx.retarge  # noqa: B018
 
 
-def test_the_door_of_ops_has_what_gradients_of_subgraphs_are_made_of():
+def test_the_namespace_of_ops_has_the_building_blocks_of_subgraph_gradients():
     from tenonnx import extend
     from tenonnx.extend import transforms
 

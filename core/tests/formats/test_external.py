@@ -158,7 +158,7 @@ def test_huge_sparse_files(tmp_path: Path) -> None:
 
 
 @posix
-def test_the_folder_itself_may_be_a_link(folder: Path) -> None:
+def test_the_folder_may_be_a_link(folder: Path) -> None:
     (folder.parent / "latest").symlink_to("model")
     assert bytes(ExternalFiles(folder.parent / "latest").region("weights/deep.bin", 0, 1).view()) == b"\xff"
 
@@ -231,7 +231,7 @@ def test_hard_links(files: ExternalFiles, folder: Path) -> None:
 
 
 @posix
-def test_what_is_no_regular_file(files: ExternalFiles, folder: Path) -> None:
+def test_special_files_are_refused(files: ExternalFiles, folder: Path) -> None:
     os.mkfifo(folder / "pipe")
     for location in ("weights", "weights/", "pipe"):
         error = in_time(partial(files.region, location, tensor="w"))
@@ -327,7 +327,7 @@ def test_a_folder_that_is_swapped_while_it_is_opened(folder: Path, monkeypatch: 
 
 @posix
 @pytest.mark.parametrize("swapped", ["file by file", "file by link", "folder by link"])
-def test_what_is_swapped_without_dir_fd(folder: Path, swapped: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_swapped_files_without_dir_fd(folder: Path, swapped: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(files_module, "_OPENS_BELOW", False)
     original = os.open
     victim = folder / "weights" / "deep.bin" if swapped.startswith("file") else folder / "weights"

@@ -109,7 +109,7 @@ def test_buffers(source: Any) -> None:
     "source",
     [[1, 2], "text", None, np.zeros((4, 4)).T[1:], np.zeros(4)[::2], np.array(["a"], object), memoryview(b"abc")[::2]],
 )
-def test_what_is_no_contiguous_buffer(source: Any) -> None:
+def test_buffers_that_are_not_contiguous(source: Any) -> None:
     file = io.BytesIO()
     with pytest.raises(InvalidCall, match="contiguous"):
         ExternalDataWriter(file).append(source)
@@ -212,7 +212,7 @@ def test_a_gap_or_another_order_is_kept(tmp_path: Path, kernel_copies: list[tupl
 
 @pytest.mark.parametrize("code", [errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EPERM, 0])
 @pytest.mark.parametrize("copied", [0, 100_000])
-def test_what_the_kernel_refuses_is_copied_anyway(
+def test_copies_that_the_kernel_refuses_are_made_anyway(
     tmp_path: Path, code: int, copied: int, monkeypatch: pytest.MonkeyPatch, kernel_copies: list[tuple[int, int]]
 ) -> None:
     content = np.random.default_rng(0).bytes(3 << 20)
@@ -274,7 +274,7 @@ def test_a_source_that_became_shorter(tmp_path: Path, copying: str, size: int) -
 
 
 @pytest.mark.parametrize("source", ["region", "array"])
-def test_copying_takes_no_memory(tmp_path: Path, copying: str, source: str) -> None:
+def test_copying_needs_no_memory(tmp_path: Path, copying: str, source: str) -> None:
     size = 64 << 20
     (tmp_path / "in").touch()
     os.truncate(tmp_path / "in", size)

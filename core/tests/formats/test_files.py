@@ -98,7 +98,7 @@ def test_modes(tmp_path: Path) -> None:
 
 
 @posix
-def test_a_link_is_replaced_and_its_target_kept(tmp_path: Path) -> None:
+def test_a_link_is_replaced_and_its_target_unchanged(tmp_path: Path) -> None:
     (tmp_path / "target").write_bytes(b"target")
     (tmp_path / "model.onnx").symlink_to("target")
     write_bytes(tmp_path / "model.onnx", [b"new"])
@@ -184,7 +184,7 @@ def test_available_name(tmp_path: Path) -> None:
 
 
 @posix
-def test_a_dangling_link_takes_a_name_too(tmp_path: Path) -> None:
+def test_the_name_of_a_dangling_link_is_taken(tmp_path: Path) -> None:
     (tmp_path / "w.data").symlink_to("nowhere")
     assert available_name(tmp_path, "w.data") == "w-1.data"
 
@@ -236,7 +236,7 @@ def test_a_file_is_opened_once(tmp_path: Path, name: str | None) -> None:
 
 
 @pytest.mark.parametrize("links", [True, False])
-def test_a_file_that_appeared_meanwhile_is_kept(tmp_path: Path, links: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_concurrent_file_is_not_overwritten(tmp_path: Path, links: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     if not links:
         monkeypatch.setattr(os, "link", no_links)
     write_pair(tmp_path, "old")
@@ -273,7 +273,7 @@ def test_a_full_disk(tmp_path: Path) -> None:
     assert names(tmp_path) == ["model.onnx", "model.onnx.data"]
 
 
-def test_other_errors_of_the_block_pass_as_they_are(tmp_path: Path) -> None:
+def test_other_errors_of_the_block_pass_unchanged(tmp_path: Path) -> None:
     with pytest.raises(ConnectionError), AtomicWriter(tmp_path / "model.onnx"):
         raise ConnectionResetError(errno.ECONNRESET, "reset")
 

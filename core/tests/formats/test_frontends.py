@@ -61,7 +61,7 @@ def test_a_file_is_read_by_its_suffix_and_a_folder_by_what_lies_in_it(tmp_path):
     assert load(str(tmp_path / "saved")).name == "str 0 1 None"
 
 
-def test_what_nobody_reads_is_refused_naming_who_is_there():
+def test_unknown_sources_are_refused_with_the_list_of_front_ends():
     with pytest.raises(InvalidCall, match="what an installed front end reads") as caught:
         load(3)
     assert caught.value.given == "int"
@@ -90,14 +90,14 @@ def test_the_package_that_would_read_a_file_or_folder_is_named(tmp_path):
         load(tmp_path / "absent.tflite")
 
 
-def test_a_front_end_says_which_options_it_takes():
+def test_an_unknown_option_is_answered_with_the_options_of_the_front_end():
     with pytest.raises(InvalidCall, match=r"nets-dist 2\.0 does not take these examples and options") as caught:
         load(Network(), scael=2)
     assert "scael" in caught.value.given
     assert "scale=1" in caught.value.available
 
 
-def test_what_a_front_end_fails_with_names_it():
+def test_an_error_of_a_front_end_names_it():
     with pytest.raises(PluginError, match=r'plugin "nets" of nets-dist .* could not read Network') as caught:
         load(Network(), scale=0)
     assert caught.value.given == "nets_reader: ZeroDivisionError: scale"
@@ -111,7 +111,7 @@ def test_a_front_end_returns_a_graph(monkeypatch):
 
 
 @pytest.mark.parametrize(("examples", "options", "given"), [((1,), {}, "examples"), ((), {"dims": {}}, "dims")])
-def test_a_model_file_takes_no_examples_and_no_options(tmp_path, examples, options, given):
+def test_a_model_file_accepts_no_examples_and_options(tmp_path, examples, options, given):
     with pytest.raises(InvalidCall, match="examples or unknown options were given for a model file") as caught:
         load(tmp_path / "m.onnx", *examples, **options)
     assert caught.value.given == given
@@ -123,7 +123,7 @@ def test_a_path_of_no_known_kind_is_read_as_onnx(tmp_path):
         load(tmp_path / "model")
 
 
-def test_what_a_front_end_reads_is_not_checked_as_an_onnx_file(tmp_path, monkeypatch):
+def test_sources_of_front_ends_are_not_checked_as_onnx_files(tmp_path, monkeypatch):
     (tmp_path / "saved").mkdir()
     (tmp_path / "saved" / "weights.bin").touch()
     read_otherwise = (tmp_path / "m.NET", tmp_path / "saved", tmp_path / "m.safetensors")

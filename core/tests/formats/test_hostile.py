@@ -46,7 +46,7 @@ def contents(model, **keywords):
 
 
 @pytest.mark.parametrize("part", ["values", "indices"])
-def test_sparse_tensors_are_read_in_the_models_folder_alone(part, tmp_path, monkeypatch):
+def test_sparse_tensors_are_only_read_in_the_models_folder(part, tmp_path, monkeypatch):
     (tmp_path / "outside").mkdir()
     (tmp_path / "inside").mkdir()
     (tmp_path / "outside" / "data.bin").write_bytes(bytes(16))
@@ -92,7 +92,7 @@ def test_malformed_sparse_tensors_are_refused(model):
         contents(model)
 
 
-def test_a_sparse_tensor_is_made_dense_within_the_limit():
+def test_a_sparse_tensor_is_densified_within_the_limit():
     assert contents(sparse([[0, 0], [1, 1]], [2, 2])).tolist() == [[5, 0], [0, 6]]
     model = sparse([0, 1], [1 << 20, 1 << 16])
     with pytest.raises(tx.LimitExceeded, match=r'sparse tensor "w".*"elements"'):

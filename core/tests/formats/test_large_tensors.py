@@ -41,7 +41,7 @@ def made(path, **changes):
     return model
 
 
-def test_the_graph_is_that_of_the_whole_message(tmp_path):
+def test_the_graph_equals_that_of_the_whole_message(tmp_path):
     model = made(tmp_path / "m.onnx")
     graph, whole = load(tmp_path / "m.onnx"), load(model)
     assert [value.name for value in graph.variables] == [value.name for value in whole.variables]

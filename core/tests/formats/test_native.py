@@ -51,7 +51,7 @@ def numbers(dtype, count=6):
 
 
 @pytest.mark.parametrize("dtype", NUMERIC, ids=str)
-def test_every_element_type_comes_back(dtype, tmp_path):
+def test_every_element_type_is_restored(dtype, tmp_path):
     tensor = raw("w", numbers(dtype).reshape(2, 3))
     assert tensor.data_type == dtype
     model = model_of(tensor)
@@ -64,7 +64,7 @@ def test_every_element_type_comes_back(dtype, tmp_path):
 
 
 @pytest.mark.parametrize("dtype", NUMERIC, ids=str)
-def test_the_field_that_held_the_contents_is_kept(dtype, tmp_path):
+def test_the_field_of_the_contents_is_restored(dtype, tmp_path):
     array = numbers(dtype)
     tensor = helper.make_tensor("w", int(dtype), [2, 3], array, raw=False)
     assert not tensor.HasField("raw_data")
@@ -73,7 +73,7 @@ def test_the_field_that_held_the_contents_is_kept(dtype, tmp_path):
     assert to_model(back) == model
 
 
-def test_all_that_a_message_says_comes_back(tmp_path):
+def test_every_field_of_a_message_is_restored(tmp_path):
     documented = raw("documented", np.ones(3, np.float32))
     documented.doc_string = "what it is for"
     documented.metadata_props.add(key="origin", value="layer 1")
@@ -102,7 +102,7 @@ def test_all_that_a_message_says_comes_back(tmp_path):
     }
 
 
-def test_external_tensors_move_in(tmp_path):
+def test_external_tensors_become_part_of_the_file(tmp_path):
     inner = helper.make_graph(
         [helper.make_node("Use", ["v"], ["z"], domain="acme")],
         "inner",
@@ -124,7 +124,7 @@ def test_external_tensors_move_in(tmp_path):
     assert (onnx.load(tmp_path / "again.onnx").graph.initializer[0].raw_data) == np.arange(600, dtype="<f4").tobytes()
 
 
-def test_a_graph_made_by_hand_and_the_public_names(tmp_path):
+def test_a_handmade_graph_and_the_public_names(tmp_path):
     import tenonnx
 
     graph = tenonnx.Graph("made", opsets={"tiny": 4})
@@ -151,7 +151,7 @@ def test_the_safetensors_package_reads_it(tmp_path):
     assert all(entry["data_offsets"][0] % 8 == 0 for name, entry in header.items() if name == "w")
 
 
-def test_a_file_can_be_written_over_itself(tmp_path):
+def test_a_file_can_overwrite_its_source(tmp_path):
     graph, back = round_trip(model_of(raw("w", np.arange(9.0))), tmp_path)
     save(back, tmp_path / "m.safetensors")
     again = load(tmp_path / "m.safetensors", registry=REGISTRY)
@@ -243,7 +243,7 @@ EDITS = {
 
 
 @pytest.mark.parametrize("edit", EDITS.values(), ids=EDITS)
-def test_a_file_that_contradicts_itself_is_refused(good, edit):
+def test_an_inconsistent_file_is_refused(good, edit):
     with pytest.raises(InvalidModel):
         load(rewritten(good, edit), registry=REGISTRY)
 
@@ -263,7 +263,7 @@ def test_a_file_that_contradicts_itself_is_refused(good, edit):
         struct.pack("<Q", 5_010) + b'{"a": ' + b"9" * 5_003 + b"}",
     ],
 )
-def test_bytes_that_are_no_safetensors_file_are_refused(data, tmp_path):
+def test_other_bytes_are_refused(data, tmp_path):
     (tmp_path / "m.safetensors").write_bytes(data)
     with pytest.raises(InvalidModel, match="is not a safetensors file"):
         load(tmp_path / "m.safetensors", registry=REGISTRY)
@@ -280,7 +280,7 @@ def test_truncated_and_prolonged_files_are_refused(good):
         load(good, registry=REGISTRY)
 
 
-def test_a_path_that_is_no_file_is_refused(tmp_path):
+def test_a_path_that_is_not_a_file_is_refused(tmp_path):
     for path in (tmp_path / "none.safetensors", tmp_path):
         with pytest.raises(InvalidCall, match="cannot read"):
             native.read(path)

@@ -122,7 +122,7 @@ def test_untidy_files_come_back_as_they_were(what, model):
 
 
 @pytest.mark.parametrize(("ir_version", "listed_inputs"), [(3, ["x"]), (4, ["x", "w"])])
-def test_initializers_have_defaults_and_are_no_inputs(ir_version, listed_inputs):
+def test_initializers_are_not_inputs(ir_version, listed_inputs):
     listed = helper.make_tensor_value_info("w", TensorProto.FLOAT, [2])
     graph = load(
         model_of([node("Add", ["x", "w"])], inputs=[X, listed], initializer=[tensor("w", 2)], ir_version=ir_version)
@@ -214,7 +214,7 @@ def _varint(number):
     return bytes([*encoded, number])
 
 
-def test_what_is_no_model_is_refused():
+def test_other_objects_and_missing_files_are_refused():
     with pytest.raises(InvalidCall, match="neither ONNX"):
         tx.load(7)
     with pytest.raises(InvalidCall, match="cannot read"):
@@ -251,7 +251,7 @@ def test_external_tensors_are_mapped(folder):
     np.testing.assert_array_equal(graph.variables[0].data.array(), [2, 3, 4, 5])
 
 
-def test_external_tensors_go_to_a_new_file_beside_the_new_model(folder, tmp_path):
+def test_external_tensors_are_written_to_a_new_file_next_to_the_model(folder, tmp_path):
     graph = load(save(folder, external_model(offset=8)))
     tx.export(graph, tmp_path / "copy.onnx")
     again = load(tmp_path / "copy.onnx")
@@ -271,7 +271,7 @@ def test_a_threshold_decides_what_is_external(folder, tmp_path):
     ("location", "offset", "length"),
     [("missing.bin", 0, 16), ("data.bin", 24, 16), ("data.bin", 0, 12), ("data.bin", -4, 16), ("data.bin", "x", 16)],
 )
-def test_external_data_must_be_there(folder, location, offset, length):
+def test_missing_external_data_is_refused(folder, location, offset, length):
     with pytest.raises(InvalidModel) as caught:
         load(save(folder, external_model(location, offset, length)))
     assert "w" in str(caught.value)
@@ -366,7 +366,7 @@ def test_external_tensors_of_subgraphs_come_along(tmp_path):
     assert moved.data.array().tolist() == [0, 1, 2]
 
 
-def test_what_documents_a_tensor_follows_it_in_and_out(tmp_path):
+def test_documentation_of_tensors_is_preserved(tmp_path):
     weight = tensor("w", 4)
     weight.doc_string = "what it is for"
     weight.metadata_props.add(key="origin", value="layer 1")
@@ -391,7 +391,7 @@ def test_what_documents_a_tensor_follows_it_in_and_out(tmp_path):
     ],
     ids=lambda path: ".".join(map(str, path)),
 )
-def test_text_that_is_no_utf_8_is_refused(path):
+def test_invalid_utf_8_is_refused(path):
     """Protobuf does not check it, and returns bytes."""
     model = model_of([node("Relu", name="first")])
     model.metadata_props.add(key="license", value="none")
@@ -406,7 +406,7 @@ def test_text_that_is_no_utf_8_is_refused(path):
         load(model.SerializeToString().replace(b"MARKER!", b"\xff" * 7))
 
 
-def test_a_cycle_of_names_that_are_no_utf_8_is_told():
+def test_a_cycle_of_names_with_invalid_utf_8_is_reported():
     model = model_of([node("Relu", ["MARKER!"], ["a"]), node("Relu", ["a"], ["MARKER!"]), node("Relu", ["a"])])
     with pytest.raises(InvalidModel, match="has a cycle"):
         load(model.SerializeToString().replace(b"MARKER!", b"\xff" * 7))
@@ -459,7 +459,7 @@ def test_a_hook_may_return_a_model():
 @pytest.mark.parametrize(
     ("left", "match"), [(7, "neither a ModelProto nor None"), (None, "left a model that cannot be read")]
 )
-def test_what_a_hook_leaves_is_checked_before_the_file_is_replaced(tmp_path, left, match):
+def test_the_result_of_a_hook_is_checked_before_the_file_is_replaced(tmp_path, left, match):
     def hook(model):
         del model.graph.node[:]
         return left

@@ -24,7 +24,7 @@ def closed():
 
 
 @pytest.mark.parametrize("stream", [io.StringIO(), Full(), closed()], ids=["text", "full", "closed"])
-def test_a_stream_that_does_not_take_the_model_is_told(stream):
+def test_a_stream_that_rejects_the_model_is_reported(stream):
     with pytest.raises(tx.InvalidCall, match="cannot write binary data to the stream"):
         tx.export(tx.Graph(opsets={"ai.onnx": 21}), stream)
 
@@ -37,21 +37,21 @@ def test_a_stream_that_does_not_take_the_model_is_told(stream):
         ("m.onnx", {"external_data_threshold": "1"}, "a number of bytes"),
     ],
 )
-def test_what_export_does_not_take_is_told(path, keywords, match, tmp_path, monkeypatch):
+def test_invalid_destinations_are_reported(path, keywords, match, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(tx.InvalidCall, match=match):
         tx.export(tx.Graph(opsets={"ai.onnx": 21}), path, **keywords)
 
 
 @pytest.mark.parametrize("suffix", [".onnx", ".safetensors"])
-def test_a_name_with_a_nul_is_no_file(suffix):
+def test_a_name_with_a_nul_is_refused(suffix):
     with pytest.raises(tx.InvalidCall, match="cannot read"):
         tx.load("a\0b" + suffix)
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="other systems have names of text alone")
 @pytest.mark.parametrize("suffix", [".onnx", ".safetensors"])
-def test_a_name_that_is_no_utf_8_is_a_name(suffix, tmp_path):
+def test_a_file_name_may_have_invalid_utf_8(suffix, tmp_path):
     path = tmp_path / ("\udcff" + suffix)
     graph = tx.Graph(opsets={"ai.onnx": 21})
     graph.variable("w", np.ones(4, np.float32))

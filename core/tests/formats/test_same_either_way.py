@@ -45,7 +45,7 @@ def test_a_list_of_tensors_comes_back_as_one_tensor_does(proto):
 
 
 @pytest.mark.parametrize("item", [np.int64(1), None], ids=["NumPy integer", "None"])
-def test_what_is_no_attribute_is_none_in_a_list_either(item):
+def test_invalid_attributes_are_refused_in_lists_too(item):
     with pytest.raises(InvalidModel, match='attribute "a" is of a type that ONNX does not define'):
         written(item)
     with pytest.raises(InvalidModel, match='attribute "a" does not hold items of one type'):
@@ -62,7 +62,7 @@ def external(tmp_path):
     return read(tmp_path / "m.onnx")
 
 
-def test_a_message_and_a_pickle_hold_external_data_as_a_stream_does(external):
+def test_messages_and_pickles_contain_external_data_like_streams(external):
     stream = io.BytesIO()
     export(external, stream)
     for again in (read(stream.getvalue()), read(to_proto(external)), pickle.loads(pickle.dumps(external))):

@@ -40,7 +40,7 @@ def test_a_saved_graph_has_the_bytes_of_an_export(tmp_path, make, edited):
     assert (tmp_path / "saved.onnx").read_bytes() == (tmp_path / "exported.onnx").read_bytes()
 
 
-def test_external_data_stays_beside_the_file(tmp_path):
+def test_external_data_is_next_to_the_file(tmp_path):
     source = model()
     source.graph.initializer[0].CopyFrom(onnx.numpy_helper.from_array(np.float32([1, 2]), "w"))
     onnx.save(source, tmp_path / "m.onnx", save_as_external_data=True, size_threshold=0, location="m.data")

@@ -102,7 +102,7 @@ test_stale_files.export(sys.argv[2], 7.0)
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no such signals")
 @pytest.mark.parametrize("where", ["writing", "verified", "between", "replaced"])
-def test_what_a_killed_export_left_is_removed_by_the_next(where, tmp_path):
+def test_leftovers_of_a_killed_export_are_removed_by_the_next(where, tmp_path):
     path = tmp_path / "m.onnx"
     export(path, 1.0)
     command = [sys.executable, "-c", KILLED, str(Path(__file__).parent), str(path), where]
@@ -149,14 +149,14 @@ def test_an_export_during_another_leaves_no_data_behind(tmp_path, monkeypatch):
     assert load(path).variables == []
 
 
-def test_an_export_at_work_is_left_alone(tmp_path):
+def test_files_of_a_running_export_are_not_removed(tmp_path):
     with AtomicWriter(tmp_path / "m.onnx") as writer:
         export(tmp_path / "m.onnx", 5.0)
         writer.open().write(b"late")
     assert (tmp_path / "m.onnx").read_bytes() == b"late"
 
 
-def test_a_temporary_file_that_is_removed_before_it_is_locked_is_made_anew(tmp_path, monkeypatch):
+def test_a_temporary_file_that_is_removed_before_it_is_locked_is_made_again(tmp_path, monkeypatch):
     lock = files.lock
 
     def late(descriptor):
@@ -210,7 +210,7 @@ def test_a_model_is_read_with_its_own_data(times, tmp_path, monkeypatch):
 # ----- read-only files ------------------------------------------------------------------------------------------------
 
 
-def test_a_read_only_file_is_replaced_where_that_is_said_alone(tmp_path):
+def test_a_read_only_file_is_only_replaced_on_request(tmp_path):
     path, native = tmp_path / "m.onnx", tmp_path / "m.safetensors"
     export(path, 1.0)
     load(path).save(native)
@@ -230,7 +230,7 @@ def test_a_read_only_file_is_replaced_where_that_is_said_alone(tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".onnx", ".safetensors"])
-def test_what_is_not_mapped_may_shrink(suffix, tmp_path):
+def test_unmapped_files_may_shrink(suffix, tmp_path):
     path = tmp_path / f"m{suffix}"
     export(tmp_path / "m.onnx")
     graph = load(tmp_path / "m.onnx")

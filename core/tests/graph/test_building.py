@@ -49,7 +49,7 @@ def test_after_an_error_values_have_their_names_again():
     assert [value.name for value in graph.outputs] == ["y"]
 
 
-def test_a_block_within_a_block_may_fail_alone():
+def test_an_inner_block_may_fail_separately():
     graph = graph_of_one_node()
     with graph.building():
         first = tiny.exp(graph["x"])

@@ -31,7 +31,7 @@ def computed(graph, x=X):
     return evaluate_graph(graph, [x])[0]
 
 
-def test_what_is_put_in_stands_ahead_of_its_readers(graph):
+def test_an_inserted_node_precedes_its_consumers(graph):
     x = graph["x"]
     graph.replace(graph.nodes[0].outputs[0], tiny.multiply(x, x))
     graph.remove(next(n for n in graph.nodes if n.op_type == "Double"))
@@ -75,7 +75,7 @@ def test_a_cycle_is_refused_naming_the_way_round(graph):
     assert state(graph) == before
 
 
-def test_a_node_made_by_hand_is_put_in_order(graph):
+def test_a_handmade_node_is_sorted(graph):
     held = Value("held")
     node = Node(tiny.double, 5, [graph["x"]], {}, [held], name="mine")
     with graph.editing():
@@ -128,7 +128,7 @@ def test_after_an_error_nothing_has_changed(graph, edit, message):
     np.testing.assert_allclose(computed(graph), np.exp(2 * X))
 
 
-def test_a_reader_must_take_what_it_then_reads():
+def test_a_consumer_has_to_accept_its_new_input():
     graph = Graph("g", opsets={"tiny": 5})
     x = graph.input("x", "float32", (2, 2))
     graph.output("y", tiny.add(x, graph.variable("w", X)))

@@ -32,7 +32,7 @@ def test_dims_may_be_expressions(graph):
     assert str(graph.outputs[0].type) == "float32[n, 2*n]"
 
 
-def test_sizes_are_whole_numbers_of_any_kind():
+def test_sizes_are_integers_of_any_kind():
     graph = Graph()
     shape = graph.input("x", "float32", (np.int64(3), "n", None)).shape
     assert shape[::2] == (3, None)
@@ -59,7 +59,7 @@ def test_names_are_given_once(graph):
         graph.variable("y", X)
 
 
-def test_values_are_found_by_name_and_near_names_are_told(graph):
+def test_values_are_found_by_name_and_similar_names_are_suggested(graph):
     assert graph["x"] is graph.inputs[0]
     with pytest.raises(KeyError, match="did you mean Double"):
         graph["Doble"]
@@ -177,7 +177,7 @@ def test_assignment_keeps_types(name, array):
     assert weight.data.array().tolist() == [1, 2]
 
 
-def test_the_module_of_graphs_alone_gives_all_methods():
+def test_importing_the_graph_module_provides_all_methods():
     program = """
 from tenonnx.extend import DType, primitive
 from tenonnx.graph.graph import Graph

@@ -100,7 +100,7 @@ def test_the_message_stays_short():
     ("rule", "consumer"),
     [("rewrite", tx.simplify), ("normal", tx.fuse), ("pattern", lambda graph: tx.fuse(graph, [graph.nodes[0].op]))],
 )
-def test_what_may_be_left_out_is_left_out(rule, consumer, error):
+def test_failing_rewrites_and_patterns_are_skipped(rule, consumer, error):
     made = op("Bad", domain="tiny")(lambda x: tiny.exp(x))
     made.rule(rule, failing(error))
     assert [node.op for node in consumer(applied(made)).nodes] == [made]
@@ -113,7 +113,7 @@ def test_in_a_cost_rule(error):
     assert [cost.multiplications for cost in tx.costs(applied(made)).nodes] == [None]
 
 
-def test_an_error_told_as_another_keeps_its_parts():
+def test_a_converted_error_keeps_its_parts():
     parts = {"given": "b", "available": "c", "do": "d", "also": "e"}
     told = tx.TypeMismatch("a", **parts).as_a(tx.InvalidModel, "in other words")
     assert type(told) is tx.InvalidModel
@@ -121,7 +121,7 @@ def test_an_error_told_as_another_keeps_its_parts():
 
 
 @pytest.mark.parametrize("items", [[1.0, None], [1, "a"], [object()]])
-def test_a_list_of_several_kinds_is_no_tensor(items):
+def test_a_list_of_mixed_types_is_not_a_tensor(items):
     graph = Graph(opsets={"tiny": 1})
     with pytest.raises(tx.TypeMismatch, match="something other than numbers, bools or strings"), graph.building():
         tiny.double(items)

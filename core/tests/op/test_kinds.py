@@ -24,7 +24,7 @@ def test_a_package_adds_a_kind_of_rule(toy):
 
 
 @pytest.mark.parametrize("name", ["numpy", "toybox", "num_py"])
-def test_a_kind_has_a_name_of_its_own(toy, name):
+def test_a_kind_needs_a_unique_name(toy, name):
     with pytest.raises(InvalidCall, match="kind"):
         rule_kind(name, "something else")
 
@@ -39,13 +39,13 @@ def test_traits_are_declared_once_and_read():
 
 
 @pytest.mark.parametrize("facts", [{"rare": True}, {"on_request": False}, {"needs_float32": ""}])
-def test_a_trait_that_there_is_not_or_that_says_nothing_is_refused(facts):
+def test_unknown_and_meaningless_traits_are_refused(facts):
     made = op("Doubled", domain="com.example")(lambda x: tiny.exp(x))
     with pytest.raises(InvalidCall, match=r"(empty|unknown) trait"):
         made.traits(**facts)
 
 
-def test_data_may_move_for_some_attributes_alone():
+def test_data_movement_may_depend_on_attributes():
     made = op("Put", domain="com.example", data_movement={"how": ["copy"]})(lambda x, *, how="copy": tiny.exp(x))
     assert moves_data(made, {"how": "copy"})
     assert moves_data(made, {})

@@ -43,7 +43,7 @@ def test_two_zeros():
     assert [dtype(signed, np.float32([zero])) for zero in (0.0, -0.0)] == ["float32", "float64"]
 
 
-def test_what_is_no_number_is_remembered():
+def test_nan_is_cached():
     asked = []
 
     @op("Asked", domain="tiny")
@@ -66,7 +66,7 @@ def test_contents_and_lists_that_are_changed_are_others():
     assert dtype(holding, value=listed) == "float64"
 
 
-def test_what_must_hold_since_the_last_call():
+def test_a_requirement_added_after_a_call_applies():
     @op("Strict", domain="tiny")
     def strict(x, y=None):
         return tiny.identity(x)
@@ -77,7 +77,7 @@ def test_what_must_hold_since_the_last_call():
         dtype(strict, np.int64([1]))
 
 
-def test_numbers_that_a_file_holds_alike_are_one_for_transforms():
+def test_equal_numbers_of_other_types_have_one_key():
     one, *others = (attributes_key({"a": number, "b": [number]}) for number in (1, 1.0, True))
     assert others == [one, one]
     assert attributes_key({"a": 0.0}) != attributes_key({"a": -0.0})

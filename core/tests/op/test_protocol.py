@@ -40,7 +40,7 @@ def test_several_outputs_are_a_tuple():
     np.testing.assert_array_equal(second, np.exp(X))
 
 
-def test_python_numbers_take_the_dtype_beside_them():
+def test_python_numbers_take_the_dtype_of_the_other_operand():
     assert tiny.add(X.astype(np.float16), 1.5).dtype == np.float16
     assert tiny.add(np.array([1, 2], np.int8), 1).dtype == np.int8
 
@@ -53,7 +53,7 @@ def test_a_float64_of_numpy_is_such_a_number_too():
         tiny.add(np.array([1, 2]), half)
 
 
-def test_a_float_beside_integers_is_refused():
+def test_a_float_with_integers_is_refused():
     with pytest.raises(TypeMismatch, match="float, and other inputs are tensors of"):
         tiny.add(np.array([1, 2]), 1.5)
 
@@ -86,7 +86,7 @@ def test_wrong_calls_name_the_argument_and_what_there_is(args, kwargs, message):
     assert "scale=2.0" in str(caught.value)
 
 
-def test_an_op_cannot_take_nameless_attributes():
+def test_an_op_cannot_have_positional_attributes():
     with pytest.raises(TypeError, match="name its attributes"):
 
         @op("Bad")
@@ -141,7 +141,7 @@ def test_a_zero_is_written_where_the_default_is_the_other_zero():
     assert list(map(str, written)) == ["{}", "{'alpha': -0.0}"]
 
 
-def test_an_attribute_of_a_newer_version_must_have_its_neutral_value():
+def test_an_attribute_of_a_newer_version_needs_its_neutral_value():
     @op("Newer", domain="tiny")
     def newer(x, *, mode=0, kind="", axis=0):
         return x
@@ -156,7 +156,7 @@ def test_an_attribute_of_a_newer_version_must_have_its_neutral_value():
         unbind_attributes(newer, 6, {"mode": 1, "kind": "x", "axis": 2}, {})
 
 
-def test_axes_are_counted_from_the_front_where_they_must_be():
+def test_axes_become_non_negative_for_older_versions():
     @op("Joined", domain="tiny")
     def joined(x, axes: Index = None, *, axis):
         return x
@@ -191,7 +191,7 @@ def test_an_op_can_be_evaluated_by_its_body_though_it_has_a_rule():
     np.testing.assert_array_equal(evaluator.contents(by_body[0]), X * 3)
 
 
-def test_an_input_has_no_default_but_none():
+def test_an_input_has_no_default_except_none():
     with pytest.raises(InvalidCall, match="a default other than None") as caught:
 
         @op("Positioned", domain="tiny")
@@ -208,7 +208,7 @@ def test_an_op_is_made_of_a_function(made):
         op("Made", domain="tiny")(made)
 
 
-def test_a_keyword_that_is_no_rule_is_refused():
+def test_an_unknown_rule_is_refused():
     with pytest.raises(InvalidCall, match=r"tiny::Thing: a rule is not a function") as caught:
         op("Thing", domain="tiny", pur=False)(lambda x: x)
     assert "pur=False" in str(caught.value)
@@ -245,7 +245,7 @@ def test_a_type_rule_returns_types():
     assert caught.value.given == "[TensorType(dtype=<DType.float32: 1>, shape=(2,))]"
 
 
-def test_a_primitive_without_a_type_rule_says_so():
+def test_a_primitive_without_a_type_rule_is_reported():
     @primitive("Untyped", domain="tiny", numpy=np.negative)
     def untyped(x):
         """Only its numbers are known."""
@@ -254,7 +254,7 @@ def test_a_primitive_without_a_type_rule_says_so():
         untyped(Graph().input("x", "float32", (2,)))
 
 
-def test_what_is_required_is_said_in_words_of_requirements():
+def test_requirements_use_requirement_words():
     @op("Vague", domain="tiny")
     def vague(x):
         return x
@@ -306,7 +306,7 @@ def test_an_input_has_an_element_type():
         TensorType("float33")
 
 
-def test_values_are_no_python_numbers():
+def test_values_cannot_be_converted_to_python_numbers():
     graph = Graph()
     n = tiny.exp(graph.input("x", "float32", ()))
     for use in (range, int, float):
@@ -354,7 +354,7 @@ def annotated(*annotations):
 @pytest.mark.parametrize(
     "annotation", [Index, Index | None, list[Index], "Index", "Index | None", "signature.Index", "I", "extend.Index"]
 )
-def test_an_index_is_told_from_its_annotation(annotation):
+def test_an_index_is_recognized_by_its_annotation(annotation):
     assert annotated(annotation).inputs[0].index
 
 
@@ -362,7 +362,7 @@ def test_an_index_is_told_from_its_annotation(annotation):
     "annotation",
     [Any, int, list[Any], inspect.Parameter.empty, "Any", "Value", "Index_", "list[int]"],
 )
-def test_other_annotations_are_no_index(annotation):
+def test_other_annotations_are_not_an_index(annotation):
     assert not annotated(annotation).inputs[0].index
 
 
@@ -371,7 +371,7 @@ def test_an_index_may_be_annotated_further():
     assert not annotated(Annotated[Any, "more"]).inputs[0].index
 
 
-def test_an_int_for_an_index_is_int64_and_beside_floats_a_float():
+def test_an_int_is_int64_for_an_index_and_a_float_with_floats():
     @op("Repeated", domain="tiny")
     def repeated(x, count: Index, *others: Index):
         return tiny.identity(count)

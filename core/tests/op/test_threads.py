@@ -69,7 +69,7 @@ def test_errors_arrive_when_all_parts_have_ended(place):
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is nothing to fork")
 @pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
-def test_a_forked_process_makes_threads_of_its_own():
+def test_a_forked_process_starts_its_own_threads():
     noted(3, 1)
     child = os.fork()
     if child == 0:

@@ -22,13 +22,13 @@ def old(X, bias=None, *, by=1.0):
 @pytest.mark.parametrize(
     "versions", [{"since": 0}, {"since": 2.5}, {"since": 4, "before": 4}, {"since": 4, "before": 2}]
 )
-def test_an_op_holds_for_some_versions(versions):
+def test_an_op_is_valid_for_a_range_of_versions(versions):
     with pytest.raises(InvalidCall, match="Scaled: invalid version range"):
         op("Scaled", domain="com.example", **versions)(old)
 
 
 @pytest.mark.parametrize("version", [3, 1, "13", 7.0, True])
-def test_what_held_before_held_for_some_versions(version):
+def test_an_older_meaning_is_valid_for_a_range_of_versions(version):
     with pytest.raises(InvalidCall, match="names no version above 3, where made begins"):
         scaled().until(version)(old)
     with pytest.raises(InvalidCall, match="names no version above 3"):
@@ -55,13 +55,13 @@ def test_a_signature_is_not_lost_below_a_meaning():
         newest.until(8)
 
 
-def test_what_differs_below_a_version_is_said_once():
+def test_a_change_at_a_version_is_declared_once():
     newest = scaled().until(5, lacks=["bias"]).until(5, renamed={"by": "factor"})
     with pytest.raises(InvalidCall, match="declares the differences below"):
         newest.until(5, lacks=["bias"])
 
 
-def test_a_signature_change_is_told_in_words_that_there_are():
+def test_a_signature_change_uses_known_keywords():
     with pytest.raises(InvalidCall, match="unknown keyword") as caught:
         scaled().until(5, rename={"by": "factor"})
     assert caught.value.what.endswith("unknown keyword rename")

@@ -56,7 +56,7 @@ def imported():
     return {name.partition(".")[2] for name in sys.modules if name.startswith("demanded.")} - {"plugin"}
 
 
-def test_an_op_that_is_asked_for_brings_its_modules_alone(package):
+def test_looking_up_an_op_only_imports_its_modules(package):
     registry = package()
     registry.load("demanded")
     assert imported() == set()
@@ -88,7 +88,7 @@ def test_an_op_that_is_used_and_not_asked_for_has_its_source(package):
     assert registry.source(first) == "demanded 1.0"
 
 
-def test_a_package_gives_no_more_ops_once_a_module_failed(package):
+def test_a_package_adds_no_more_ops_after_a_module_failed(package):
     registry = package(second="import nothing_like_it\n")
     with pytest.warns(PluginWarning, match="demanded 1.0 could not"):
         assert registry.lookup("demanded", "Second", 1) is None
@@ -98,14 +98,14 @@ def test_a_package_gives_no_more_ops_once_a_module_failed(package):
     assert "second.py:1" in str(failure)
 
 
-def test_a_package_gives_no_more_ops_once_a_module_would_have_ended_the_process(package):
+def test_a_package_adds_no_more_ops_after_a_module_tried_to_exit(package):
     registry = package(second="raise SystemExit(3)\n")
     with pytest.warns(PluginWarning, match="SystemExit"):
         assert registry.lookup("demanded", "Second", 1) is None
     assert "SystemExit" in str(next(iter(registry.failures.values())))
 
 
-def test_of_two_packages_for_one_op_the_first_has_it_whatever_is_asked_before(package, tmp_path):
+def test_the_first_of_two_packages_has_an_op_independent_of_the_order_of_lookups(package, tmp_path):
     registry = package()
     hook = MODULES["plugin"].replace("add_package('demanded')", "add(other)")
     (tmp_path / "demanding.py").write_text(DEFINE.format(name="First", function="other") + hook)

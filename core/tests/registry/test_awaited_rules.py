@@ -71,7 +71,7 @@ def test_modules_that_are_not_declared_are_imported_with_the_package(package):
     assert set(ops.first.rules) == {"rewrite"}
 
 
-def test_threads_that_ask_at_once_all_find_whole_rules(package):
+def test_concurrent_threads_find_complete_rules(package):
     _, ops = package(later="rewrite")
     barrier = threading.Barrier(8, timeout=300)
 
@@ -83,13 +83,13 @@ def test_threads_that_ask_at_once_all_find_whole_rules(package):
         assert list(pool.map(ask, range(8))) == [["found", "found"]] * 8
 
 
-def test_what_is_added_while_others_are_imported_is_awaited_still(package):
+def test_rules_added_during_imports_are_still_awaited(package):
     _, ops = package("from tenonnx.op.rules import await_rules\nawait_rules('more', ['rewrite'])\n", later="rewrite")
     find_rule(ops.first, "rewrite")
     assert rules._awaited == {"rewrite": ["more"]}
 
 
-def test_ops_stay_as_their_package_made_them(package):
+def test_ops_stay_as_defined_by_their_package(package):
     _, ops = package(later="rewrite")
     with pytest.raises(PluginError, match="was changed after the import of awaited"):
         ops.second.rewrite(lambda x: x)
@@ -105,7 +105,7 @@ def test_a_module_that_is_not_there_is_refused_with_those_that_are(package):
     assert "later, ops" in str(caught.value)
 
 
-def test_a_consumer_that_there_is_not_is_refused():
+def test_an_unknown_consumer_is_refused():
     with pytest.raises(InvalidCall, match=r"awaited\.later: unknown kind of rule"):
         await_rules("awaited.later", ["rewrit"])
 

@@ -60,7 +60,7 @@ def test_a_built_in_name_is_refused(monkeypatch, group, name):
     )
 
 
-def test_a_name_that_two_packages_give_is_that_of_the_owner_or_the_first(monkeypatch):
+def test_a_name_of_two_packages_belongs_to_the_owner_or_the_first(monkeypatch):
     ours, third_party = backend("onnxruntime", "tenonnx-onnxruntime"), backend("onnxruntime", "aaa")
     one, other = backend("toy", "b"), backend("toy", "c")
     install(monkeypatch, *sorted([third_party, ours, other, one], key=lambda p: (p.name, p.rank)))
@@ -80,7 +80,7 @@ def test_a_name_that_two_packages_give_is_that_of_the_owner_or_the_first(monkeyp
         ("tenonnx.targets", "", "a package that holds"),
     ],
 )
-def test_what_a_plugin_must_be_is_checked_when_it_is_loaded(tmp_path, monkeypatch, group, text, needs):
+def test_the_interface_of_a_plugin_is_checked_when_it_is_loaded(tmp_path, monkeypatch, group, text, needs):
     (tmp_path / "tenonnx_test_lacking.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
     monkeypatch.delitem(__import__("sys").modules, "tenonnx_test_lacking", raising=False)
@@ -109,14 +109,14 @@ def test_a_reason_leads_to_the_author_s_own_line(tmp_path, monkeypatch, text, li
     assert "TENONNX_PLUGINS=-dist-bad" in caught.value.do
 
 
-def test_the_cure_for_an_op_of_a_package_that_is_left_out_is_not_to_install_it(monkeypatch):
+def test_the_advice_for_an_op_of_a_disabled_package_is_not_to_install_it(monkeypatch):
     install(monkeypatch, FIRST, SECOND)
     monkeypatch.setenv("TENONNX_PLUGINS", "-second")
     assert cure(["third", "second"]) == f"{installing('third')}, and allow second in TENONNX_PLUGINS"
     assert cure(["third"]) == installing("third")
 
 
-def test_a_newer_api_is_told_ahead_of_the_names_that_it_has(tmp_path, monkeypatch):
+def test_a_newer_api_is_reported_before_its_missing_names(tmp_path, monkeypatch):
     text = "from tenonnx.extend import something_new\n\napi = 2\n"
     (tmp_path / "tenonnx_test_newer.py").write_text(text)
     monkeypatch.syspath_prepend(str(tmp_path))
@@ -174,7 +174,7 @@ def describe(folder, file, metadata, entry_points):
     (folder / "entry_points.txt").write_bytes(entry_points)
 
 
-def test_entry_points_are_read_as_they_are_written(site):
+def test_entry_points_are_read_literally(site):
     text = b"""[console_scripts]
 acme = acme:main
 

@@ -39,7 +39,7 @@ def test_a_package_adds_functions_and_methods(adding):
     assert __import__("tenonnx.extend.checks").extend.checks.double(3) == (3, 2)
 
 
-def test_what_nobody_adds_is_no_attribute(adding):
+def test_names_that_no_package_adds_are_no_attributes(adding):
     adding()
     with pytest.raises(AttributeError, match="tenonnx has no 'conert'; did you mean convert"):
         tx.conert  # noqa: B018
@@ -59,7 +59,7 @@ def test_the_name_of_another_is_refused_with_both_named(adding, name, owner):
 
 
 @pytest.mark.parametrize("name", ["verify", "Graph.run", "extend.backends.Backend"])
-def test_what_is_left_out_or_missing_names_its_package(monkeypatch, name):
+def test_disabled_and_missing_names_name_their_package(monkeypatch, name):
     package = "tenonnx-convert" if name == "verify" else "tenonnx-run"
     monkeypatch.setattr(extensions, "_found", {})
     monkeypatch.setenv("TENONNX_PLUGINS", f"-{package}")

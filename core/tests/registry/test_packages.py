@@ -48,7 +48,7 @@ def props(model):
     return {entry.key: entry.value for entry in model.metadata_props}
 
 
-def test_an_export_names_the_packages_of_others(registry):
+def test_an_export_names_third_party_packages(registry):
     saved = written(tx.load(model(author="me"), registry=registry))
     assert json.loads(props(saved)[KEY]) == {"com.acme": "tenonnx-acme 2.1"}
     assert props(saved)["author"] == "me"
@@ -60,7 +60,7 @@ def test_an_export_names_the_packages_of_others(registry):
     assert props(written(without))[KEY] == props(saved)[KEY]
 
 
-def test_what_is_said_goes_with_the_ops():
+def test_recorded_packages_are_removed_with_the_ops():
     graph = tx.load(
         onnx.parser.parse_model(
             '<ir_version: 8, opset_import: ["": 17]> g (float[2] x) => (float[2] y) { y = Relu(x) }'
@@ -84,7 +84,7 @@ UNSAID = [
 
 
 @pytest.mark.parametrize("said", UNSAID)
-def test_what_no_export_writes_is_not_repeated(said):
+def test_records_that_no_export_writes_are_not_repeated(said):
     with pytest.raises(tx.UnsupportedOp) as caught:
         tx.load(model(**{KEY: said}), registry=Registry()).run({"x": np.ones(2, np.float32)}, backend="numpy")
     assert "which the file says" not in caught.value.given
@@ -96,7 +96,7 @@ NOT_YET = '<ir_version: 8, opset_import: ["tiny": 1]> g (float[2] x) => (float[2
 @pytest.mark.parametrize(
     ("since", "before", "version", "when"), [(3, None, 1, "from version 3 on"), (1, 2, 5, "below version 2")]
 )
-def test_an_op_of_other_versions_is_told_so(since, before, version, when):
+def test_an_op_of_other_versions_is_reported(since, before, version, when):
     registry = Registry()
     registry.add(Op(lambda x: x, "Late", domain="tiny", since=since, before=before))
     graph = tx.load(onnx.parser.parse_model(NOT_YET.replace('"tiny": 1', f'"tiny": {version}')), registry=registry)
@@ -108,7 +108,7 @@ def test_an_op_of_other_versions_is_told_so(since, before, version, when):
         tx.retarget(graph, {"tiny": 4})
 
 
-def test_a_package_that_failed_is_told_so():
+def test_a_package_that_failed_is_reported():
     registry = Registry()
     assert absence(registry, "ai.onnx", "Relu", 14).do == installing("tenonnx-standard")
     registry.failures[Plugin("ai.onnx", "m", "tenonnx.ops", "tenonnx-standard", "1")] = PluginError("broken")

@@ -21,7 +21,7 @@ from tenonnx.registry.discovery import Plugin
 from tenonnx.registry.registry import Registry
 
 
-def test_lookup_takes_the_meaning_that_holds():
+def test_lookup_returns_the_meaning_of_the_version():
     registry = tiny.registry()
     assert registry.lookup("tiny", "Affine", 3) is tiny.shift_first
     assert registry.lookup("tiny", "Affine", 4) is tiny.affine
@@ -86,7 +86,7 @@ def test_only_the_domains_asked_for_are_imported(tmp_path, monkeypatch):
     assert registry.source(found) == "dist-tenonnx_test_good 1.0"
 
 
-def test_a_plugin_that_fails_is_reported_and_takes_no_other_down(tmp_path, monkeypatch):
+def test_a_failing_plugin_is_reported_and_affects_no_other(tmp_path, monkeypatch):
     bad = plugin_from(tmp_path, monkeypatch, "tenonnx_test_bad", "import no_such_module_anywhere")
     good = plugin_from(tmp_path, monkeypatch, "tenonnx_test_good", GOOD)
     registry = Registry([bad, good])
@@ -136,7 +136,7 @@ HALF = """
 """
 
 
-def test_a_plugin_that_fails_half_way_leaves_nothing_behind(tmp_path, monkeypatch):
+def test_a_plugin_that_fails_half_way_is_reverted(tmp_path, monkeypatch):
     registry = Registry([plugin_from(tmp_path, monkeypatch, "tenonnx_test_half", HALF, domain="ai.onnx")])
     with pytest.warns(PluginWarning, match="tenonnx_test_half"):
         assert registry.lookup("ai.onnx", "First", 1) is None
@@ -163,7 +163,7 @@ TABLES = """
 SAID = 'registry.add_dtypes("ai.onnx", lambda: {{"Relu": {{"1": {{"inputs": [{{{code}}}]}}}}}})'
 
 
-def test_what_two_packages_say_of_the_types_of_one_op_is_settled_as_whose_it_is(tmp_path, monkeypatch):
+def test_the_owner_of_an_op_declares_its_element_types(tmp_path, monkeypatch):
     def says(name, line):
         return plugin_from(tmp_path, monkeypatch, name, TABLES.format(line=line), "ai.onnx", name.replace("_", "-"))
 
@@ -178,7 +178,7 @@ def test_what_two_packages_say_of_the_types_of_one_op_is_settled_as_whose_it_is(
         assert (failed, "could not give its table" in str(failure)) == (raising, True)
 
 
-def test_operators_are_said_where_they_are_looked_for(tmp_path, monkeypatch):
+def test_only_the_package_of_ai_onnx_registers_operators(tmp_path, monkeypatch):
     text = TABLES.format(line="registry.add_operators(Operators)")
     registry = Registry([plugin_from(tmp_path, monkeypatch, "tenonnx_test_operators", text)])
     with pytest.warns(PluginWarning, match="tenonnx_test_operators"):
@@ -244,7 +244,7 @@ def test_the_op_of_another_package_cannot_be_changed(owned, change):
     assert "tenonnx.extend.add_rule" in caught.value.do
 
 
-def test_a_package_says_of_its_ops_what_it_will_in_any_of_its_modules(owned):
+def test_any_module_of_a_package_may_add_rules_to_its_ops(owned):
     gradients = importlib.import_module("owned.gradients")
     assert set(gradients.owned.rules) == {"vjp"}
     with pytest.raises(TypeError, match="does not support item assignment"):
@@ -253,7 +253,7 @@ def test_a_package_says_of_its_ops_what_it_will_in_any_of_its_modules(owned):
         gradients.owned.numpy(max)
 
 
-def test_an_op_made_later_is_open_until_a_package_registers_it(owned):
+def test_an_op_can_be_changed_until_a_package_registers_it(owned):
     made = importlib.import_module("owned.ops").made()
     made.rule("toy", max)
     contents = RegistryContents()
@@ -264,7 +264,7 @@ def test_an_op_made_later_is_open_until_a_package_registers_it(owned):
         made.numpy(max)
 
 
-def test_what_tenonnx_reads_of_an_op_is_said_by_its_own_package_or_by_a_program(tmp_path, monkeypatch):
+def test_only_an_ops_package_or_a_program_may_declare_its_rules(tmp_path, monkeypatch):
     text = """
         from tenonnx.extend import add_rule, hookimpl
         import tiny
@@ -441,7 +441,7 @@ def test_the_owner_of_a_domain_has_its_ops(tmp_path, monkeypatch):
     assert [registry.source(op) for op in registry.ops("ai.onnx")] == ["tenonnx-standard 1.0"] * 2
 
 
-def test_what_a_program_adds_itself_stays(tmp_path, monkeypatch):
+def test_rules_added_by_a_program_stay(tmp_path, monkeypatch):
     @op("Thing", domain="tiny")
     def mine(x):
         return x

@@ -52,7 +52,7 @@ def test_attributes_and_outputs_tell_nodes_apart(standard_operators):
     assert [v.name for v in shared.outputs] == ["a", "b", "c"]
 
 
-def test_tensors_as_attributes_are_told_apart_by_contents():
+def test_tensor_attributes_are_distinguished_by_contents():
     graph = tx.Graph("g")
     shape = graph.input("shape", "int64", (2,))
     ones, twos = (ArrayConstant(np.float32([number])) for number in (1, 2))

@@ -52,7 +52,7 @@ TRANSFORMS = {
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)
-def test_what_is_fed_counts(name):
+def test_fed_values_are_used(name):
     made = TRANSFORMS[name](graph_of(scaled, np.float32([0, 1])))
     further = {"seed": X} if name == "grad" else {}
     fed = made.run({"x": X, "default": FED, **further}, backend="numpy")["y"]
@@ -71,7 +71,7 @@ def test_functions_of_a_model_are_inlined_without_counting_on_a_default():
     np.testing.assert_allclose(fed, X * np.exp(FED), rtol=1e-5)
 
 
-def test_what_cannot_do_without_a_default_closes_the_input():
+def test_a_node_that_needs_a_default_closes_the_input():
     graph = graph_of(shaped, np.int64([2, 1]))
     gradient = tx.grad(graph, "y", "x", seeds={"y": "seed"})
     found = gradient.run({"x": X, "seed": X[:, None]}, backend="numpy")

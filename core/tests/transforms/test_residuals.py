@@ -35,7 +35,7 @@ def loss_of(made):
     return graph
 
 
-def test_what_is_kept_is_computed_once_and_stands_for_the_call():
+def test_residuals_are_computed_once_and_replace_the_call():
     demands = []
 
     def residuals(demand, x, factor, shift):
@@ -69,7 +69,7 @@ def test_a_call_that_is_not_on_the_path_keeps_nothing():
     np.testing.assert_allclose(gradient, 2 * X)
 
 
-def test_what_is_kept_may_leave_the_call_as_it_is():
+def test_residuals_may_leave_the_call_unchanged():
     made = scaled_exponential(
         vjp=lambda g, twice, x, factor, shift: (tiny.multiply(g, twice), None, None),
         residuals=lambda demand, x, factor, shift: (None, tiny.double(x)),

@@ -126,7 +126,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize(("text", "problem"), WRONG.values(), ids=WRONG)
-def test_a_wrong_file_is_named_and_takes_no_other_down(install, text, problem):
+def test_a_wrong_file_is_named_and_affects_no_other(install, text, problem):
     install(tenonnx_wrong_targets={"wrong.toml": text, "z.toml": GOOD.replace("toy-", "late-")})
     found, (failure,) = runtimes()
     assert "target file wrong.toml of dist-tenonnx_wrong_targets 1.0 is ignored" in str(failure)
@@ -137,7 +137,7 @@ def test_a_wrong_file_is_named_and_takes_no_other_down(install, text, problem):
         find_runtime("bad")
 
 
-def test_a_plugin_that_is_no_package_is_named(install, monkeypatch):
+def test_a_plugin_that_is_not_a_package_is_named(install, monkeypatch):
     install()
     monkeypatch.setattr(
         discovery,

@@ -43,7 +43,7 @@ def names(graph):
     return [node.op_type for node in graph.nodes]
 
 
-def test_decompose_expands_what_is_not_kept():
+def test_decompose_expands_all_other_calls():
     graph = build(lambda x: tiny.affine(tiny.double(x), shift=1.0))
     lowered = decompose(graph, keep=lambda call: call.op.primitive)
     assert names(lowered) == ["Add", "Mul", "Add"]
@@ -57,7 +57,7 @@ def test_decompose_keeps_output_names_and_derives_new_ones():
     assert lowered.nodes[0].outputs[0].name == "Affine/Mul"
 
 
-def test_rules_that_a_package_adds_to_ops_of_others_are_there_before_they_are_looked_for(monkeypatch):
+def test_rules_for_ops_of_other_packages_exist_before_they_are_looked_up(monkeypatch):
     @op("Late", domain="tiny")
     def late(x):
         return tiny.double(x)
@@ -104,7 +104,7 @@ def test_unknown_ops_are_refused_all_at_once():
     assert '2 nodes ("gelu_0", "gelu_1")' in str(caught.value)
 
 
-def test_an_expansion_that_gives_its_input_back_keeps_the_output_name():
+def test_an_expansion_that_returns_its_input_keeps_the_output_name():
     graph = build(tiny.identity)
     copied = copy_graph(graph)
     assert [v.name for v in copied.outputs] == ["y"]
@@ -132,7 +132,7 @@ def test_prune_drops_dead_nodes_and_unused_variables():
     assert [v.name for v in prune(graph, keep_variables=True).variables] == ["w"]
 
 
-def test_extract_takes_the_part_between_two_values():
+def test_extract_returns_the_part_between_two_values():
     graph = build(lambda x: tiny.exp(tiny.double(tiny.affine(x))))
     middle = graph.nodes[0].outputs[0].name
     part = extract(graph, [middle], ["y"])
@@ -141,7 +141,7 @@ def test_extract_takes_the_part_between_two_values():
     np.testing.assert_allclose(run(part)[0], np.exp(2 * X))
 
 
-def test_extract_says_which_inputs_are_missing():
+def test_extract_names_missing_inputs():
     graph = Graph(opsets={"tiny": 5})
     a, b = graph.input("a", "float32", (2,)), graph.input("b", "float32", (2,))
     graph.output("y", tiny.add(a, b))
@@ -153,7 +153,7 @@ def test_extract_says_which_inputs_are_missing():
 # ----- retarget ---------------------------------------------------------------------------------------------------
 
 
-def test_a_node_is_kept_where_its_meaning_holds():
+def test_a_node_is_kept_if_its_meaning_is_unchanged():
     moved = retarget(build(lambda x: tiny.affine(x, scale=3.0), opsets={"tiny": 5}), {"tiny": 4})
     assert names(moved) == ["Affine"]
     assert moved.opsets == {"tiny": 4}
@@ -308,7 +308,7 @@ def test_a_graph_built_by_hand_is_of_the_newest_version_that_an_op_of_it_needs()
     assert names(retarget(graph)) == ["Older", "Newer"]
 
 
-def test_a_slip_in_a_domain_is_told():
+def test_a_typo_in_a_domain_is_reported():
     with pytest.raises(InvalidCall, match='no domain "tinny"'):
         retarget(build(tiny.double), {"tinny": 1})
     with pytest.raises(InvalidCall, match='no domain "onnx"'):
@@ -325,7 +325,7 @@ def test_versions_of_domains_are_not_dropped():
     ("error", "told"),
     [(AttributeError, InvalidCall), (MemoryError, LimitExceeded), (AssertionError, AssertionError)],
 )
-def test_an_error_in_a_rule_is_no_property_of_the_graph(error, told):
+def test_an_error_in_a_rule_is_not_blamed_on_the_graph(error, told):
     @op("Broken", domain="tiny")
     def broken(x):
         return x
@@ -341,7 +341,7 @@ def test_an_error_in_a_rule_is_no_property_of_the_graph(error, told):
             use()
 
 
-def test_what_a_rule_did_not_foresee_is_the_cause_of_the_refusal():
+def test_an_unforeseen_error_of_a_rule_is_the_cause_of_the_refusal():
     @op("Narrow", domain="tiny")
     def narrow(x):
         return x
@@ -356,19 +356,19 @@ def test_what_a_rule_did_not_foresee_is_the_cause_of_the_refusal():
     assert isinstance(causes[-1], IndexError)
 
 
-def test_a_value_stands_for_its_name():
+def test_a_value_is_accepted_instead_of_its_name():
     graph = build(lambda x: tiny.sum_(tiny.multiply(x, x), keep=0))
     by_name, by_value = grad(graph, "y", "x"), grad(graph, graph["y"], [graph["x"]])
     assert [v.name for v in by_value.outputs] == [v.name for v in by_name.outputs] == ["y", "x/grad"]
 
 
 @pytest.mark.parametrize("opset", ["4", 4.0, True, {"tiny": "4"}])
-def test_an_opset_is_a_whole_number(opset):
+def test_an_opset_is_an_integer(opset):
     with pytest.raises(InvalidCall, match="neither a whole number"):
         retarget(build(tiny.double), opset_version=opset)
 
 
-def test_a_domain_may_be_given_alone():
+def test_a_single_domain_is_accepted():
     assert retarget(build(tiny.double), domains="tiny").opsets == {"tiny": 5}
 
 

@@ -43,14 +43,14 @@ def test_a_rule_may_go_on():
     assert [n.name for n in graph.nodes] == ["first", "second"]
 
 
-def test_rules_give_unknown_ops_a_meaning():
+def test_rules_define_unknown_ops():
     model = model_of([node("Mystery", ["x"], ["y"], factor=3.0)])
     graph = load(model, rules={"Mystery": lambda node, x: tiny.multiply(x, node.attributes["factor"])})
     np.testing.assert_array_equal(evaluate_graph(graph, [X])[0], 3 * X)
 
 
 @pytest.mark.parametrize("values", [1, 3])
-def test_a_rule_must_replace_every_output(values):
+def test_a_rule_has_to_replace_every_output(values):
     model = model_of([node("Pair", ["x"], ["a", "y"], name="two")])
     with pytest.raises(InvalidCall, match=r'the rule "Pair" for node "two" .* did not return 2 values') as caught:
         load(model, rules={"Pair": lambda node, x: (tiny.double(x),) * values})
@@ -64,13 +64,13 @@ def test_a_rule_that_no_node_asks_for_is_named():
     assert "Double" in caught.value.available
 
 
-def test_a_rule_must_return_values():
+def test_a_rule_has_to_return_values():
     with pytest.raises(InvalidCall, match="returned something other than values") as caught:
         load(model_of(CHAIN), rules={"first": lambda node, x: np.ones(2)})
     assert caught.value.given == "ndarray"
 
 
-def test_a_rule_must_keep_the_types():
+def test_a_rule_has_to_keep_the_types():
     with pytest.raises(TypeMismatch, match=r'the rule "tiny::Double" for node "first".*output "a"') as caught:
         load(model_of(CHAIN), rules={"tiny::Double": lambda node, x: tiny.shape(x)})
     assert (caught.value.given, caught.value.available) == ("int64[1]", "float32[2]")
@@ -83,14 +83,14 @@ def test_rules_are_functions_by_name(rules):
 
 
 @pytest.mark.parametrize("rule", [lambda node: None, lambda node, x, y: None, lambda: None])
-def test_a_rule_must_take_the_node_and_its_inputs(rule):
+def test_a_rule_has_to_accept_the_node_and_its_inputs(rule):
     with pytest.raises(
         InvalidCall, match=r'the rule "first" for node "first" .* does not take the node and its 1 input'
     ):
         load(model_of(CHAIN), rules={"first": rule})
 
 
-def test_what_a_rule_raises_is_noted_to_come_from_it():
+def test_an_error_of_a_rule_names_the_rule():
     with pytest.raises(ZeroDivisionError) as caught:
         load(model_of(CHAIN), rules={"second": lambda node, x: 1 / 0})
     (note,) = caught.value.__notes__
@@ -118,7 +118,7 @@ def test_local_functions_win_over_packages_and_may_call_each_other():
     np.testing.assert_allclose(evaluate_graph(graph, [X])[0], np.exp(X), rtol=1e-6)
 
 
-def test_functions_are_kept_where_nothing_inside_changes_and_inlined_elsewhere():
+def test_unchanged_functions_are_kept_and_others_inlined():
     function = local_function(node("Affine", ["a"], ["b"], shift=1.0))
     graph = load(model_of([node("Local", ["x"], ["y"], domain="local", name="call")], [function]))
     kept = tx.retarget(graph, {"ai.onnx": 18})
