@@ -8,7 +8,7 @@ from typing import Any
 import tenonnx_standard as ops
 from tenonnx.extend import Op, TypeMismatch, Value
 
-#: For each activation its op, and its parameters in the order of ``activation_params``.
+#: Op and parameter names of each activation, in the order of ``activation_params``.
 ACTIVATIONS: dict[str, tuple[str, tuple[str, ...]]] = {
     "Relu": ("relu", ()),
     "Tanh": ("tanh", ()),
@@ -35,10 +35,10 @@ OF_PRODUCTS = tuple(name for name in ACTIVATIONS if name != "Clip")
 
 
 def listed(made: Op, y: Value, name: str | None, parameters: Sequence[float] | None) -> Value:
-    """``y`` activated, with a complete list of parameters."""
+    """Apply an activation to ``y``, with a complete list of parameters; None is the identity."""
     if not name:
         return y
-    function, names = _known(made, name, OF_CONVOLUTIONS)
+    function, names = _find_activation(made, name, OF_CONVOLUTIONS)
     given = parameters or ()
     if len(names) != len(given):
         raise TypeMismatch(
@@ -49,10 +49,10 @@ def listed(made: Op, y: Value, name: str | None, parameters: Sequence[float] | N
 
 
 def named(made: Op, y: Value, name: str | None, **parameters: Any) -> Value:
-    """``y`` activated; None means a parameter's default, and parameters that the activation lacks are ignored."""
+    """Apply an activation to ``y``. None is a parameter's default; parameters that the activation lacks are ignored."""
     if not name:
         return y
-    function, names = _known(made, name, OF_PRODUCTS)
+    function, names = _find_activation(made, name, OF_PRODUCTS)
     return _apply(function, y, {key: v for key, v in parameters.items() if key in names and v is not None})
 
 
@@ -60,7 +60,7 @@ def _apply(function: str, y: Value, parameters: dict[str, Any]) -> Value:
     return getattr(ops, function)(y, **parameters)  # type: ignore[no-any-return]
 
 
-def _known(made: Op, name: str, allowed: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+def _find_activation(made: Op, name: str, allowed: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     if name not in allowed:
         raise TypeMismatch(
             f"{made.title}: unknown activation", given=f'activation="{name}"', available=", ".join(allowed)

@@ -31,7 +31,7 @@ class Hypotheses(NamedTuple):
 
     @property
     def first_rows(self) -> Value:
-        """Index of the first beam of each prompt."""
+        """Row index of the first beam of each prompt."""
         return ops.reshape(ops.range_(0, self.batch, 1), [-1, 1]) * self.beams
 
     def empty(self) -> list[Value]:
@@ -68,10 +68,10 @@ class Hypotheses(NamedTuple):
         return [tokens, scores, ops.or_(done, enough)]
 
     def _best_to_come(self, sums: Value) -> Value:
-        """The maximum of (batch, 2 * beams) ``sums`` for each prompt.
+        """The maximum of (batch, 2 * beams) ``sums`` for each prompt, with an error of onnxruntime's kernel.
 
-        onnxruntime's kernel reads at ``beams`` times the index of the prompt; from the second prompt on it thus reads
-        some of the previous prompt's.
+        The kernel reads from index ``beams`` times the prompt number on; from the second prompt on, it thus reads sums
+        of the previous prompt.
         """
         seen = self.first_rows + ops.range_(0, self.beams * 2, 1)
         return ops.reduce_max(ops.gather(ops.reshape(sums, [-1]), seen), [1], keepdims=0)

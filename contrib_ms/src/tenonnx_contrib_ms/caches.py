@@ -12,7 +12,7 @@ from tenonnx.extend import DType, Value, constant, dims, dtypes, op, same_dtype,
 from tenonnx_standard.checking import dim_of
 from tenonnx_standard.symbolic_ints import counts_from, everywhere
 
-#: A position beyond all others.
+#: A position beyond the end of any cache.
 NOWHERE = 1 << 40
 
 
@@ -71,7 +71,7 @@ updated.requires(
 
 @updated.rule("normal")
 def updated_normal(past_key, past_value, key, value, rows, total):
-    """Rows that start behind the entire past are a concatenation."""
+    """Concatenate if the rows start after the entire past."""
     capacity, length = past_key.shape[2], key.shape[2]
     appended = counts_from(rows) == capacity is not None and everywhere(total) == symbolic.add(capacity, length)
     return tuple(ops.concat(*x, axis=2) for x in ((past_key, key), (past_value, value))) if appended else None
@@ -102,7 +102,7 @@ def extended(
 
 
 class SlidingWindow:
-    """Caches of the most recent positions, contiguous from row 0; ``rows`` are the positions of the new elements.
+    """Caches of the most recent positions, stored from row 0 on; ``rows`` are the positions of the new elements.
 
     A full cache drops everything except the last ``window`` positions at once.
     """

@@ -1,4 +1,4 @@
-"""Decoder subgraphs, and the loop that generates token by token."""
+"""Decoder subgraphs, and the generation loop."""
 
 from __future__ import annotations
 
@@ -9,9 +9,10 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, TensorType, Value, constant, dims, inline, subgraph
 from tenonnx_standard.checking import dim_of
 
-#: Logits after the last token, and the decoder's next inputs except for the token.
+#: Logits of the next token, and the decoder's next inputs except for the token.
 Decoded = tuple[Value, list[Value]]
-#: Maps the step number and the state to: whether to continue, the next state, and the outputs of the step.
+#: Step of the loop: takes the decoder, the step number and the state; returns whether to continue, the next state, and
+#: outputs.
 DecoderStep = Callable[[Callable[[list[Value]], Decoded], Any, Sequence[Value]], list[Value]]
 
 
@@ -23,12 +24,12 @@ class Decoding(Protocol):
 
     @property
     def first(self) -> Callable[[list[Value]], Decoded] | None:
-        """Decode the first token, which some decoders treat differently."""
+        """Function for the first step, for decoders with a separate graph for it."""
 
     def decoded(self, feeds: list[Value]) -> Decoded: ...
 
     def of_beams(self, feeds: list[Value], rows: Value) -> list[Value]:
-        """Feeds with the states of the given rows."""
+        """Select the given rows of all states."""
 
     def following(self, feeds: list[Value], token: Value, sequences: Value) -> list[Value]:
         """Next inputs of the decoder, for sequences that end with ``token``."""
@@ -37,7 +38,7 @@ class Decoding(Protocol):
 class DecoderOnly:
     """A decoder like GPT-2: it takes tokens, positions, attention mask and past states, and returns present states."""
 
-    #: Number of inputs that are not states.
+    #: Number of inputs before the states.
     OTHERS = 3
 
     def __init__(
@@ -125,7 +126,7 @@ def has_hidden_states(decoder: Graph) -> bool:
 def repeated(
     step: DecoderStep, decoding: Decoding, state: list[Value], length: Any, max_length: Value, gives: int = 0
 ) -> list[Value]:
-    """The state after all steps, starting with ``length`` tokens, and the outputs of the steps stacked."""
+    """Run all steps, starting with ``length`` tokens; return the final state and the stacked outputs of the steps."""
     count = ops.reshape(ops.cast(max_length, to=DType.int64), []) - length
     before: list[Value] = []
     going_on: Value | None = None
@@ -142,7 +143,7 @@ def repeated(
     formals += [(f"state_{k}", _of_any_length(value)) for k, value in enumerate(state)]
     found = list(ops.loop(count, going_on, *state, body=subgraph(body, formals, name="step")))
     stacked = found[len(state) :]
-    if before:  # a loop without iterations infers no sizes
+    if before:  # a loop without iterations cannot infer sizes
         shaped = [ops.reshape(b, [dim_of(b, 0), *dims(a)[1:]]) for a, b in zip(before, stacked, strict=True)]
         stacked = [ops.concat(a, b, axis=0) for a, b in zip(before, shaped, strict=True)]
     return [*found[: len(state)], *stacked]

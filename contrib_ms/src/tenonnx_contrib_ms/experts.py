@@ -27,7 +27,7 @@ from tenonnx_standard.gated_activation import clamped_swiglu
 #: Relative distance below the best logit within which the sparse mixer considers other experts.
 _JITTER = 0.02
 
-#: Copy the weights of chosen experts if all experts are at least this many times as many.
+#: Copy the weights of selected experts if there are at least this many times as many experts in total.
 COPIES = 2
 
 
@@ -60,7 +60,7 @@ def mixture_of_experts(
     """
     size = dims(input)[-1]
     tokens = ops.reshape(input, [-1, size])
-    shares, places = _chosen(router_probs, k, normalize_routing_weights, use_sparse_mixer)
+    shares, places = _select_experts(router_probs, k, normalize_routing_weights, use_sparse_mixer)
 
     def of_own_experts() -> Value:
         own = ops.reshape(places, [-1])  # a row per token and expert
@@ -69,7 +69,7 @@ def mixture_of_experts(
         return ops.reduce_sum(ops.reshape(found, [-1, k, size]), [1], keepdims=0)
 
     def of_all_experts() -> Value:
-        weights = ops.unsqueeze(ops.transpose(_of_all(router_probs, shares, places)), [2])
+        weights = ops.unsqueeze(ops.transpose(_expert_weights(router_probs, shares, places)), [2])
         return ops.reduce_sum(mixed(tokens, None) * ops.cast(weights, to=input.dtype), [0], keepdims=0)
 
     def mixed(x: Value, own: Value | None) -> Value:
@@ -101,7 +101,7 @@ def mixture_of_experts(
 
 
 def _where_few(router_probs: Value, k: int, few: Callable[[], Value], many: Callable[[], Value]) -> Value:
-    """``few`` if copying the layers of chosen experts is much cheaper than computing all layers, else ``many``."""
+    """Call ``few`` if copying the layers of selected experts is cheaper than computing all, else ``many``."""
     tokens, experts = dims(router_probs)
     most = experts // (COPIES * k) if isinstance(experts, int) else 0
     if isinstance(tokens, int) or not most:
@@ -136,7 +136,7 @@ def _halves(x: Value, *, interleaved: bool) -> tuple[Value, Value]:
     return first, second
 
 
-def _chosen(logits: Value, k: int, normalized: int, sparse: int) -> tuple[Value, Value]:
+def _select_experts(logits: Value, k: int, normalized: int, sparse: int) -> tuple[Value, Value]:
     """The weights of the ``k`` experts of each token, in float32, and their indices."""
     x = ops.cast(logits, to=DType.float32) if logits.dtype.bits < 32 else logits
     if sparse:
@@ -146,13 +146,13 @@ def _chosen(logits: Value, k: int, normalized: int, sparse: int) -> tuple[Value,
     return shares / ops.reduce_sum(shares, [1]) if normalized else shares, places
 
 
-def _of_all(logits: Value, shares: Value, places: Value) -> Value:
-    """The weight of each expert for each token, zero for experts not chosen."""
+def _expert_weights(logits: Value, shares: Value, places: Value) -> Value:
+    """The weight of each expert for each token, zero for experts that are not selected."""
     return ops.scatter_elements(ops.cast(ops.zeros_like(logits), to=shares.dtype), places, shares, axis=1)
 
 
 def _sparsely_mixed(x: Value, k: int) -> tuple[Value, Value]:
-    """Select experts one after the other, weighted among those nearly as good (SparseMixer, Liu et al. 2023)."""
+    """Select experts one after the other, weighted by a softmax over close logits (SparseMixer, Liu et al. 2023)."""
     weights, places, left = [], [], x
     for _ in range(k):
         best = ops.reduce_max(left, [1])

@@ -52,7 +52,7 @@ def gated_delta_net(
     A single packed input is split by the shape of the state, whose third axis is that of the values. The third output
     captures the decays, keys and written values of the first elements of each sequence.
     """
-    q, k, v = (query, key, value) if key is not None else _apart(query, initial_state)
+    q, k, v = (query, key, value) if key is not None else _split_packed(query, initial_state)
     heads, width = dims(v)[-2:]
     size, dtype, leading = dims(q)[-1], v.dtype, dims(v)[:-2]
     wide = DType.float64 if dtype is DType.float64 else DType.float32
@@ -111,7 +111,7 @@ gated_delta_net.traits(on_request=True)
 def _recurrence(
     sequence: Value, state: Value, queries: Value, keys: Value, values: Value, kept: Value, rate: Value | None
 ) -> tuple[Value, Value, Value]:
-    """The last (sequences, heads, size, width) states, and for each token its output and the written value.
+    """Return the final states (sequences, heads, size, width), and for each token its output and written value.
 
     A token scales the state of its ``sequence`` by ``kept`` and adds the outer product of key and value. With a
     ``rate``, the state's prediction for the key is subtracted from the value first (the delta rule).
@@ -142,7 +142,7 @@ _SOFTPLUS = ("softplus", "qwen")
 _BOUNDED = ("sigmoid", "kda")
 
 
-def _apart(packed: Value, state: Value) -> tuple[Value, Value, Value]:
+def _split_packed(packed: Value, state: Value) -> tuple[Value, Value, Value]:
     """Split packed rows into query, key and value with separate heads."""
     _, heads, width, size = dims(state)
     *leading, whole = dims(packed)
@@ -154,7 +154,7 @@ def _apart(packed: Value, state: Value) -> tuple[Value, Value, Value]:
 
 
 def _repeated(x: Value, times: Any) -> Value:
-    """Repeat each head ``times`` times in a row."""
+    """Repeat each head ``times`` times, adjacent to each other."""
     length, heads, size = dims(x)
     return ops.expand(ops.unsqueeze(x, [2]), [length, heads, times, size])
 

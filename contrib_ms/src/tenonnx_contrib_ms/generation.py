@@ -76,7 +76,7 @@ def greedy_search(
     def best(scores: Value, step: Value) -> list[Value]:
         return [ops.argmax(scores, axis=1, keepdims=0)]
 
-    return _one_by_one(decoding, rules, best, input_ids, max_length, pad_token_id)[0]
+    return _generate(decoding, rules, best, input_ids, max_length, pad_token_id)[0]
 
 
 @op("Sampling", domain="com.microsoft")
@@ -142,12 +142,12 @@ def sampling(
         below = ops.cast(ops.less_or_equal(sums, chance), to=DType.int64)
         return [ops.minimum(ops.reduce_sum(below, [1], keepdims=0), dim_of(scores, 1) - 1), scores]
 
-    sequences, scores = _one_by_one(decoding, rules, drawn, input_ids, max_length, pad_token_id, gives=1)
+    sequences, scores = _generate(decoding, rules, drawn, input_ids, max_length, pad_token_id, gives=1)
     return (sequences, scores[-1])[:_outputs]
 
 
 def _all_on_the_first(mask: Value, penalty: float) -> Value:
-    """Zeros like ``mask``, with the sum of all penalties as first element."""
+    """Zeros like ``mask`` with the sum of all penalties as first element, an error of onnxruntime's kernel."""
     total = ops.reduce_sum(ops.cast(mask, to=DType.float32)) * penalty
     first = [ops.equal(ops.range_(0, dim_of(mask, axis), 1), 0) for axis in (0, 1)]
     return ops.where(ops.unsqueeze(first[0], [1]) & first[1], total, 0.0)
@@ -159,7 +159,7 @@ def _filtered(scores: Value, top: float, value: float, least: int, custom: bool)
     ordered, places = ops.top_k(scores, ops.reshape(count, [1]), largest=int(custom))
     sums = ops.cumsum(ops.softmax(ordered), 1)
     rank = ops.range_(0, count, 1)
-    if custom:  # drop a token if those before it have enough probability
+    if custom:  # drop a token if the more probable ones reach ``top``
         before = ops.concat(sums[:, :1] * 0.0, sums[:, :-1], axis=1)
         gone = ops.greater(before, top) & ops.greater(rank, 0)
     else:
@@ -168,7 +168,7 @@ def _filtered(scores: Value, top: float, value: float, least: int, custom: bool)
     return ops.scatter_elements(scores, places, kept, axis=1)
 
 
-def _one_by_one(
+def _generate(
     decoding: Decoding,
     rules: Rules,
     chosen: Callable[[Value, Value], list[Value]],
@@ -177,7 +177,7 @@ def _one_by_one(
     pad: int,
     gives: int = 0,
 ) -> list[Value]:
-    """Sequences of tokens ``chosen`` by their scores, and the further outputs of ``chosen``."""
+    """Append a token ``chosen`` by its scores in each step; return the sequences and further outputs of ``chosen``."""
     never = ops.not_(ops.equal(input_ids[:, 0], input_ids[:, 0]))
 
     def step(decode: Callable[[list[Value]], Decoded], start: Any, state: Sequence[Value]) -> list[Value]:
@@ -233,8 +233,8 @@ def beam_search(
     if model_type == GPT2:
         decoding: Decoding = DecoderOnly(decoder, init_decoder, input_ids, attention_mask, pad_token_id, beams)
     else:
-        start = _begun(input_ids, decoder_input_ids, decoder_start_token_id)
-        mask = _known(input_ids, attention_mask, pad_token_id) if model_type == T5 else None
+        start = _start_sequences(input_ids, decoder_input_ids, decoder_start_token_id)
+        mask = _encoder_mask(input_ids, attention_mask, pad_token_id) if model_type == T5 else None
         given = [input_ids] if mask is None else [input_ids, mask]
         decoding = EncoderDecoder(encoder, decoder, given, mask, start, beams)
     rules = Rules(eos_token_id, no_repeat_ngram_size, min_length, repetition_penalty, vocab_mask, prefix_vocab_mask)
@@ -284,7 +284,7 @@ def whisper_beam_search(
 ):
     """BeamSearch for Whisper; ``logits_processor`` 1 applies its timestamp rules."""
     beams, returned = (ops.reshape(ops.cast(x, to=DType.int64), []) for x in (num_beams, num_return_sequences))
-    start = _begun(input_ids, decoder_input_ids, decoder_start_token_id)
+    start = _start_sequences(input_ids, decoder_input_ids, decoder_start_token_id)
     decoding = EncoderDecoder(encoder, decoder, [input_ids], None, start, beams)
     timed = None
     if logits_processor is not None and beginning_timestamp_token_id > 0:
@@ -320,12 +320,12 @@ def _factor(penalty: Value | None) -> Value:
     return constant(1.0, DType.float32) if penalty is None else ops.reshape(penalty, [])
 
 
-def _begun(input_ids: Value, tokens: Value | None, start: int) -> Value:
-    """Initial sequences of a decoder."""
+def _start_sequences(input_ids: Value, tokens: Value | None, start: int) -> Value:
+    """Initial decoder sequences: ``tokens``, or one start token per prompt."""
     return ops.expand(constant(start, DType.int32), [dim_of(input_ids, 0), 1]) if tokens is None else tokens
 
 
-def _known(input_ids: Value, mask: Value | None, pad: int) -> Value:
+def _encoder_mask(input_ids: Value, mask: Value | None, pad: int) -> Value:
     """Mask of the tokens visible to an encoder: all but the left padding."""
     if mask is not None:
         return mask

@@ -118,7 +118,7 @@ def group_query_attention(
     return (y, *present) if shown is None else (y, *present, _to(ops.where(seen, shown, 0.0), query.dtype))
 
 
-# Older versions of onnxruntime lack the attribute causal, and several sequences.
+# Older versions of onnxruntime lack the attribute causal, and batches of several sequences with a past.
 group_query_attention.traits(on_request=True)
 
 
@@ -127,7 +127,7 @@ def _to(x: Any, dtype: DType) -> Any:
 
 
 def _positions(given: Value, steps: Value, sequence: Any, total: Value) -> Value:
-    """Positions for the rotation; without a past, only the first one is used."""
+    """Positions of the rotary embedding; without a past, only the first given one is used."""
     continues = ops.less(sequence, ops.reshape(ops.cast(total, to=DType.int64), []))
     return ops.where(continues, given, given[:1, :1] + steps)
 

@@ -1,4 +1,4 @@
-"""Operators whose schemas do not allow float16: they stay in float32."""
+"""Operators that stay in float32, since their schemas do not allow float16."""
 
 from tenonnx_contrib_ms.image import max_pool_with_mask
 from tenonnx_contrib_ms.linear_attention import linear_attention_gate

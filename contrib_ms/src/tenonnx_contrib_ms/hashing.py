@@ -38,7 +38,7 @@ def murmur_hash3(X, *, positive=1, seed=0):
 
 @murmur_hash3.lower()
 def murmur_hash3_lowering(X, *, positive, seed):
-    """By 64-bit arithmetic; not for strings."""
+    """Lower to 64-bit integer arithmetic; strings cannot be lowered."""
     if X.dtype is DType.string:
         raise NotRepresentable("ai.onnx has no op for the bytes of strings")
     state = constant(seed & _MASK, DType.uint64)
@@ -56,7 +56,7 @@ def murmur_hash3_lowering(X, *, positive, seed):
 
 
 def _blocks(x: Value) -> list[Value]:
-    """The elements as blocks of four bytes, in uint64."""
+    """Convert elements to blocks of four bytes, as uint64."""
     if x.dtype.is_float:
         x = ops.bitcast(x, to=DType.int32 if x.dtype.bits == 32 else DType.int64)
     if x.dtype.bits == 32:

@@ -74,7 +74,7 @@ def crop_and_resize(X, rois, batch_indices, crop_size, *, extrapolation_value=0.
 
 
 def _positions(first: Value, last: Value, count: Value, size: Any) -> Value:
-    """Sampling positions of each box along one axis: evenly from end to end, or in the middle if there is only one."""
+    """Sampling positions of each box along one axis: evenly spaced from end to end, or the center if there is one."""
     reach = ops.cast(size - 1, to=first.dtype) if isinstance(size, Value) else float(size - 1)
     steps = ops.cast(ops.range_(0, count, 1), to=first.dtype)
     gaps = ops.cast(ops.maximum(count - 1, 1), to=first.dtype)
@@ -99,7 +99,7 @@ def _mixed(first: Value, second: Value, share: Value) -> Value:
 
 
 def _read(images: Value, rows: Value, columns: Value) -> Value:
-    """The pixels of each image at all rows and columns; outside positions are clipped to the nearest inside."""
+    """Read the pixels of each image at all rows and columns; positions outside are clipped to the edge."""
     height, width = dims(images)[2:]
     across = ops.cast(ops.clip(ops.cast(rows, to=DType.int64), 0, height - 1), to=DType.int64)
     down = ops.cast(ops.clip(ops.cast(columns, to=DType.int64), 0, width - 1), to=DType.int64)

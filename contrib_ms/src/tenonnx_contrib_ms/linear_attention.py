@@ -78,14 +78,14 @@ linear_attention.requires(
 
 
 def _repeated(x: Value, heads: int, times: int) -> Value:
-    """Repeat each head of the last axis ``times`` times in a row."""
+    """Repeat each head of the last axis ``times`` times, adjacent to each other."""
     batch, length, width = dims(x)
     apart = ops.reshape(x, [batch, length, heads, 1, width // heads])
     return ops.reshape(ops.expand(apart, [batch, length, heads, times, width // heads]), [batch, length, -1])
 
 
 def _windowed(attend: Any, state: Value, length: Any, window: int, ahead: int) -> tuple[Value, Value]:
-    """Outputs of attention, and the states after each of the last ``window`` positions, padded with zeros in front."""
+    """Outputs of attention, and the states after each of the last ``window`` positions, with leading zero padding."""
     outputs, states = [], []
     first = length - window + ahead
     if not isinstance(first, int) or first > 0:

@@ -1,4 +1,4 @@
-"""Logits processors: changes of token scores before a token is chosen."""
+"""Logits processors: modification of token scores before a token is selected."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ LATEST_START = 50
 
 
 class Timestamps(NamedTuple):
-    """Whisper's timestamp tokens: those from ``first`` on are times, which are in pairs and never decrease.
+    """Whisper's rules for timestamp tokens, which start at ``first``: they occur in pairs and never decrease.
 
-    ``wanted`` enables the rule.
+    ``wanted`` enables the rules.
     """
 
     wanted: Value
@@ -50,8 +50,8 @@ class Timestamps(NamedTuple):
 
         column = ops.range_(0, dim_of(scores, 1), 1)
         time = column >= self.first
-        hidden = _one_of(column, (self.none, self.start_of_lm))
-        hidden = hidden | (begun & _one_of(column, (self.start, self.translate, self.transcribe)))
+        hidden = _is_one_of(column, (self.none, self.start_of_lm))
+        hidden = hidden | (begun & _is_one_of(column, (self.start, self.translate, self.transcribe)))
         hidden = hidden | (last & paired & time) | (opened & ops.less(column, self.eos))
         hidden = hidden | (any_time & time & ops.less(column, latest))
         hidden = hidden | (ops.not_(begun) & ops.greater(column, self.first + LATEST_START))
@@ -65,7 +65,7 @@ class Timestamps(NamedTuple):
         return ops.where(self.wanted, scores, free)
 
 
-def _one_of(column: Value, tokens: tuple[int, ...]) -> Value:
+def _is_one_of(column: Value, tokens: tuple[int, ...]) -> Value:
     found = ops.less(column, 0)
     for token in tokens:
         found = found | ops.equal(column, token)

@@ -49,7 +49,7 @@ def mamba2_verify(
     xbc = ops.cast(ops.swish(taps[0] + taps[1] + taps[2] + taps[3] + _wide(conv_bias)), to=projection.dtype)
     x, b, c = ops.split(_wide(xbc), [inner, shared, shared], axis=1)
     x = ops.reshape(x, [-1, heads, head_dim])
-    b, c = (_of_heads(ops.reshape(v, [-1, n_groups, d_state]), heads // n_groups) for v in (b, c))
+    b, c = (_repeat_groups(ops.reshape(v, [-1, n_groups, d_state]), heads // n_groups) for v in (b, c))
     raw = _wide(steps) + dt_bias
     dt = ops.maximum(ops.where(raw > 20.0, raw, ops.softplus(raw)), time_step_min)
 
@@ -80,8 +80,8 @@ def mamba2_verify(
 mamba2_verify.traits(on_request=True)
 
 
-def _of_heads(x: Value, times: int) -> Value:
-    """(rows, groups, size) with each group repeated for its heads."""
+def _repeat_groups(x: Value, times: int) -> Value:
+    """Repeat each group of (rows, groups, size) for its heads."""
     rows, groups, size = dims(x)
     return ops.reshape(ops.expand(ops.unsqueeze(x, [2]), [rows, groups, times, size]), [-1, groups * times, size])
 

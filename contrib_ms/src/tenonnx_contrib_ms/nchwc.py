@@ -1,8 +1,8 @@
-"""The domain com.microsoft.nchwc: images with blocked channels, in tensors with unblocked shapes.
+"""The domain com.microsoft.nchwc: images with blocked channels (NCHWc), whose declared shapes are unblocked.
 
-onnxruntime's optimizer emits these ops for the machine it runs on, and the model does not state the block size. It is
-inferred from the channels of all convolutions of the graph, and if these are ambiguous, from this machine, as in
-onnxruntime. Channels are padded with zeros to full blocks.
+onnxruntime's optimizer emits these ops for the CPU it runs on, and files do not contain the block size. It is inferred
+from the channels of all convolutions of the graph or, if these are ambiguous, from this CPU, as in onnxruntime.
+Channels are padded with zeros to full blocks.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tenonnx_contrib_ms.layouts import channels_first, channels_last_again
 
 NCHWC = "com.microsoft.nchwc"
 
-#: Channels per block: on processors with AVX-512 or NEON, and on others.
+#: Channels per block: on CPUs with AVX-512 or NEON, and on others.
 WIDE, NARROW = 16, 8
 
 
@@ -58,8 +58,8 @@ def _check_images(x: Value) -> None:
         raise TypeMismatch(f"{NCHWC}: images do not have 4 axes", given=repr(x))
 
 
-def _apart(x: Value, size: Any) -> Value:
-    """``x`` without blocks."""
+def _unblocked(x: Value, size: Any) -> Value:
+    """Convert ``x`` from blocked to plain channels."""
     _check_images(x)
     if (source := _put_in_blocks(x)) is not None:
         return source
@@ -106,7 +106,7 @@ def reorder_output(X, *, channels=0, channels_last=0, _graph: Graph | None = Non
             f"{reorder_output.title}: channels lies outside 1 to the channels of X",
             given=f"channels={channels}, X {X!r}",
         )
-    y = _apart(X, _block(_graph, given))
+    y = _unblocked(X, _block(_graph, given))
     y = y if channels == given else y[:, :channels]
     return channels_last_again(y) if channels_last else y
 
@@ -137,10 +137,10 @@ def conv(
         raise TypeMismatch(f"{conv.title}: W does not have 4 axes", given=repr(W))
     size = _block(_graph, W.shape[0])
     results, channels, height, width = dims(W)
-    depth = _block_of_as_many(channels, size)
+    depth = _block_size(channels, size)
     kernels = ops.reshape(W, [results // size, channels // depth, height, width, depth, size])
     w = ops.reshape(ops.transpose(kernels, perm=[0, 5, 1, 4, 2, 3]), ops.shape(W))
-    x = _apart(X, _block_of_as_many(channels * group, size))
+    x = _unblocked(X, _block_size(channels * group, size))
     y = ops.conv(
         x,
         w,
@@ -152,12 +152,12 @@ def conv(
         pads=pads,
         strides=strides,
     )
-    y = y if Sum is None else y + _apart(Sum, size)
+    y = y if Sum is None else y + _unblocked(Sum, size)
     return _in_blocks(listed(conv, y, activation, activation_params), size)
 
 
-def _block_of_as_many(channels: Any, size: int) -> Any:
-    """``size``, or 1 for fewer channels, which are not blocked."""
+def _block_size(channels: Any, size: int) -> Any:
+    """Return ``size``, or 1 if there are fewer channels, which are not blocked."""
     if isinstance(channels, int):
         return size if channels >= size else 1
     return ops.where(channels >= size, size, constant(1, DType.int64))
@@ -179,7 +179,7 @@ def max_pool(
     """MaxPool of blocked images."""
     size = _block(_graph, *X.shape[1:2])
     y = ops.max_pool(
-        _apart(X, size),
+        _unblocked(X, size),
         auto_pad=auto_pad,
         ceil_mode=ceil_mode,
         dilations=dilations,
@@ -207,7 +207,7 @@ def average_pool(
     """AveragePool of blocked images."""
     size = _block(_graph, *X.shape[1:2])
     y = ops.average_pool(
-        _apart(X, size),
+        _unblocked(X, size),
         auto_pad=auto_pad,
         ceil_mode=ceil_mode,
         count_include_pad=count_include_pad,
@@ -223,14 +223,14 @@ def average_pool(
 def global_max_pool(X, *, _graph: Graph | None = None):
     """GlobalMaxPool of blocked images."""
     size = _block(_graph, *X.shape[1:2])
-    return _in_blocks(ops.global_max_pool(_apart(X, size)), size)
+    return _in_blocks(ops.global_max_pool(_unblocked(X, size)), size)
 
 
 @op("GlobalAveragePool", domain=NCHWC)
 def global_average_pool(X, *, _graph: Graph | None = None):
     """GlobalAveragePool of blocked images."""
     size = _block(_graph, *X.shape[1:2])
-    return _in_blocks(ops.global_average_pool(_apart(X, size)), size)
+    return _in_blocks(ops.global_average_pool(_unblocked(X, size)), size)
 
 
 @op("Upsample", domain=NCHWC)
@@ -249,7 +249,7 @@ def upsample(
         )
     size = _block(_graph, *X.shape[1:2])
     y = ops.resize(
-        _apart(X, size),
+        _unblocked(X, size),
         None,
         constant(np.float32(scales)),
         mode=mode,

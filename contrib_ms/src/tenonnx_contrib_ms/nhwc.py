@@ -13,7 +13,7 @@ from tenonnx_contrib_ms.layouts import channels_first, channels_last_again
 
 NHWC = "com.ms.internal.nhwc"
 
-#: The last version of ai.onnx that changes most ops of the domain, followed by later changes of single ops.
+#: Newest version of ai.onnx of most ops in the domain, and of single ops with later versions.
 NEWEST = 20
 LATER = {"SpaceToDepth": 28}
 
@@ -22,18 +22,18 @@ PER_AXIS = ("scales", "sizes", "output_shape", "roi")
 
 
 def _with_channels_last(standard: Op, *, since: int, images: Sequence[str] = (), activated: bool = False) -> Op:
-    """Every version of ``standard`` from ``since`` on, with its ``images`` channels-last.
+    """Define channels-last variants of every version of ``standard`` from ``since`` on.
 
-    ``images`` default to the first input. ``activated`` ops also have a fused activation.
+    ``images`` are the channels-last inputs, by default the first. ``activated`` ops also have a fused activation.
     """
     meanings = [m for m in standard.meanings if m.before is None or m.before > since]
-    made = [_one_with_channels_last(meaning, max(since, meaning.since), images, activated) for meaning in meanings]
+    made = [_define_version(meaning, max(since, meaning.since), images, activated) for meaning in meanings]
     for op, older in itertools.pairwise(made):
         op.older = older
     return made[0]
 
 
-def _one_with_channels_last(standard: Op, since: int, images: Sequence[str], activated: bool) -> Op:
+def _define_version(standard: Op, since: int, images: Sequence[str], activated: bool) -> Op:
     known = standard.signature
     names = [parameter.name for parameter in known.inputs]
     moved = images or names[:1]
@@ -79,7 +79,7 @@ def _reads_roi(attributes: Mapping[str, Any]) -> bool:
 
 def _channels_second(numbers: Value, rank: int, *, twice: bool) -> Value:
     """Per-axis numbers reordered to channels-first."""
-    if numbers.shape == (0,):  # an empty tensor means none
+    if numbers.shape == (0,):  # an empty tensor is an absent input
         return numbers
     order = [0, rank - 1, *range(1, rank - 1)]
     return ops.gather(numbers, order + [rank + axis for axis in order] if twice else order)

@@ -230,7 +230,7 @@ class _States(NamedTuple):
 
 
 def _transitions(keys: Value, blocks: Value, waiting: Value, wanted: Value, capacity: int, ratio: int) -> Value:
-    """Results of the first tokens: their key, or the block that they complete."""
+    """Captured updates of the first tokens: a new key, or a completed block."""
     step = ops.reshape(ops.range_(0, capacity, 1), [1, -1])
     behind = waiting + step + 1
     own = rows_at(keys, ops.minimum(behind, dim_of(keys, 1)) - 1)
@@ -267,7 +267,7 @@ def packed_sparse_attention_indexer_merge(
     parts = [(ops.gather(base_indices, row), ops.gather(base_counts, row))]
     if policy_mode == "append_range":
         valid = valid & (range_starts >= 0) & (range_ends >= range_starts)
-        places = ops.cast(ops.range_(0, max_output_entries + 1, 1), to=DType.int32)  # one more than fits
+        places = ops.cast(ops.range_(0, max_output_entries + 1, 1), to=DType.int32)  # one more, to detect an overflow
         counted = ops.minimum(range_ends - range_starts, max_output_entries + 1)
         parts.append((ops.unsqueeze(range_starts, [1]) + places, counted))
     else:

@@ -102,7 +102,7 @@ paged_attention.traits(on_request=True)
 
 
 def staged(x: Value) -> Value:
-    """At least float32."""
+    """Cast to float32, unless the dtype is wider."""
     return ops.cast(x, to=DType.float32) if x.dtype.bits < 32 else x
 
 

@@ -60,7 +60,7 @@ def multi_head_attention_pattern(y: Value) -> Iterator[Guess]:
 
 @rotary_embedding.pattern
 def rotary_embedding_pattern(y: Value) -> Iterator[Guess]:
-    """From tables and positions; or from tables common to all instances, as tables from position 0 on."""
+    """Match rotations by tables and positions, or by tables common to all sequences, which start at position 0."""
     for x, cosine, sine, attributes, after in turned(y):
         if x.rank == 4 and "rotary_embedding_dim" in attributes:  # onnxruntime also requires the number of heads
             attributes["num_heads"] = x.shape[1]

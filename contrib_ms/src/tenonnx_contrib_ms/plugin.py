@@ -19,7 +19,7 @@ ALIASES = {
     "SimplifiedLayerNormalization": "ai.onnx::SimplifiedLayerNormalization",
 }
 
-#: Hints for names that the nearest op does not fully explain; here local_window_size is the window.
+#: Ops to suggest for names without an equivalent; the attribute local_window_size is the window.
 HINTS = {"WindowedAttention": "com.microsoft::GroupQueryAttention"}
 
 

@@ -66,7 +66,7 @@ def rotary_embedding(
 
 
 def _counted(first: Value, batch: Any, length: Any) -> Value:
-    """Consecutive positions from one number on, the same in each instance."""
+    """Consecutive positions from ``first`` on, equal for all sequences."""
     return expand(reshape(first, [1, 1]) + reshape(range_(0, length, 1), [1, -1]), [batch, length])
 
 
@@ -104,14 +104,16 @@ def m_rotary_embedding(
     height or width, up to the length of their section. Rotated elements are multiplied by ``scale``.
     ``is_packed_batching`` has no effect, as in onnxruntime.
     """
-    tables = [_of_sections(ops.gather(x, position_ids), mrope_section, mrope_layout) for x in (cos_cache, sin_cache)]
+    tables = [
+        _select_sections(ops.gather(x, position_ids), mrope_section, mrope_layout) for x in (cos_cache, sin_cache)
+    ]
     tables = [table if scale == 1.0 else table * scale for table in tables]
     return ops.rotary_embedding(
         input, *tables, interleaved=interleaved, num_heads=num_heads or None, rotary_embedding_dim=rotary_embedding_dim
     )
 
 
-def _of_sections(table: Value, sections: list[int], layout: int) -> Value:
+def _select_sections(table: Value, sections: list[int], layout: int) -> Value:
     """For each column of (3, batch, sequence, half), the element of its position stream."""
     half = sum(sections)
     limits.check_elements([half], "the sections of a rotary embedding")
@@ -200,7 +202,7 @@ gemma_rotary_embedding.requires(
 )
 
 
-# ----- with a normalization before ------------------------------------------------------------------------------------
+# ----- with normalization ---------------------------------------------------------------------------------------------
 
 
 @op("RMSNormRotary", domain="com.microsoft")

@@ -173,7 +173,7 @@ def dynamic_time_warping(input):
 
 
 def _row(costs: Value) -> Any:
-    """One row of dynamic programming: the minimum costs up to its elements, and the steps taken to them."""
+    """Return a scan body for one row: the minimum costs up to its elements, and the steps that lead to them."""
     number, row = TensorType(DType.float32, ()), TensorType(DType.float32, costs.shape[1:])
 
     def one(left: Value, cost: Value, corner: Value, above: Value) -> tuple[Value, Value, Value]:

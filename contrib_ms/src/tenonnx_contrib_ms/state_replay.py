@@ -17,7 +17,7 @@ def _with_part(buffer: Value, start: Value, part: Value) -> Value:
     flat = ops.reshape(part, [-1])
     end = start + ops.shape(flat)
     joined = ops.concat(buffer[: ops.squeeze(start)], flat, buffer[ops.squeeze(end) :], axis=0)
-    return ops.slice_(joined, [0], ops.shape(buffer))  # nothing is behind its end
+    return ops.slice_(joined, [0], ops.shape(buffer))  # crop to the length of the buffer
 
 
 @op("ConvStateReplay", domain="com.microsoft")

@@ -1,4 +1,4 @@
-"""Ops that ai.onnx has by now, or under another name."""
+"""Ops that newer versions of ai.onnx have, too, some under another name."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Token operators of generation loops."""
+"""Token ops for generation loops."""
 
 from __future__ import annotations
 

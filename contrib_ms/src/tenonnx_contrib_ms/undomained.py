@@ -1,4 +1,4 @@
-"""Registration of ops of com.microsoft that some models have without the domain."""
+"""Aliases in ai.onnx for ops of com.microsoft that some models use without the domain."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tenonnx_contrib_ms.plugin import HINTS
 if TYPE_CHECKING:
     from tenonnx.extend import Registry
 
-#: Ops that some models have in ai.onnx.
+#: Ops that some models use in ai.onnx.
 _NAMES = (
     "BiasGelu",
     "EmbedLayerNormalization",

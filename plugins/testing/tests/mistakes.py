@@ -46,8 +46,8 @@ def alarm(seeds: int) -> None:
     for seed in range(seeds):
         seed_draws(seed)
         begin = time.process_time()
-        told = {name: failed for name in OPS if (failed := failures(name))}
-        print(f"seed {seed}: {time.process_time() - begin:.1f} s", told or "")
+        failing = {name: failed for name in OPS if (failed := failures(name))}
+        print(f"seed {seed}: {time.process_time() - begin:.1f} s", failing or "")
 
 
 if __name__ == "__main__":

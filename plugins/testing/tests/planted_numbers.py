@@ -290,7 +290,7 @@ def _from_the_front(draw):
     return call(x, axis=draw(st.integers(0, x.ndim - 1)))
 
 
-# ----- what depends on more than the call -----------------------------------------------------------------------------
+# ----- state and side effects -----------------------------------------------------------------------------------------
 
 
 def _in_place(X, W, *, by):

@@ -82,7 +82,7 @@ def fails(case, check, match):
     return "\n".join(getattr(caught.value, "__notes__", []))
 
 
-# ----- what is right passes -----------------------------------------------------------------------------------------
+# ----- correct ops --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("check", ["onnxruntime", "reference", "types", "gradient", "oracle", "export"])
@@ -110,7 +110,7 @@ def test_each_check_that_applies_is_one_test():
     assert labels == [f"Sin@7-{name}" for name in names]
 
 
-# ----- what is wrong fails ------------------------------------------------------------------------------------------
+# ----- defective ops ------------------------------------------------------------------------------------------------
 
 
 def test_a_wrong_numpy_rule_differs_from_the_oracles():
@@ -364,7 +364,7 @@ def test_axes_are_counted_from_both_ends():
     assert isinstance(tensors(), st.SearchStrategy)
 
 
-# ----- repros -------------------------------------------------------------------------------------------------------
+# ----- reproduction -------------------------------------------------------------------------------------------------
 
 
 def test_a_repro_can_be_pasted(capsys):

@@ -47,7 +47,7 @@ def found(made, names=tuple(CHECKS), drawn=drawn):
     return failures
 
 
-def told(what, function):
+def source_line(what, function):
     """Return the source line of a function's error as messages show it."""
     return f"{what} {__file__}:{function.__code__.co_firstlineno}"
 
@@ -108,7 +108,7 @@ def test_a_wrong_numpy_rule_is_found(rule, check):
     made = weighted()
     made.numpy(rule)
     failures = found(made, [check])
-    assert any("com.example::Weighted@1" in text and told("numpy", rule) in text for text in failures.values())
+    assert any("com.example::Weighted@1" in text and source_line("numpy", rule) in text for text in failures.values())
 
 
 def _is_static(X):
@@ -135,7 +135,7 @@ def test_a_wrong_gradient_is_found(rule, says):
     made.vjp(rule)
     text = found(made, ["gradient"])["gradient"]
     assert says in text
-    assert told("vjp", rule) in text
+    assert source_line("vjp", rule) in text
 
 
 def test_a_residuals_rule_with_other_outputs_is_found():
@@ -145,7 +145,7 @@ def test_a_residuals_rule_with_other_outputs_is_found():
     made.vjp(lambda g, kept, X, W, *, by: (g * kept[1], g * kept[0]))
     text = found(made, ["gradient"])["gradient"]
     assert "Weighted@1 differs from what its rule residuals gives: output 0" in text
-    assert told("residuals", rule) in text
+    assert source_line("residuals", rule) in text
 
 
 def test_a_random_op_without_pure_false_is_reported():
@@ -168,7 +168,7 @@ TYPES = {
 def test_a_wrong_type_is_found(rule):
     made = weighted()
     made.type(rule)
-    assert told("type", rule) in found(made, ["types"])["types"]
+    assert source_line("type", rule) in found(made, ["types"])["types"]
 
 
 def test_a_lowering_with_inputs_swapped_is_found():
@@ -186,7 +186,7 @@ def test_a_lowering_with_inputs_swapped_is_found():
     taken.lower(to=taken_once)(swapped)
     text = found(taken, ["own versions"])["own versions"]
     assert "com.example::Taken@3 at version 1 of com.example" in text
-    assert told("lowering 0", swapped) in text
+    assert source_line("lowering 0", swapped) in text
 
 
 def test_an_old_meaning_that_is_wrong_is_found():
@@ -199,10 +199,10 @@ def test_an_old_meaning_that_is_wrong_is_found():
         return X + W
 
     taken.lower(to=taken_once)(lambda X, W, *, by: taken_once(X, W * by))
-    assert told("the meaning below 3", taken_once.function) in found(taken, ["own versions"])["own versions"]
+    assert source_line("the meaning below 3", taken_once.function) in found(taken, ["own versions"])["own versions"]
 
 
-# ----- rules that are wrong now and then ------------------------------------------------------------------------------
+# ----- sporadic errors ------------------------------------------------------------------------------------------------
 
 
 def test_a_type_rule_that_is_wrong_for_scalars_is_found_without_such_calls():
@@ -216,7 +216,7 @@ def test_a_type_rule_that_is_wrong_for_scalars_is_found_without_such_calls():
     made.type(rule)
     text = found(made, ["empty axes"], of_some_rank)["empty axes"]
     assert "an output is inferred as float32[1], not float32[]" in text
-    assert told("type", rule) in text
+    assert source_line("type", rule) in text
 
 
 def test_an_output_that_is_written_again_is_found():
@@ -232,7 +232,7 @@ def test_an_output_that_is_written_again_is_found():
     made.numpy(rule)
     text = found(made, ["layout"])["layout"]
     assert "com.example::Weighted@1 gives as output 0 an array that it gave before, and writes it again" in text
-    assert told("numpy", rule) in text
+    assert source_line("numpy", rule) in text
 
 
 def test_a_kernel_that_writes_its_result_again_is_found():
@@ -260,7 +260,7 @@ def test_a_cache_by_shape_is_found():
 
     made = weighted()
     made.numpy(rule)
-    assert told("numpy", rule) in found(made, ["special values"])["special values"]
+    assert source_line("numpy", rule) in found(made, ["special values"])["special values"]
 
 
 def test_a_sporadic_error_is_found_and_reported_as_such():
@@ -273,7 +273,7 @@ def test_a_sporadic_error_is_found_and_reported_as_such():
     made.numpy(rule)
     text = found(made, [BODY])[BODY]
     assert "the same call does not fail each time" in text
-    assert told("numpy", rule) in text
+    assert source_line("numpy", rule) in text
 
 
 def _other_bits(count):
@@ -298,7 +298,7 @@ def test_a_different_result_in_a_second_call_is_found(rule, says):
     made.numpy(rule)
     text = found(made, ["repeated"])["repeated"]
     assert says in text
-    assert told("numpy", rule) in text
+    assert source_line("numpy", rule) in text
 
 
 def summed():
@@ -322,7 +322,7 @@ def test_a_rule_that_is_wrong_for_negative_axes_is_found_though_no_call_has_one(
     made.numpy(rule)
     text = found(made, ["negative axes"], from_the_front)["negative axes"]
     assert "com.example::Summed@1 differs from itself with axes counted from the other end" in text
-    assert told("numpy", rule) in text
+    assert source_line("numpy", rule) in text
 
 
 INTEGERS = {
@@ -340,7 +340,7 @@ def test_a_rule_that_overflows_is_found(rule):
     product.numpy(rule)
     failures = found(product, ["special values"], lambda draw: call(*draw(broadcastable(2, "int64"))))
     assert "its body where an input holds a large integer" in failures["special values"]
-    assert told("numpy", rule) in failures["special values"]
+    assert source_line("numpy", rule) in failures["special values"]
 
 
 def test_a_rule_that_is_wrong_for_booleans_is_found():
@@ -353,7 +353,7 @@ def test_a_rule_that_is_wrong_for_booleans_is_found():
 
     both.numpy(rule)
     failures = found(both, drawn=lambda draw: call(*draw(broadcastable(2, ["float32", "int64", "bool"]))))
-    assert any(told("numpy", rule) in text for text in failures.values())
+    assert any(source_line("numpy", rule) in text for text in failures.values())
 
 
 def test_an_old_meaning_that_is_wrong_for_one_of_three_modes_is_found():
@@ -375,7 +375,7 @@ def test_an_old_meaning_that_is_wrong_for_one_of_three_modes_is_found():
         )
 
     text = found(chosen, ["own versions"], any_word)["own versions"]
-    assert told("the meaning below 3", chosen_once.function) in text
+    assert source_line("the meaning below 3", chosen_once.function) in text
 
 
 def test_a_gradient_that_is_wrong_where_positions_repeat_is_found():
@@ -391,7 +391,7 @@ def test_a_gradient_that_is_wrong_where_positions_repeat_is_found():
         return call(x, draw(tensors("int64", min_rank=1, max_rank=1, min_value=0, max_value=x.shape[0] - 1)))
 
     taken.vjp(rule)
-    assert told("vjp", rule) in found(taken, ["gradient"], anywhere)["gradient"]
+    assert source_line("vjp", rule) in found(taken, ["gradient"], anywhere)["gradient"]
 
 
 def test_a_lowering_that_is_wrong_at_dim_1_is_found():
@@ -407,7 +407,7 @@ def test_a_lowering_that_is_wrong_at_dim_1_is_found():
         return taken_once(X, W if X.shape and X.shape[0] == 1 else W * by)
 
     taken.lower(to=taken_once)(lowered)
-    assert told("lowering 0", lowered) in found(taken, ["own versions"])["own versions"]
+    assert source_line("lowering 0", lowered) in found(taken, ["own versions"])["own versions"]
 
 
 def test_a_body_that_is_wrong_is_found_by_the_reference_of_its_case():
@@ -422,7 +422,7 @@ def test_a_body_that_is_wrong_is_found_by_the_reference_of_its_case():
         check_case(Case(made, drawn, reference=lambda X, W, *, by: _right(X, W, by)), "expected")
 
 
-# ----- rules that claim what does not hold ----------------------------------------------------------------------------
+# ----- traits and other rules -----------------------------------------------------------------------------------------
 
 CLAIMS = {
     "to move data": ("data_movement", True, "has the trait data_movement, and computes"),
@@ -442,7 +442,7 @@ def test_a_wrong_trait_or_rule_is_found(consumer, rule, says):
     check = "data movement" if consumer == "data_movement" else "rewrite"
     text = found(made, [check])[check]
     assert says in text
-    assert consumer == "data_movement" or told(consumer, rule) in text
+    assert consumer == "data_movement" or source_line(consumer, rule) in text
 
 
 def test_a_wrong_symbolic_rule_is_found():

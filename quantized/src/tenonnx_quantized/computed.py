@@ -1,4 +1,4 @@
-"""Lazy constants, computed from others block by block while a model is saved."""
+"""Lazy constants: computed from others in chunks while a model is saved."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from tenonnx.extend import Contents, DType, TensorType, Value, interpreting, row
 
 Array = np.ndarray[Any, Any]
 
-#: Number of elements computed at a time when the entire tensor is requested.
+#: Number of elements computed at a time if the entire tensor is requested.
 _AT_ONCE = 1 << 21
 
 
 class Computed(Contents):
-    """Tensor contents that are computed from others on each request and not kept.
+    """Tensor contents that are computed from others on each access and not stored.
 
     ``compute`` takes the start and end of a range along the first axis, and returns that part.
     """
@@ -47,13 +47,13 @@ class Computed(Contents):
 
 
 def rows(value: Value, start: int, stop: int) -> Array:
-    """A range of a constant along its first axis, read on its own if possible."""
+    """Read a range of a constant along its first axis, without the rest if possible."""
     assert value.data is not None
     return rows_of(value.data, start, stop)  # type: ignore[no-any-return]
 
 
 def turned(value: Value, make: Callable[[Array], Array]) -> Array:
-    """The transpose of ``make`` applied to the rows of a constant, some rows at a time."""
+    """Apply ``make`` to chunks of rows of a constant, and return the transpose of the result."""
     each = max(1, math.prod(d for d in value.shape[1:] if isinstance(d, int)))
     count, length = max(1, _AT_ONCE // each), value.shape[0]
     assert isinstance(length, int)

@@ -1,4 +1,4 @@
-"""QuantizeLinear and DequantizeLinear of com.microsoft: like in ai.onnx with more types, without blocks."""
+"""QuantizeLinear and DequantizeLinear of com.microsoft: as in ai.onnx, with more types and without blocks."""
 
 from __future__ import annotations
 

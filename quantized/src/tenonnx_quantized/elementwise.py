@@ -1,4 +1,4 @@
-"""QLinear ops that work elementwise, along an axis, or move elements."""
+"""Elementwise and softmax QLinear ops, QLinearWhere and QLinearConcat."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def qlinear_leaky_relu(X, X_scale, X_zero_point=None, Y_scale=REQUIRED, Y_zero_p
 
 
 def _whole(scale):
-    """Require an integral reciprocal of the scale: kernels silently truncate it."""
+    """Truncate the reciprocal of a scale to an integer, as onnxruntime's kernel does."""
     known = static(scale)
     with np.errstate(all="ignore"):
         exact = known is not None and np.all(np.floor(1 / known) == 1 / known)

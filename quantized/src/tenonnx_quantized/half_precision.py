@@ -1,4 +1,4 @@
-"""Operators whose schemas do not allow float16: they stay in float32."""
+"""Operators that stay in float32, since their schemas do not allow float16."""
 
 from tenonnx_quantized.fourbit import matmul_fpq4
 from tenonnx_quantized.products import dynamic_quantize_matmul

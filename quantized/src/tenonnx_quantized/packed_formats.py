@@ -91,7 +91,7 @@ def _eight_bits(b: Value) -> Value:
     return _half(b) * _float(_signed(b[..., 2:]))
 
 
-#: Code book of four bits, with smaller steps around zero.
+#: 4-bit code book with smaller steps around zero.
 _UNEVEN = np.float32([-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113])
 
 
@@ -152,7 +152,7 @@ FORMATS = {
     42: Format(18, 64, _two_bits),
 }
 
-#: Formats of onnxruntime with code books, which models do not contain.
+#: Formats of onnxruntime whose code books are not part of the model.
 WITH_CODE_BOOKS = (16, 17, 18, 22)
 
 

@@ -1,4 +1,4 @@
-"""QLinear means: over windows, images and axes."""
+"""QLinearAveragePool, QLinearGlobalAveragePool and QLinearReduceMean."""
 
 from __future__ import annotations
 

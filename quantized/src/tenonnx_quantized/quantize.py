@@ -182,7 +182,7 @@ def quantize_linear_vjp(g, y, x, y_scale, y_zero_point, *, axis, block_size, out
 
 @quantize_linear.until(23)
 def quantize_linear_in_one_type(x, y_scale, y_zero_point=None, *, axis=1, block_size=0, output_dtype=0, saturate=1):
-    """QuantizeLinear with a scale of the type of ``x``."""
+    """QuantizeLinear with a scale of the dtype of ``x``."""
     return quantize_linear(
         x, y_scale, y_zero_point, axis=axis, block_size=block_size, output_dtype=output_dtype, saturate=saturate
     )

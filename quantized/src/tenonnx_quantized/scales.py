@@ -1,4 +1,4 @@
-"""Scale inputs of quantized operators, by name."""
+"""Names of the scale inputs of quantized ops."""
 
 import re
 

@@ -84,7 +84,7 @@ def test_a_window_of_attention_and_a_module_in_memory(tmp_path):
     assert str(done).startswith(f"{tmp_path / 'out'}: text-generation for onnxruntime")
 
 
-# ----- refusals -------------------------------------------------------------------------------------------------------
+# ----- invalid input --------------------------------------------------------------------------------------------------
 
 
 def state(layer, kind, *shape):

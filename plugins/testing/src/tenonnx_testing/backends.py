@@ -145,7 +145,7 @@ def _run_case(case: Case, backend: str, examples: int) -> None:
         pytest.skip("no call has a form in a file")
 
 
-# ----- what a program promises ----------------------------------------------------------------------------------------
+# ----- contract of programs -------------------------------------------------------------------------------------------
 
 
 def _sum() -> Graph:

@@ -119,7 +119,7 @@ def keeps_meaning(case: Case, drawn: Call, expected: Outputs) -> bool:
     return True
 
 
-# ----- judging --------------------------------------------------------------------------------------------------------
+# ----- comparisons ----------------------------------------------------------------------------------------------------
 
 
 def _record_version(case: Case, version: int) -> None:

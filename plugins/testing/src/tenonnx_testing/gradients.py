@@ -140,13 +140,13 @@ def differences(function: Callable[[float], float]) -> tuple[float, float]:
         (narrow * (h / k) ** 2 - wide) / ((h / k) ** 2 - 1)
         for (wide, narrow), (h, k) in zip(itertools.pairwise(slopes), itertools.pairwise(STEPS), strict=True)
     ]
-    noise = _apart(slopes[-1], slopes[-2]) * STEPS[-1]
+    noise = _distance(slopes[-1], slopes[-2]) * STEPS[-1]
     pairs = zip(itertools.pairwise(limits), STEPS[2:], strict=True)
-    uncertainty, slope = min((max(_apart(a, b), noise / step), b) for (a, b), step in pairs)
+    uncertainty, slope = min((max(_distance(a, b), noise / step), b) for (a, b), step in pairs)
     return slope, uncertainty
 
 
-def _apart(a: float, b: float) -> float:
+def _distance(a: float, b: float) -> float:
     return abs(a - b) if np.isfinite(a) and np.isfinite(b) else float("inf")
 
 

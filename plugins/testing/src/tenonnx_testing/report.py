@@ -103,9 +103,9 @@ def table(seen: Seen) -> list[str]:
     width = max(map(len, rows), default=0)
     lines = []
     for title, kinds in rows.items():
-        told = [f"{len(kinds.get('passed', []))} passed"]
-        told += [f"{kind}: {', '.join(kinds[kind])}" for kind in ("failed", "xfailed", "skipped") if kind in kinds]
-        lines.append(f"{title:{width}}  {'; '.join(told)}")
+        sections = [f"{len(kinds.get('passed', []))} passed"]
+        sections += [f"{kind}: {', '.join(kinds[kind])}" for kind in ("failed", "xfailed", "skipped") if kind in kinds]
+        lines.append(f"{title:{width}}  {'; '.join(sections)}")
     return lines
 
 
@@ -239,8 +239,8 @@ def markdown(made: Mapping[str, Any]) -> str:
         lines.append(f"| {row['op']} | {row['since']} | {reached} | {judged} | {counts} | {gaps} |")
     if alone := made["not judged"]:
         lines += ["", "## Not judged", "", f"Compared with their own bodies alone: {', '.join(alone)}"]
-    told = {"Failed": made["failed"], "Never drawn": made["never drawn"], "Never left out": made["never left out"]}
-    for heading, entries in told.items():
+    sections = {"Failed": made["failed"], "Never drawn": made["never drawn"], "Never left out": made["never left out"]}
+    for heading, entries in sections.items():
         if entries:
             shown = (f"- {name}: {', '.join(e) if isinstance(e, list) else e}" for name, e in sorted(entries.items()))
             lines += ["", f"## {heading}", "", *shown]

@@ -115,7 +115,7 @@ def versions(op: Op) -> list[int]:
     return sorted(version for version in steps if op.holds_at(version))
 
 
-# ----- reading them -------------------------------------------------------------------------------------------------
+# ----- conversion from onnx and onnxruntime ---------------------------------------------------------------------------
 
 _Schemas = dict[tuple[str, str], dict[int, Schema]]
 

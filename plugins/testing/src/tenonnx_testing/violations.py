@@ -64,12 +64,12 @@ def _expect_refusal(op: Op, broken: Call, requirement: Requirement) -> None:
         except TenonnxError as error:
             said = _words(error.what.removeprefix(op.title))
             if op.title not in str(error) or not _is_named(requirement, str(error)):
-                told = f"the error does not say, {way}, that {requirement!r} of {op.title} is broken: {error}"
+                message = f"the error does not say, {way}, that {requirement!r} of {op.title} is broken: {error}"
             elif requirement.names and not _parameters(op, requirement) & said:
-                told = f"the text of {requirement!r} of {op.title} names no parameter of it: {error.what}"
+                message = f"the text of {requirement!r} of {op.title} names no parameter of it: {error.what}"
             else:
                 continue
-            failure = Failure(told)
+            failure = Failure(message)
         except Exception as error:
             failure = Failure(
                 f"{way}, {op.title} raises a {type(error).__name__} for what breaks {requirement!r}: {error}"

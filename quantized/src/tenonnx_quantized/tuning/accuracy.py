@@ -34,11 +34,13 @@ class TensorError:
 class Report:
     """Results of a quantization: the error of each tensor and output, and the nodes that stay in floating point.
 
-    ``reached`` is the share of the elements of the model's weights that are quantized; ``kept`` are the weights that
-    are not, with the types of the nodes that use them, largest first. ``sqnr`` is the
-    signal-to-quantization-noise ratio of each output of floats, in decibels. ``layers`` has the sensitivity of each
-    layer where it was measured, ``metrics`` the user's own metric of the "float" and the "quantized" model where one
-    was given, ``notes`` are warnings about the calibration data, and ``ranges`` those of the activations.
+    - ``reached``: share of the model's weight elements that are quantized;
+    - ``kept``: weights that are not quantized, with the op types of their consumers, largest first;
+    - ``sqnr``: signal-to-quantization-noise ratio of each float output, in decibels;
+    - ``layers``: sensitivity of each layer, if measured;
+    - ``metrics``: the user's metric of the "float" and the "quantized" model, if given;
+    - ``notes``: warnings about the calibration data;
+    - ``ranges``: ranges of the activations.
     """
 
     tensors: list[TensorError] = field(default_factory=list)
@@ -83,13 +85,14 @@ class Report:
 
     @property
     def pareto(self) -> list[ParetoPoint]:
-        """Sizes of the weights and the errors that come with them, from the fewest bits to the most."""
+        """Points of the curve of size against predicted error, from the fewest bits to the most."""
         return [point for point, _ in pareto_curve(self.layers)] if self.layers else []
 
     def plot(self, axes: Any = None) -> Any:
-        """Draw the error caused by each layer alone, by its bits; a new figure also shows the size-error curve.
+        """Draw the error that quantizing each layer causes, by its bits; a new figure also shows the size-error curve.
 
-        Returns the axes of matplotlib. Raises ``InvalidCall`` where the sensitivity of layers was not measured."""
+        Returns matplotlib axes. Raises ``InvalidCall`` if the sensitivity of layers was not measured.
+        """
         from tenonnx.tools import plot_axes
 
         if not self.layers:

@@ -1,4 +1,4 @@
-"""Budgets of a quantization: a bound of the error, of the size of the weights, or of the time of layers."""
+"""Budgets of a quantization: a bound of the error, the size of the weights, or the latency of layers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6}
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A bound of a quantization: one of the fields is given.
+    """A bound of a quantization; exactly one of the fields is set.
 
     ``error`` bounds the relative error of the outputs, ``bits`` the average bits per weight, the others the total size
     of the weights and the time of all layers.

@@ -52,10 +52,10 @@ class NothingToQuantize(InvalidCall):
 
 @dataclass(frozen=True, slots=True)
 class LayerSettings:
-    """Settings of the layers whose node or weights have a name that matches ``pattern``; None: that of the model.
+    """Settings of the layers whose node or weights have a name that matches ``pattern``.
 
-    ``bits`` is 2, 4 or 8, ``granularity`` tensor, channel or block, ``method`` how the weights are rounded. Where
-    ``keep_float`` is set, the layers are not quantized.
+    None is the setting of the model. ``bits`` is 2, 4 or 8; ``granularity`` is tensor, channel or block; ``method``
+    rounds the weights. With ``keep_float``, the layers are not quantized.
     """
 
     pattern: str
@@ -81,7 +81,7 @@ class LayerSettings:
 
 @dataclass(frozen=True, slots=True)
 class WeightSettings:
-    """Settings of the weights of one node: the type of their values, and the part of them that shares a scale."""
+    """Settings of the weights of one node: the quantized dtype, and which weights share a scale."""
 
     dtype: DType
     granularity: str
@@ -106,49 +106,53 @@ class QuantizeConfig:
 
     - ``mode``: ``dynamic`` quantizes weights, and activations by ranges computed at run time; ``static`` quantizes
       both by ranges found on data; ``weights`` quantizes weights only.
-    - ``bits``: the bits of weights, by default 8. In mode ``weights`` weights of MatMul have 4 by default, in blocks of
-      ``block_size`` rows, and those of Conv and Gemm 8, by channel; with ``bits``, those of Gemm are in blocks, too.
-    - ``granularity``: the part of each weight that shares a scale: tensor, channel or block.
-    - ``activation_type`` (mode ``static``) and ``weight_type``: element types, by default uint8 (int8 with
-      ``symmetric``) and int8. float8 activations need float8 weights. In mode ``weights``, float8 or float4e2m1.
-    - ``scale_type``: the type of the scales of blocks of floats: ``float8e8m0``, a power of two as in the MX formats
-      (OCP Microscaling Formats 1.0), or ``float8e4m3fn`` times one float32 for each weight, as in NVFP4.
-    - ``kv_cache``: the type of key and value caches, ``int8``, ``float8e4m3fn`` or ``float8e5m2``, which become graph
-      inputs and outputs of this type, with a scale for each that is calibrated on data.
-    - ``symmetric``: quantize symmetrically. ``symmetric_weights`` says so of weights alone; None: weights of signed
-      types and those in form ``qoperator`` are symmetric, too.
-    - ``reduce_range``: weights that are not in blocks have one bit less than their type, so that kernels without
-      VNNI, which add products in 16 bits, do not saturate.
-    - ``form``: the format of the result, ``qdq`` or ``qoperator``. The latter has 8-bit types only.
+    - ``bits``: the bits of weights, by default 8. In mode ``weights``, MatMul weights have 4 bits by default, in blocks
+      of ``block_size`` rows, and Conv and Gemm weights 8 bits per channel; if ``bits`` is given, Gemm weights are in
+      blocks, too.
+    - ``granularity``: one scale per tensor, channel or block.
+    - ``activation_type`` (mode ``static``) and ``weight_type``: dtypes, by default uint8 (int8 with ``symmetric``) and
+      int8. float8 activations need float8 weights. In mode ``weights``, weights may be float8 or float4e2m1.
+    - ``scale_type``: the dtype of the scales of blocked float weights: ``float8e8m0``, a power of two as in the MX
+      formats (OCP Microscaling Formats 1.0), or ``float8e4m3fn`` times one float32 per weight tensor, as in NVFP4.
+    - ``kv_cache``: the dtype of key-value caches, ``int8``, ``float8e4m3fn`` or ``float8e5m2``. Graph inputs and
+      outputs of caches get this dtype, each with a scale that is calibrated on data.
+    - ``symmetric``: quantize symmetrically. ``symmetric_weights`` applies to weights only; by default (None), weights
+      of signed dtypes and those in form ``qoperator`` are symmetric, too.
+    - ``reduce_range``: weights that are not in blocks use one bit less than their dtype, so that kernels without VNNI,
+      which add products in 16 bits, do not saturate.
+    - ``form``: the format of the result, ``qdq`` or ``qoperator``. The latter supports 8-bit dtypes only.
     - ``dedicated_pairs`` (form ``qdq``): each consumer of an activation has its own QuantizeLinear and
-      DequantizeLinear. ``float_outputs``: op types whose results stay floats where no quantized node reads them.
+      DequantizeLinear.
+    - ``float_outputs``: op types whose results stay floats if no quantized node reads them.
 
     Methods:
 
-    - ``method``: one or several: how weights are rounded (``rtn``, ``hqq``, ``gptq``, ``quantease``, ``ada-round`` or
-      ``auto-round``), how the model is changed before (``rotate``, ``awq``, ``smooth-quant``,
-      ``equalize``), ``bias-correction``.
-    - ``smoothing``: the strength of ``smooth-quant``: 0 leaves the activations as they are, 1 makes their channels
-      equally wide.
-    - ``calibration``: how ranges of activations are found, one of ``calibrate.METHODS``. ``percentile`` is the share
-      of values that a range of this method holds, in percent.
-    - ``ranges``: ranges of activations by name, which replace those that are found; or a function from the ranges that
-      are found to such. Where they name every activation, no data are needed.
-    - ``search``: how the scales of blocks are found.
+    - ``method``: one or several of: a rounding method (``rtn``, ``hqq``, ``gptq``, ``quantease``, ``ada-round`` or
+      ``auto-round``), preparations of the model (``rotate``, ``awq``, ``smooth-quant``, ``equalize``), and
+      ``bias-correction``.
+    - ``smoothing``: the strength of ``smooth-quant``: 0 keeps the activations, 1 gives all their channels equal
+      ranges.
+    - ``calibration``: the method for ranges of activations, one of ``calibrate.METHODS``. ``percentile`` is the share
+      of values inside a range for the method of that name, in percent.
+    - ``ranges``: ranges of activations by name, which replace calibrated ones; or a function that takes the calibrated
+      ranges and returns such a mapping. If all activations have a range, no data is needed.
+    - ``search``: the method for the scales of blocks.
 
     Nodes:
 
     - ``ops``: the op types to quantize; None: those with weights, and in mode ``static`` the ops between them.
     - ``leave_out``: patterns of names of nodes that stay in floating point.
-    - ``layers``: settings by pattern; the first that matches is used.
-    - ``budget``: the maximum error of the outputs, relative to their size, for which the worst nodes stay in floating
-      point; or a size, such as ``"4.5 bits"`` per weight or ``"20 MiB"`` in total, for which each layer gets 2, 4 or 8
-      bits by its sensitivity; or a time of all layers, such as ``"3 ms"``, for which each may stay in floating point,
-      too.
-    - ``op_times``: the path of a JSON file with the times of layers for such a budget; what it lacks is measured by the
-      backend and added.
-    - ``initializers_as_constants``: remove initializers from the graph inputs, so that calls cannot replace them.
-      Initializers that stay there are not quantized.
+    - ``layers``: settings by pattern; the first match applies.
+    - ``budget``: one of:
+
+      - the maximum relative error of the outputs; the most sensitive nodes stay in floating point;
+      - a size, such as ``"4.5 bits"`` per weight or ``"20 MiB"`` in total; each layer gets 2, 4 or 8 bits according to
+        its sensitivity;
+      - the total latency of all layers, such as ``"3 ms"``; layers may also stay in floating point.
+    - ``op_times``: the path of a JSON file with latencies of layers for such a budget; missing ones are measured with
+      the backend and added.
+    - ``initializers_as_constants``: remove initializers from the graph inputs, so that callers cannot override them.
+      Initializers that stay graph inputs are not quantized.
     """
 
     mode: str = MODES[0]
@@ -268,13 +272,13 @@ class QuantizeConfig:
 
     @property
     def needs_data(self) -> bool:
-        """Whether a method reads the inputs of layers."""
+        """Whether a method needs the inputs of layers."""
         every = {*self.methods, *(rule.method for rule in self.layers if rule.method)}
         return bool(every - {"rtn", "hqq", "equalize", "rotate"})
 
     @property
     def calibrates(self) -> bool:
-        """Whether data are needed."""
+        """Whether calibration data is needed."""
         known = isinstance(self.ranges, Mapping)
         return (self.mode == "static" and not known) or self.needs_data or self.kv_cache is not None
 

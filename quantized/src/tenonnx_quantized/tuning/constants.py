@@ -16,7 +16,7 @@ _READERS = (ops.conv, ops.matmul, ops.gemm)
 
 
 def weights_as_constants(graph: Graph) -> Graph:
-    """``graph`` with weights in place of Constant nodes, and of nodes that move or cast a weight."""
+    """Replace Constant nodes, and nodes that move or cast a weight, by initializers."""
     fold = folding(sys.maxsize)
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:

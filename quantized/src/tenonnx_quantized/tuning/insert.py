@@ -20,10 +20,10 @@ Array = np.ndarray[Any, Any]
 
 @dataclass(slots=True)
 class Insertions:
-    """A plan: which values to quantize and how.
+    """Plan of an insertion.
 
     Activations with their parameters, nodes with quantized weights, Gather nodes with quantized tables, and inputs
-    quantized at run time; also whether each consumer of an activation has its own pair of nodes.
+    that are quantized dynamically; and whether each consumer of an activation has its own pair of nodes.
     """
 
     activations: dict[Value, QuantizationParameters] = field(default_factory=dict)
@@ -114,7 +114,7 @@ class _Inserter(QuantizationRewriter):
         """Dequantized weights; nodes that share weights keep sharing them."""
         assert value is not None
         if (value, "weights") not in self._numbers:
-            held, scale, zero_point = self._held(value, quantized)
+            held, scale, zero_point = self._weight_constants(value, quantized)
             where = {} if quantized.axis is None else {"axis": quantized.axis}
             where |= {"block_size": quantized.block_size} if quantized.block_size else {}
             where |= {"output_dtype": int(DType.float32)} if scale.dtype is DType.float8e8m0 else {}
@@ -128,13 +128,13 @@ class _Inserter(QuantizationRewriter):
         if quantized is None or call.node is None or (table := call.node.inputs[0]) is None:
             return None
         if table not in self._tables:
-            self._tables[table] = self._held(table, quantized)
+            self._tables[table] = self._weight_constants(table, quantized)
         held, scale, zero_point = self._tables[table]
         with interpreting(self):
             rows = ops.gather(held, call.inputs[1])
             return (dequantize_linear(rows, scale, zero_point, **({} if quantized.axis is None else {"axis": -1})),)
 
-    def _held(self, value: Value, quantized: QuantizedTensor) -> tuple[Value, Value, Value | None]:
+    def _weight_constants(self, value: Value, quantized: QuantizedTensor) -> tuple[Value, Value, Value | None]:
         self.prefix, dtype = value.name, quantized.parameters.dtype
         held = self._constant(f"{value.name}/quantized", quantized.quantized, dtype)
         if dtype.is_float and quantized.block_size:

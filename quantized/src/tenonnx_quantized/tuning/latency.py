@@ -25,9 +25,9 @@ class OpTimes:
     """A table of seconds by layer: op, shapes of the input and of the weights, and bits (32: in floating point).
 
     With a ``path``, the table is loaded from this JSON file if it exists. Missing entries are measured by a backend and
-    added. Such a file may contain times measured on another machine, which will run the model. It is for one mode:
-    names do not distinguish quantized weights from quantized weights and activations. Raises ``InvalidCall`` for a file
-    that cannot be read or written.
+    added. A file may contain times from the machine that will run the model. Use one file per mode, since names do not
+    distinguish weight-only quantization from that of weights and activations. Raises ``InvalidCall`` for a file that
+    cannot be read or written.
     """
 
     def __init__(self, path: str | os.PathLike[str] | None = None, backend: str = "auto") -> None:

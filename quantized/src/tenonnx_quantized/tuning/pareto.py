@@ -23,9 +23,10 @@ def sqnr(error: float) -> float:
 class LayerSensitivity:
     """Sensitivity of one layer: the error of the outputs, relative to their size, if only this layer is quantized.
 
-    ``sizes`` are the bits that its weights and scales take, ``times`` its seconds where the budget is a time, and
-    ``metrics`` the user's metric of that model where one was given. All are mappings by the number of bits of a weight;
-    32 is the layer in floating point. ``name`` is that of the weights, and ``bits`` the number chosen."""
+    ``sizes`` are the total bits of its weights and scales, ``times`` its seconds for a latency budget, and ``metrics``
+    the user's metric of that model, if given. All are mappings by the bits per weight; 32 is the layer in floating
+    point. ``name`` is that of the weights, ``bits`` the selected bits.
+    """
 
     name: str
     op: str
@@ -39,7 +40,7 @@ class LayerSensitivity:
 
     @property
     def costs(self) -> Mapping[int, float]:
-        """The times where they were measured, else the sizes."""
+        """The times if measured, else the sizes."""
         return self.times or self.sizes
 
     @property

@@ -63,27 +63,30 @@ def quantize(
     measure: bool = True,
     **settings: Any,
 ) -> tuple[Graph, Report]:
-    """``graph`` with quantized weights and activations, and a report; ``settings`` are those of ``QuantizeConfig``.
+    """Quantize the weights and activations of a graph; return the new graph and a report.
 
-    ``recipe`` is the name of a recipe (``recipes()`` lists them) or the path of a TOML file with such settings;
-    ``settings`` override it. ``batches`` are the data for ranges, statistics and errors. Only mode ``static`` and
-    methods that read the inputs of layers need them. They are an iterable of feeds, which is iterated over once, or
-    data as for training: the path of a table, arrays by name, a loader or a data set, cut into batches of
-    ``batch_size``. ``columns`` names the columns of an input, and labels are ignored. With ``report``, the sensitivity
-    of each layer is measured, too; ``metric`` is a function of a model, such as its accuracy on a test set, and is
-    called for the float and the quantized model and, with ``report``, for each layer quantized alone.
+    - ``batches``: data for ranges, statistics and errors, needed only by mode ``static`` and by methods that need the
+      inputs of layers. An iterable of feeds, which is iterated over once, or data as for training: the path of a
+      table, arrays by name, a data loader or a data set, split into batches of ``batch_size``. Labels are ignored.
+    - ``columns``: names of the columns of an input.
+    - ``recipe``: the name of a recipe (see ``recipes()``) or the path of a TOML file with settings.
+    - ``settings``: fields of ``QuantizeConfig``, which override those of the recipe.
+    - ``report``: also measure the sensitivity of each layer.
+    - ``metric``: a function of a model, such as its accuracy on a test set. It is called for the float and the
+      quantized model and, with ``report``, for a model per layer with only that layer quantized.
+    - ``measure``: if False, no errors are measured, and the model runs only for ranges, statistics or a budget, which
+      is several times faster.
 
-    With a ``checkpoint``, the path of a folder, a quantization of weights by a method that reads data goes layer by
-    layer: in memory are the weights of one layer, and for all batches the values that the rest of the model reads. Each
-    layer is written to the folder as soon as it is rounded, and a run that was killed goes on where it ended. Models
-    with more than 2 GiB of weights go layer by layer without one, too, unless there is a ``report``. ``progress`` is
-    called with the number of layers done, the number of all, and the name of the weights. The error of the outputs is
-    not measured then. ``measure=False`` measures no error of outputs, weights or activations, and runs the model only
-    where ranges, statistics or a budget are wanted: several times faster.
+    With a ``checkpoint``, the path of a folder, weights are quantized layer by layer if the method needs data. Memory
+    then contains the weights of one layer, and for all batches the values that the rest of the model reads. Each layer
+    is written to the folder once it is quantized, so that a killed run can resume. Models with more than 2 GiB of
+    weights are quantized layer by layer even without a checkpoint, unless there is a ``report``. ``progress`` is called
+    with the number of finished layers, their total number, and the name of the weights. The error of the outputs is
+    not measured in this case.
 
-    The opset of the result is at least 13; 19 with float8; 21 with blocks, 16 or 4 bits; 23 with float4; 24 with scales
-    that are powers of two; 25 with 2 bits. Raises
-    ``InvalidCall`` for unknown settings, for data that are missing or have NaN, and if nothing can be quantized.
+    The opset of the result is at least 13; 19 with float8; 21 with blocks, 16 or 4 bits; 23 with float4; 24 with
+    power-of-two scales; 25 with 2 bits. Raises ``InvalidCall`` for unknown settings, for missing data and data with
+    NaN, and if nothing can be quantized.
     """
     chosen = config_of(recipe, settings)
     data = () if batches is None else batches
@@ -185,7 +188,7 @@ def _layer_by_layer(
     moments = Moments(graph.copy(), [], backend)
     quantizer = Quantizer(graph, {}, chosen, moments, inputs_of(nodes))
     kept = Checkpoint(folder, fingerprint(nodes, batches, chosen))
-    runs_on = "numpy" if backend == "auto" else backend  # it reads mapped weights in place
+    runs_on = "numpy" if backend == "auto" else backend  # numpy reads memory-mapped weights in place
     quantizer.known = LayerByLayer(quantizer, kept, batches, runs_on).run(progress)
     made, quantized = quantizer.apply(nodes)
     report = Report(
@@ -220,9 +223,10 @@ def _is_float(value: Value) -> bool:
 def _feeds(
     graph: Graph, batches: Iterator[Batch], chosen: QuantizeConfig, report: bool, measure: bool
 ) -> Iterable[Batch]:
-    """The batches to run the model on: the given ones, random ones only for errors, or none for a large model.
+    """Batches for running the model: the given ones, random ones only for errors, or none for a large model.
 
-    Raises ``InvalidCall`` without data where the settings need some."""
+    Raises ``InvalidCall`` if the settings need data and there is none.
+    """
     first = next(batches, None)
     given = [] if first is None else [first]
     measures = report or chosen.budget is not None
@@ -311,7 +315,7 @@ def _finite(graph: Graph, nodes: list[Node], found: Observed, notes: list[str]) 
     return [node for node in nodes if not any(v.name in infinite for v in activations_of(graph, [node]))]
 
 
-# ----- choices --------------------------------------------------------------------------------------------------------
+# ----- helpers --------------------------------------------------------------------------------------------------------
 
 
 def _rescale(graph: Graph, nodes: Sequence[Node], moments: Moments | None, chosen: QuantizeConfig) -> bool:

@@ -14,7 +14,7 @@ from tenonnx_quantized.quantize import encode_array
 
 Array = np.ndarray[Any, Any]
 
-#: Elements of a large matrix quantized at a time.
+#: Number of elements of a large matrix that are quantized at a time.
 _AT_ONCE = 1 << 18
 
 #: Types of quantized values in blocks.
@@ -100,7 +100,7 @@ class QuantizedTensor:
     parameters: QuantizationParameters
     axis: int | None
     block_size: int = 0
-    #: The error of the dequantized values, if computed on the way.
+    #: Error of the dequantized values, if known.
     error: float | None = None
 
     def numbers(self) -> Array:
@@ -160,8 +160,8 @@ def in_blocks(x: Array, bits: int, block_size: int, axis: int, *, symmetric: boo
     )
 
 
-def _apart(x: Array, block_size: int) -> Array:
-    """The rows of a matrix in blocks; the last block is padded by repeating the last row."""
+def _split_blocks(x: Array, block_size: int) -> Array:
+    """Split the rows of a matrix into blocks; the last block is padded by repeating the last row."""
     rows, columns = x.shape
     missing = -rows % block_size
     padded = np.pad(x, [(0, missing), (0, 0)], mode="edge") if missing else x
@@ -172,7 +172,7 @@ def _ranged(
     x: Array, bits: int, block_size: int, *, symmetric: bool, search: str
 ) -> tuple[Array, QuantizationParameters]:
     """The blocks of rows of a matrix, and their parameters."""
-    dtype, parts = _OF_BITS[bits], _apart(x, block_size)
+    dtype, parts = _OF_BITS[bits], _split_blocks(x, block_size)
     found = parameters(parts.min(1), parts.max(1), dtype, symmetric=symmetric)
     if search == "hqq":
         held = (np.arange(parts.shape[0] * block_size) < len(x)).reshape(-1, block_size, 1)
@@ -185,7 +185,7 @@ def _zeros(found: QuantizationParameters) -> Array:
 
 
 def _whole(parts: Array, found: QuantizationParameters) -> Array:
-    """Blocks as integers of their quantized values, in a new array."""
+    """Quantize blocks to integers, in a new array."""
     numbers = np.divide(parts, found.scale[:, None])
     np.rint(numbers, out=numbers)
     numbers += _zeros(found)
@@ -193,7 +193,7 @@ def _whole(parts: Array, found: QuantizationParameters) -> Array:
 
 
 def _quantized(numbers: Array, dtype: DType) -> Array:
-    """Integers in a quantized type, each of which takes a byte."""
+    """Cast integers to a quantized dtype, with one byte per element."""
     with np.errstate(invalid="ignore"):  # NaN cannot be quantized
         return numbers.astype(np.uint8).view(dtype.numpy)
 
@@ -225,7 +225,8 @@ def in_blocks_of_rows(weights: Value, bits: int, block_size: int, *, symmetric: 
             end = min(at + count, length)
             block = slice(at // block_size, -(-end // block_size))
             numbers = _whole(
-                _apart(rows(weights, at, end), block_size), QuantizationParameters(scale[block], zero[block], dtype)
+                _split_blocks(rows(weights, at, end), block_size),
+                QuantizationParameters(scale[block], zero[block], dtype),
             )
             begin, behind = max(at, start), min(end, stop)
             made[begin - start : behind - start] = _quantized(numbers, dtype).reshape(-1, columns)[
@@ -234,12 +235,12 @@ def in_blocks_of_rows(weights: Value, bits: int, block_size: int, *, symmetric: 
         return made
 
     error = math.sqrt(lost / size) if size else math.sqrt(lost)
-    kept = QuantizationParameters(_held(scale, DType.float32), _held(zero, dtype), dtype)
+    kept = QuantizationParameters(_as_contents(scale, DType.float32), _as_contents(zero, dtype), dtype)
     return QuantizedTensor(Computed(dtype, (length, columns), compute), kept, 0, block_size, error)
 
 
-def _held(found: Array, dtype: DType) -> Computed:
-    """Contents that need no copy."""
+def _as_contents(found: Array, dtype: DType) -> Computed:
+    """Wrap an array as lazy contents, without a copy."""
     return Computed(dtype, found.shape, lambda start, stop: found[start:stop])
 
 

@@ -16,7 +16,7 @@ _WEIGHTED: dict[Op, tuple[int, int]] = {ops.conv: (1, 0), ops.matmul: (1, -1), o
 #: Minimum number of rows for quantizing a Gather table.
 _LONG = 32
 
-#: Ops whose activations static quantization also rounds.
+#: Ops without weights whose activations static quantization quantizes, too.
 _ACTIVATED = (ops.add, ops.mul, ops.average_pool, ops.global_average_pool, ops.concat, ops.sigmoid)
 
 #: Op types that can be quantized in some mode.
@@ -74,7 +74,7 @@ def candidates(graph: Graph, chosen: QuantizeConfig) -> list[Node]:
             continue
         weighted = weight_place(node) is not None
         if chosen.mode == "dynamic" and any(value is not None and value.type is None for value in node.inputs):
-            continue  # an op that no package provides computes it
+            continue  # computed by an unknown op
         if chosen.mode == "weights":
             weights = node.inputs[1] if weighted else None
             chosen_node = weights is not None and (is_meaning(node.op, ops.conv) or weights.ndim == 2)
@@ -90,7 +90,7 @@ def _is_activated(node: Node) -> bool:
 
 
 def _between_quantized(graph: Graph, nodes: list[Node]) -> list[Node]:
-    """``nodes`` without ops not connected to another one of them: quantizing these alone saves nothing."""
+    """Remove nodes that are not connected to another quantized node, since quantizing them alone saves nothing."""
     while True:
         made, read = _flow(graph, nodes)
         kept = [
@@ -161,7 +161,7 @@ def activations_of(graph: Graph, nodes: Sequence[Node], float_outputs: Collectio
 
 
 def handed_on(graph: Graph, found: Collection[Value]) -> Iterator[tuple[Value, Value]]:
-    """Values whose elements are only moved or selected, with the results, which can stay quantized."""
+    """Pairs of a quantized value and the result of an op that only moves or selects its elements."""
     for node in graph.nodes:
         value, result = (*node.inputs, None)[0], node.outputs[0]
         if _moves(node) and value in found and value is not None and result is not None and _is_activation(result):

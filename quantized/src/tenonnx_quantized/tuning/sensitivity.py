@@ -31,9 +31,9 @@ def sensitivity(
     metric: Metric | None = None,
     times: OpTimes | None = None,
 ) -> list[LayerSensitivity]:
-    """Measure the error caused by each layer alone, for 2, 4 and 8 bits of its weights where the form supports them.
+    """Measure the error of quantizing each layer only, for those of 2, 4 and 8 bits that the form supports.
 
-    With ``times``, each layer is also timed, including in floating point.
+    With ``times``, the latency of each layer is measured, too, also in floating point.
     """
     found = []
     given = {} if times is None or not batches else _inputs(quantizer.graph, nodes, batches[0], backend)
@@ -115,14 +115,14 @@ def _chosen(layers: Sequence[LayerSensitivity], bits: dict[Node, int]) -> dict[N
 def within_error(
     quantizer: Quantizer, nodes: Sequence[Node], batches: Sequence[Batch], wanted: Wanted, most: float, backend: str
 ) -> list[Node]:
-    """As many nodes as keep the error within a bound, leaving out first those with the largest individual error."""
+    """Return as many nodes as keep the error within a bound; the most sensitive ones are dropped first."""
 
     def cost(kept: Sequence[Node]) -> float:
         made, _ = quantizer.apply(kept)
         return max(errors(outputs_of(made, batches, backend), wanted).values())
 
     worst = sorted(nodes, key=lambda node: -cost([node]))
-    fewest, end = 0, len(nodes)  # number of nodes left out, by binary search, since leaving more out reduces the error
+    fewest, end = 0, len(nodes)  # binary search of the number of dropped nodes
     while fewest < end:
         middle = (fewest + end) // 2
         if cost([node for node in nodes if node not in worst[:middle]]) <= most:

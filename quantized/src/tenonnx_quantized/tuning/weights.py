@@ -30,7 +30,7 @@ from tenonnx_quantized.tuning.quantized_tensor import (
 from tenonnx_quantized.tuning.selection import activations_of, handed_on, weight_place
 from tenonnx_quantized.tuning.statistics import LayerInput, Moments
 
-#: From this size in bytes on, a matrix is quantized in parts.
+#: Size in bytes from which on a matrix is quantized in chunks.
 LARGE = 1 << 24
 
 Ranges = Mapping[str, tuple[float, float]]
@@ -221,9 +221,9 @@ def _whole_numbers(numbers: Array, dtype: DType) -> Array:
 def _least_scale(
     weights: Value, nodes: Sequence[Node], activations: Mapping[Value, QuantizationParameters]
 ) -> Array | float:
-    """The least scale for which the bias, in steps of input times weight, fits into int32.
+    """Minimum weight scale for which the bias, in units of input scale times weight scale, fits into int32.
 
-    One per channel, or a single one. Nodes that share weights share the scale.
+    There is one per channel, or a single one. Nodes that share weights share the scale.
     """
     least: Array | float = 0.0
     for node in nodes:

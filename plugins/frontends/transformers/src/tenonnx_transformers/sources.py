@@ -162,11 +162,11 @@ def _weights(folder: Path, config: Any, class_name: str, trust: bool) -> torch.n
         options["use_safetensors"] = True
     try:
         with quiet():
-            model, told = kind.from_pretrained(folder, output_loading_info=True, **options)
+            model, info = kind.from_pretrained(folder, output_loading_info=True, **options)
     except Exception as error:
         raise InvalidModel(f'transformers cannot read the weights of "{folder}"', given=_first_line(error)) from error
-    missing = sorted(told.get("missing_keys", ()))
-    wrong = sorted(map(str, told.get("mismatched_keys", ())))
+    missing = sorted(info.get("missing_keys", ()))
+    wrong = sorted(map(str, info.get("mismatched_keys", ())))
     if missing or wrong:
         raise InvalidModel(
             f'the weights of "{folder}" are not those of {class_name}',

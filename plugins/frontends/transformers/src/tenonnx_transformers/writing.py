@@ -91,7 +91,7 @@ def _lower(written: Written, folder: Path, settings: Settings) -> None:
     graphs, written.graphs = written.graphs, {}
     for part, path, graph in written.lossy:
         settings.progress(f"writing {part.name} in {settings.precision}")
-        feeds = {name: tensor.numpy() for name, tensor in _one_text(part).items()}
+        feeds = {name: tensor.numpy() for name, tensor in _first_text(part).items()}
         before = Session.of(path)(feeds) if settings.verify else []
         inputs = graphs[str(path.relative_to(folder))]
         for old in path.parent.glob(f"{path.name}*"):
@@ -105,7 +105,7 @@ def _lower(written: Written, folder: Path, settings: Settings) -> None:
             written.losses.append(loss_of(part, settings.precision, before, Session.of(path)(feeds)))
 
 
-def _one_text(part: Part) -> dict[str, Any]:
+def _first_text(part: Part) -> dict[str, Any]:
     """Return the examples of a part for the first text only, since fused attention continues one text at a time."""
     axes = {name: axis for name, dims in part.dims.items() for axis, dim in dims.items() if dim == BATCH}
     return {name: x.narrow(axes[name], 0, 1) if name in axes else x for name, x in part.examples.items()}

@@ -24,7 +24,7 @@ def ada_round(layer: Layer) -> Array:
     scale, zero = layer.spread(layer.scale).astype(np.float64), layer.spread(layer.zero_point)
     below = np.floor(layer.weights / scale)
     rest = layer.weights / scale - below
-    # the error of a step of every weight is 1, so that the regularizer weighs as much in every layer
+    # normalize the error so that the regularizer has equal weight in every layer
     moment = layer.moment / (float(np.diagonal(layer.moment).mean() * np.square(scale).mean()) or 1.0)
     logits = -np.log((_ZETA - _GAMMA) / (np.clip(rest, 1e-4, 1 - 1e-4) - _GAMMA) - 1)
     first, second = np.zeros_like(logits), np.zeros_like(logits)

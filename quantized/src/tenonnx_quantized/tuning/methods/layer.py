@@ -22,10 +22,10 @@ _PARTS, _NEAR = np.linspace(1.0, 0.6, 9), (-0.04, -0.03, -0.02, -0.01, 0.01, 0.0
 class Layer:
     """``x @ weights`` with the grid of its quantized values.
 
-    ``weights`` are ``[rows, columns]``; ``scale`` and ``zero_point``, ``[blocks, columns]``, hold for ``block_size``
-    rows each, and must stay as they are where there is ``one_scale`` for all columns. ``moment``, ``[rows, rows]``, is
-    the mean of x xᵀ over the inputs of the layer: the mean square error of its outputs is the trace of
-    Dᵀ · moment · D, where D is the change of the weights.
+    ``weights`` have shape ``[rows, columns]``; ``scale`` and ``zero_point`` have shape ``[blocks, columns]``, for
+    blocks of ``block_size`` rows. With ``one_scale`` for all columns, methods may not change them. ``moment``,
+    ``[rows, rows]``, is the mean of x xᵀ over the inputs of the layer. The mean square error of the outputs is the
+    trace of Dᵀ · moment · D, where D is the change of the weights.
     """
 
     weights: Array
@@ -46,7 +46,7 @@ class Layer:
         return round_units(given / self.spread(self.scale), self.spread(self.zero_point), self.dtype)
 
     def numbers(self, quantized: Array) -> Array:
-        """The numbers that quantized values represent."""
+        """Dequantize integers."""
         return (quantized - self.spread(self.zero_point)) * self.spread(self.scale)
 
     def errors(self, quantized: Array) -> Array:

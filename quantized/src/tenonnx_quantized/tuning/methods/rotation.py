@@ -1,9 +1,8 @@
 """Rotation of the residual stream of a transformer by a random Hadamard matrix, to remove outliers.
 
-A rotation keeps the root mean square of a vector, so that an RMS normalization without its scale commutes with it. The
-scale moves into the layers that read the normalized values, and the rotation into the weights of all
-layers that write and read the stream: the model computes the same function (Ashkboos et al. 2024, arXiv:2404.00456,
-section 4, stage 1a).
+A rotation keeps the root mean square of a vector, so it commutes with an RMS normalization without scale. The scale is
+multiplied into the layers that read the normalized values, and the rotation into the weights of all layers that write
+or read the stream. The model computes the same function (Ashkboos et al. 2024, arXiv:2404.00456, section 4, stage 1a).
 """
 
 from __future__ import annotations
@@ -19,17 +18,18 @@ from tenonnx_quantized.forms.quantized_nodes import is_meaning
 
 Array = np.ndarray[Any, Any]
 
-#: Ops that pass on the vectors of their first input unchanged.
+#: Ops that return the vectors of their first input unchanged.
 _PASSING = (ops.identity, ops.dropout)
 
-#: Reductions whose value, applied to squares, a rotation does not change.
+#: Reductions that, applied to squares, are invariant under rotation.
 _INVARIANT = (ops.reduce_mean, ops.reduce_sum)
 
 
 def rotate(graph: Graph) -> None:
-    """Rotate each residual stream of a graph whose types are inferred, in place.
+    """Rotate each residual stream of a graph with inferred types, in place.
 
-    Raises ``InvalidCall`` with the node in the way where there is no stream that can be rotated exactly."""
+    Raises ``InvalidCall``, with the node that prevents it, if no stream can be rotated exactly.
+    """
     uses, done, blocked = graph.uses(), set[Value](), None
     for node in list(graph.nodes):
         stream = _squared(node)
@@ -140,7 +140,7 @@ class _Stream:
 
     def _change(self, node: Node, position: int, kind: str, scale: Array | None = None) -> None:
         value = node.inputs[position]
-        if value is None or value in self.graph.all_inputs:  # the default of an input, which callers may override
+        if value is None or value in self.graph.all_inputs:  # callers may override the default of an input
             raise _Blocked(node, _first(node))
         self.changes[node, position] = kind, scale
 
