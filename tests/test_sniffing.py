@@ -13,6 +13,21 @@ from tenonnx_cli import main
 TEXT = '<ir_version: {}, opset_import: ["": {}]> g (float[n] x) => (float[n] y) {{ y = Relu(x) }}'
 
 
+@pytest.mark.parametrize(
+    ("name", "contents"),
+    [
+        ("m.ort", b"\x18\x00\x00\x00ORTM" + bytes(40)),
+        ("m.xml", b'<?xml version="1.0"?><net name="m" version="11"><layers/></net>'),
+        ("m.stablehlo", b"ML\xefR\rStableHLO_v1.9.0" + bytes(40)),
+        ("m.mlir", b"module @m { func.func public @main() { return } }"),
+    ],
+)
+def test_formats_that_no_front_end_reads_are_refused(name, contents, tmp_path):
+    (tmp_path / name).write_bytes(contents)
+    with pytest.raises((tx.InvalidModel, tx.InvalidCall)):
+        tx.load(tmp_path / name)
+
+
 @pytest.mark.parametrize("name", ["m.pb", "m.pbtxt", "m.model", "m.txt", "m.json", "m.h5", "m.tflite", "model"])
 @pytest.mark.parametrize(("ir_version", "opset"), [(3, 8), (8, 17), (13, 24)])
 def test_an_onnx_file_may_have_any_name(name, ir_version, opset, tmp_path):

@@ -34,6 +34,16 @@ def test_findings_of_strace() -> None:
     assert [each for each in read if each.startswith("read")] == ["read /etc/passwd"]
 
 
+def test_paths_below_an_open_folder() -> None:
+    lines = [
+        '12 unlinkat(3</tmp/own/made>, "a", 0) = 0',
+        '12 unlinkat(3</home/me>, "b", 0) = 0',
+        '12 openat(AT_FDCWD</home/me>, "/tmp/own/c", O_WRONLY|O_CREAT, 0666) = 4</tmp/own/c>',
+        '12 openat(AT_FDCWD</home/me>, "d", O_WRONLY|O_CREAT, 0666) = 4</home/me/d>',
+    ]
+    assert findings(lines, ["/tmp/own"], []) == ["unlinkat /home/me/b", "wrote /home/me/d"]
+
+
 def test_interrupted_calls_are_joined() -> None:
     lines = [
         '12 execve("/home/me/bin/uname", ["uname"], 0x7 <unfinished ...>',

@@ -24,7 +24,7 @@ from pathlib import Path
 _HARMLESS = ("/dev/", "/proc/self/", "/sys/kernel/")
 
 _CALL = re.compile(r"^(?:\[?(?:pid\s+)?\d+\]?\s+)?(?P<call>\w+)\((?P<arguments>.*)$")
-_PATH = re.compile(r'"(?P<path>(?:[^"\\]|\\.)*)"')
+_PATH = re.compile(r'(?:(?:\d+|AT_FDCWD)<(?P<folder>[^>]*)>, )?"(?P<path>(?:[^"\\]|\\.)*)"')
 _CHANGES = frozenset({"unlink", "unlinkat", "rename", "renameat", "renameat2", "mkdir", "mkdirat", "rmdir"})
 _WRITES = re.compile(r"O_WRONLY|O_RDWR|O_CREAT|O_TRUNC|O_APPEND")
 
@@ -39,7 +39,7 @@ def findings(
         if match is None or re.search(r"= -1 E\w+", line):
             continue
         call, path = match["call"], _PATH.search(match["arguments"])
-        name = "" if path is None else path["path"]
+        name = "" if path is None else os.path.join(path["folder"] or "", path["path"])  # noqa: PTH118
         inside = name.startswith((*_HARMLESS, *allowed))
         if call in ("open", "openat", "creat") and _WRITES.search(line) and not inside:
             found[f"wrote {name}"] = None
@@ -97,7 +97,7 @@ def traced(
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         kinds = "trace=open,openat,creat,unlink,unlinkat,rename,renameat,renameat2,mkdir,mkdirat,rmdir,connect,execve"
-        done = subprocess.run([tracer, "-f", "-s", "400", "-e", kinds, "-o", str(log), *command], check=False)  # noqa: S603
+        done = subprocess.run([tracer, "-f", "-y", "-s", "400", "-e", kinds, "-o", str(log), *command], check=False)  # noqa: S603
         lines = log.read_text("utf-8", "replace").splitlines()
     may_read = [*readable, *map(os.path.realpath, readable), *_of_python(command[0])] if readable else []
     return findings(lines, allowed, [*programs, *own], may_read), done.returncode

@@ -168,6 +168,7 @@ def test_optimizers_that_pytorch_has_not(optimizer, update):
     [
         ({"clip_value": 0}, "clip_value is not a positive number"),
         ({"accumulate": 1.5}, "number of batches"),
+        ({"accumulate": 10**40}, "number of batches"),
         ({"average": 1.0}, "from 0 to below 1"),
         ({"precision": "float8"}, "unknown precision"),
         ({"groups": ["w"]}, "list of Group"),

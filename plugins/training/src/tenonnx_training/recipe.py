@@ -68,8 +68,8 @@ class Recipe:
             number = getattr(self, name)
             if number is not None and not (_is_number(number, 0) and number > 0):
                 raise InvalidCall(f"{name} is not a positive number", given=repr(number))
-        if not isinstance(self.accumulate, Integral):
-            raise InvalidCall("accumulate is not a number of batches", given=repr(self.accumulate))
+        if not isinstance(self.accumulate, Integral) or self.accumulate >= 1 << 31:
+            raise InvalidCall("accumulate is not a number of batches", given=repr(self.accumulate)[:80])
         if self.average is not None and not (_is_number(self.average, 0) and self.average < 1):
             raise InvalidCall("average is not from 0 to below 1", given=repr(self.average), do="average=0.999")
         if self.precision not in PRECISIONS:
