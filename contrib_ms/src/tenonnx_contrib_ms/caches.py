@@ -17,14 +17,14 @@ NOWHERE = 1 << 40
 
 
 def written(cache: Value, new: Value, start: Value, places: Value | None = None) -> tuple[Value, Value]:
-    """A cache with ``new`` written from ``start`` on, and its contents up to the end of ``new``.
+    """Return a cache with ``new`` written from ``start`` on, and its contents up to the end of ``new``.
 
-    With ``places``, the past part of the contents is gathered there, as in ``taken``.
+    With ``places``, the past part of the contents is gathered from these flat positions (see ``gather_flat``).
     """
     past = cache[:, :, :start]
     used = ops.concat(past, new, axis=2)
     present = ops.concat(used, cache[:, :, start + dim_of(new, 2) :], axis=2)
-    return present, used if places is None else ops.concat(taken(past, places), new, axis=2)
+    return present, used if places is None else ops.concat(gather_flat(past, places), new, axis=2)
 
 
 def places_of_beams(beams: Value, length: Value) -> Value:
@@ -35,7 +35,7 @@ def places_of_beams(beams: Value, length: Value) -> Value:
     return ops.reshape(rows * length + ops.range_(0, length, 1), [batch * width, -1])
 
 
-def taken(cache: Value, places: Value) -> Value:
+def gather_flat(cache: Value, places: Value) -> Value:
     """The elements at flat positions ``places`` (batch, length), counted across all sequences of a cache."""
     rows = ops.reshape(ops.transpose(cache, perm=[0, 2, 1, 3]), [-1, dim_of(cache, 1), dim_of(cache, 3)])
     return ops.transpose(ops.gather(rows, places), perm=[0, 2, 1, 3])
@@ -94,7 +94,7 @@ def updated_numpy(past_key, past_value, key, value, rows, total):
 def extended(
     past: tuple[Value, Value], new: Sequence[Value], rows: Value, total: Value
 ) -> tuple[Sequence[Value], list[Value], Value]:
-    """The updated caches, their contents up to ``total`` keys, and the positions of these."""
+    """Return the updated caches, their contents up to ``total`` keys, and the positions of these keys."""
     count = ops.reshape(ops.cast(total, to=DType.int64), [1])
     (past_key, past_value), (key, value) = past, new
     present = updated(past_key, past_value, key, value, rows, count)
@@ -131,7 +131,7 @@ class SlidingWindow:
         wanted = ops.minimum(self.lengths - self._resident(self.lengths) + self.columns, self.lengths - 1)
         places = wanted - ops.where(wanted < self.start, self.first, self.start - self.capacity)
         batch, length = dim_of(joined, 0), dim_of(joined, 2)
-        return taken(joined, places + ops.reshape(ops.range_(0, batch, 1), [-1, 1]) * length)
+        return gather_flat(joined, places + ops.reshape(ops.range_(0, batch, 1), [-1, 1]) * length)
 
     def columns_of(self, bias: Value) -> Value:
         """The columns of a bias (batch or 1, heads or 1, queries, all positions) for the cached positions."""

@@ -53,10 +53,10 @@ class DecoderOnly:
             two, _, heads, _, size = value.shape
             past.append(ops.expand(constant(0.0, value.dtype), [two, rows, heads, 0, size]))
         seen = ops.reduce_sum(known, [1])
-        self.sequences = each(input_ids, beams)
+        self.sequences = repeat_rows(input_ids, beams)
         self.feeds = [
             self.sequences,
-            *(each(x, beams) for x in (positions, known if mask is None else mask, seen)),
+            *(repeat_rows(x, beams) for x in (positions, known if mask is None else mask, seen)),
             *past,
         ]
 
@@ -92,15 +92,16 @@ class EncoderDecoder:
         self, encoder: Graph, decoder: Graph, given: list[Value], mask: Value | None, start: Value, beams: Any
     ) -> None:
         self.decoder = decoder
-        logits, hidden, *states = (each(x, beams) for x in inline(encoder, [*given, start][: len(encoder.inputs)]))
+        encoded = inline(encoder, [*given, start][: len(encoder.inputs)])
+        logits, hidden, *states = (repeat_rows(x, beams) for x in encoded)
         own = len(states) // 2
         self.logits = logits[:, -1]
-        self.fixed = [] if mask is None else [each(mask, beams)]
+        self.fixed = [] if mask is None else [repeat_rows(mask, beams)]
         if has_hidden_states(decoder):
             self.fixed.append(hidden)
         self.behind = states[own:]
         self.one = decoder.all_inputs[0].shape[1] == 1
-        self.sequences = each(start, beams)
+        self.sequences = repeat_rows(start, beams)
         self.feeds = [self.sequences, *states[:own]]
 
     @property
@@ -155,7 +156,7 @@ def _of_any_length(value: Value) -> TensorType:
     return TensorType(value.dtype, tuple(None if axis == grows else size for axis, size in enumerate(value.shape)))
 
 
-def each(x: Value, beams: Any) -> Value:
+def repeat_rows(x: Value, beams: Any) -> Value:
     """Repeat every row of ``x`` ``beams`` times."""
     if isinstance(beams, int) and beams == 1:
         return x

@@ -8,7 +8,7 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Value, constant
-from tenonnx_contrib_ms.decoding import each
+from tenonnx_contrib_ms.decoding import repeat_rows
 from tenonnx_contrib_ms.tokens import repeating
 from tenonnx_standard.checking import dim_of
 
@@ -97,7 +97,7 @@ class Rules(NamedTuple):
         if self.mask is not None:
             scores = ops.where(ops.equal(self.mask, 0), lowest, scores)
         if self.first_mask is not None:
-            hidden = each(self.first_mask, dim_of(scores, 0) // dim_of(self.first_mask, 0))
+            hidden = repeat_rows(self.first_mask, dim_of(scores, 0) // dim_of(self.first_mask, 0))
             scores = ops.where(ops.and_(ops.equal(hidden, 0), ops.equal(step, 0)), lowest, scores)
         if self.min_length is not None:
             short = ops.less(dim_of(sequences, 1), ops.reshape(ops.cast(self.min_length, to=DType.int64), []))

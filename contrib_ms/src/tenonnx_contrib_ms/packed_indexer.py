@@ -163,7 +163,7 @@ class _Batch(NamedTuple):
 class _States(NamedTuple):
     """States of the sequences: ``entries`` compressed keys, and ``tokens`` (batch, length, size) to compress.
 
-    ``waiting`` of the tokens come from the buffer, of which the first ``window`` belong to the previous block.
+    The first ``waiting`` tokens come from the buffer; the first ``window`` of these belong to the previous block.
     ``count`` blocks of ``ratio`` tokens, at most ``most``, are complete; the remaining tokens start at ``begin``.
     """
 

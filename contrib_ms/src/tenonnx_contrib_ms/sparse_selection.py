@@ -124,7 +124,7 @@ def best(scores: Value, seen: Value, count: int) -> tuple[Value, Value]:
 
 
 def tokens_of_blocks(scores: Value, seen: Value, ratio: int, budget: int) -> tuple[Value, Value]:
-    """Indices of the tokens of the best blocks of ``seen`` tokens, and of those behind the last complete block."""
+    """Indices of the tokens in the best blocks of ``seen`` tokens, and of those after the last complete block."""
     blocks_found, there = best(scores, seen / ratio, budget // ratio)
     blocks = ops.unsqueeze(ops.reduce_sum(ops.cast(there, to=DType.int64), [2], keepdims=0), [2]) * ratio
     seen = ops.unsqueeze(seen, [2])

@@ -164,7 +164,7 @@ def test_a_journal_is_a_regular_file(tmp_path):
         ("run", "not of the form MODULE:FUNCTION"),
     ],
 )
-def test_a_runner_that_cannot_be_probed_is_named(tmp_path, runner, capfd, name, reason):
+def test_unusable_runners_are_reported(tmp_path, runner, capfd, name, reason):
     assert probe(tmp_path, name if ":" not in name else f"{tmp_path}/{name}", "--ops", "Relu")[1] == 2
     assert reason in capfd.readouterr().err
 
@@ -180,7 +180,7 @@ def test_a_runner_that_cannot_be_probed_is_named(tmp_path, runner, capfd, name, 
         (["-o", "none/mine.toml", "--runner", "a:b"], "no such folder"),
     ],
 )
-def test_wrong_options_are_refused(tmp_path, monkeypatch, capfd, options, reason):
+def test_invalid_options_are_rejected(tmp_path, monkeypatch, capfd, options, reason):
     monkeypatch.chdir(tmp_path)
     assert main(["targets", "probe", *options]) == 2
     assert reason in capfd.readouterr().err
@@ -313,7 +313,7 @@ def entry_of(*results):
     return held
 
 
-def test_limits_are_those_that_explain_failures():
+def test_limits_explain_failures():
     right = [result("right", mode="a"), result("right", mode="b"), result("right", "int32", mode="a")]
     (entry,) = entry_of(*right, result("wrong", mode="c"), result("refused", mode="c"))
     assert entry.attributes == (("mode", ("a", "b")),)
@@ -329,7 +329,7 @@ def test_limits_are_those_that_explain_failures():
     assert not entries([*right[:2], *[result("wrong", mode="a")] * 3], {"ai.onnx": 21})
 
 
-def test_versions_of_equal_limits_are_one_entry():
+def test_versions_with_equal_limits_are_merged():
     later = [result("right", "int8", 13, 21), result("right", first=13, last=21)]
     (entry,) = entry_of(result("right"), *later)
     assert (entry.since, entry.until, entry.dtypes) == (None, None, None)
@@ -339,7 +339,7 @@ def test_versions_of_equal_limits_are_one_entry():
     assert (failed.calls, failed.of, failed.dtypes) == (2, 3, ("int8",))
 
 
-def test_types_of_later_inputs_that_never_succeed_are_no_limit():
+def test_failing_dtypes_of_later_inputs_are_not_limited():
     """Rejected calls of Where in bfloat16 do not limit the ranks."""
     bad = {"others": ["bfloat16"]}
     results = [
@@ -351,14 +351,14 @@ def test_types_of_later_inputs_that_never_succeed_are_no_limit():
     assert entry_of(*({**each, "others": []} for each in results))[0].ranks == (1, 4)
 
 
-def test_ranks_between_those_that_succeed_are_taken():
+def test_ranks_between_successful_ones_are_allowed():
     (entry,) = entry_of(
         *(result("right", rank=rank) for rank in (0, 2, 4)), *[result("refused", rank=rank) for rank in (3, 5)]
     )
     assert entry.ranks == (0, 1, 2, 4)
 
 
-def test_types_that_mostly_fail_with_the_same_types_beside_them_are_no_limit():
+def test_dtypes_that_fail_with_certain_other_dtypes_are_not_limited():
     """OpenVINO computes a Loop over float64 in float32."""
     good = [{**result("right", "int64"), "others": ["bool", "float32"]} for _ in range(3)]
     bad = [{**result("wrong", "int64"), "others": ["bool", "float64"]} for _ in range(4)]
@@ -366,8 +366,8 @@ def test_types_that_mostly_fail_with_the_same_types_beside_them_are_no_limit():
     assert entry.dtypes is None
 
 
-def test_types_that_a_consumer_computes_in_others_are_told_by_first_inputs():
-    """OpenVINO computes float64 in float32: a Loop that carries some says nothing of Loop."""
+def test_inexact_dtypes_are_detected_on_first_inputs():
+    """OpenVINO computes float64 in float32, so failures of a Loop that carries float64 are not caused by Loop."""
     inexact = [{**result("wrong", "float64"), "op": "ai.onnx::Exp"}] * 2
     carried = [{**result("wrong", "int64"), "others": ["float64"]}] * 5
     found = entries([*inexact, result("right", "int64"), *carried], {"ai.onnx": 21})
@@ -390,7 +390,7 @@ def test_inputs_that_have_to_be_constants_are_a_limit():
     (entry,) = entry_of(*cured, result("right", fed=["B"]), result("right"))
     assert entry.constant == ("W",)
     right = [result("right", fed=["W", "B"])] * 3
-    (entry,) = entry_of(*right, *cured)  # constants are not what these need
+    (entry,) = entry_of(*right, *cured)  # these calls do not need constants
     assert entry.constant == ()
 
 

@@ -27,7 +27,7 @@ from tenonnx.extend import (
     shapes,
     symbolic,
 )
-from tenonnx_quantized.computed import Computed, turned
+from tenonnx_quantized.computed import Computed, transposed_rows
 from tenonnx_quantized.formats import unpacked, unpacked_array
 from tenonnx_quantized.granularity import repeated, wrong_blocks, wrong_count
 from tenonnx_quantized.packed import packed_product
@@ -222,16 +222,16 @@ def unpacked_blocks(
             part = slice(start - first * block_size, stop - first * block_size)
             return found.reshape(len(packed), -1)[:, part].astype(dtype.numpy)
 
-        return turned(B, inside)
+        return transposed_rows(B, inside)
 
     def shifts(start: int, stop: int) -> Array:
         if zero_points is None:
             return np.full((stop - start, columns), 1 << bits - 1).astype(dtype.numpy)
-        made = turned(zero_points, lambda z: unpacked_array(z.reshape(len(z), -1), bits)[:, start:stop])
+        made = transposed_rows(zero_points, lambda z: unpacked_array(z.reshape(len(z), -1), bits)[:, start:stop])
         return made.astype(dtype.numpy)
 
     def steps(start: int, stop: int) -> Array:
-        return turned(scales, lambda s: s.reshape(len(s), -1)[:, start:stop])
+        return transposed_rows(scales, lambda s: s.reshape(len(s), -1)[:, start:stop])
 
     return (
         Computed(dtype, (rows, columns), quantized),

@@ -52,7 +52,7 @@ def rows(value: Value, start: int, stop: int) -> Array:
     return rows_of(value.data, start, stop)  # type: ignore[no-any-return]
 
 
-def turned(value: Value, make: Callable[[Array], Array]) -> Array:
+def transposed_rows(value: Value, make: Callable[[Array], Array]) -> Array:
     """Apply ``make`` to chunks of rows of a constant, and return the transpose of the result."""
     each = max(1, math.prod(d for d in value.shape[1:] if isinstance(d, int)))
     count, length = max(1, _AT_ONCE // each), value.shape[0]

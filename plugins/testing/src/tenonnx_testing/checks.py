@@ -102,7 +102,7 @@ def equals_reference(case: Case, drawn: Call, expected: Outputs) -> bool:
             continue
         try:
             outputs, found = evaluate(case.op, there), _run_reference(case, there)
-        except Exception:  # noqa: S112 - a reference may refuse as it likes
+        except Exception:  # noqa: S112 - references may raise any error
             continue
         try:
             what = f"the reference of its case where an input holds {name}"

@@ -100,10 +100,7 @@ def _try(found: Differentiability, case: Case, drawn: Call) -> None:
             continue
         try:
             (product,) = vector_jacobian(case, drawn, cotangents, [position], symbolic=False)
-        except (
-            InvalidModel,
-            NotDifferentiable,
-        ):  # the backward pass alone expands this body, without its captured values
+        except (InvalidModel, NotDifferentiable):  # the backward pass lacks captured values of this body
             found.met.add("broken")
             continue
         if np.any(product):

@@ -110,7 +110,7 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
         for title, names in missing.items():
             line = f"tenonnx conformance: no case of {title} {said} {', '.join(names)}"
             terminalreporter.write_line(line, yellow=True)
-    if not config.getoption("keyword", "") and (names := report.alone(seen)):
+    if not config.getoption("keyword", "") and (names := report.without_reference(seen)):
         line = f"tenonnx conformance: not judged, compared with their own bodies alone: {', '.join(names)}"
         terminalreporter.write_line(f"{line} (give their cases a reference=)", yellow=True)
     if config.getoption("tenonnx_table"):

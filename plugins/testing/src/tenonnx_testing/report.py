@@ -88,7 +88,7 @@ def never_left_out(seen: Seen) -> dict[str, list[str]]:
     return _missing(seen, "optional", "left_out")
 
 
-def alone(seen: Seen) -> list[str]:
+def without_reference(seen: Seen) -> list[str]:
     """Ops that were compared with their own bodies only."""
     return unjudged({"ops": _ops(case for case in seen["cases"].values() if any(case["compared"].values()))})
 

@@ -11,7 +11,7 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, Node, Op, Value, constant, moves_data, static
 from tenonnx.extend.transforms import Call, Rewriter, bind, leaving_defaults, prune, same_attribute
 from tenonnx_quantized.blocks import matmul_nbits
-from tenonnx_quantized.computed import Computed, turned
+from tenonnx_quantized.computed import Computed, transposed_rows
 from tenonnx_quantized.convolution import conv_integer, qlinear_conv
 from tenonnx_quantized.elementwise import qlinear_concat, qlinear_softmax
 from tenonnx_quantized.formats import packed_array
@@ -297,7 +297,7 @@ def _in_blocks(rewriter: QuantizationRewriter, A: Value, B: Value) -> Value | No
     form = {"K": rows, "N": columns, "bits": bits, "block_size": block}
 
     def packed(value, count, start, stop):
-        held = turned(value, lambda quantized: quantized[:, start:stop].astype(np.int16) + offset)
+        held = transposed_rows(value, lambda quantized: quantized[:, start:stop].astype(np.int16) + offset)
         return packed_array(np.pad(held, [(0, 0), (0, count - held.shape[1])]), bits)
 
     def weights(start, stop):
@@ -308,7 +308,9 @@ def _in_blocks(rewriter: QuantizationRewriter, A: Value, B: Value) -> Value | No
         return none if zero_point is None else packed(zero_point, blocks, start, stop)
 
     data = Computed(DType.uint8, (columns, blocks, block * bits // 8), weights)
-    scales = Computed(scale.dtype, (columns, blocks), lambda start, stop: turned(scale, lambda s: s[:, start:stop]))
+    scales = Computed(
+        scale.dtype, (columns, blocks), lambda start, stop: transposed_rows(scale, lambda s: s[:, start:stop])
+    )
     size = columns, -(-blocks * bits // 8)
     zero = (
         None

@@ -55,7 +55,7 @@ class Prompts:
     mask: torch.Tensor
     pad: int
 
-    def alone(self, row: int) -> Prompts:
+    def single(self, row: int) -> Prompts:
         """Return one of the prompts, without padding."""
         tokens = self.tokens[row][self.mask[row] == 1][None]
         return Prompts(tokens, torch.ones_like(tokens), self.pad)

@@ -174,7 +174,7 @@ def compare_generation(
     prompts = prompts_for(model.config)
     count = steps_for(model.config) if steps is None else steps
     padded = not run.one_by_one and takes_padding(model, prompts)
-    batches = [prompts] if padded else [prompts.alone(row) for row in range(len(prompts.tokens))]
+    batches = [prompts] if padded else [prompts.single(row) for row in range(len(prompts.tokens))]
     expected = np.concatenate([generated_by_model(model, each, count) for each in batches])
     ends = ends_of(model.generation_config)
     actual = np.concatenate([generated_by_graph(run, run.inputs, states, each, count, ends) for each in batches])
@@ -184,9 +184,9 @@ def compare_generation(
 
 def takes_padding(model: Any, prompts: Prompts) -> bool:
     """Whether the model ignores left padding; some recurrent models do not apply the mask."""
-    alone = prompts.alone(0)
+    unpadded = prompts.single(0)
     last = []
-    for each in (prompts, alone):
+    for each in (prompts, unpadded):
         with torch.no_grad():
             last.append(model(**token_inputs(model, each.tokens, each.mask), use_cache=False).logits[0, -1])
     return torch.allclose(*last, rtol=1e-2, atol=1e-2)

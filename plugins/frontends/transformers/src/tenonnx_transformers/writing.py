@@ -235,7 +235,7 @@ def _compare_genai(model: Any, folder: Path, allowed: Any, padded: bool) -> Gene
     """
     prompts, steps = prompts_for(model.config), steps_for(model.config)
     expected = generated_by_model(model, prompts, steps)
-    batches = [prompts] if padded else [prompts.alone(row) for row in range(len(prompts.tokens))]
+    batches = [prompts] if padded else [prompts.single(row) for row in range(len(prompts.tokens))]
     actual = np.concatenate([genai.generated_by_genai(folder, each, steps) for each in batches])
     runtime = "onnxruntime-genai" if padded else "onnxruntime-genai, one prompt at a time"
     return compare_tokens(runtime, actual, expected, logits_after(model, prompts, expected), allowed)

@@ -20,7 +20,7 @@ _LEAST = 0.5
 def auto_round(layer: Layer) -> Array:
     """Round with trained offsets (AutoRound, Cheng et al. 2023, arXiv:2309.05516): signed gradient descent on the mean
     square error of the layer's output, with straight-through gradients of an offset in [-0.5, 0.5] for each weight and,
-    unless one scale holds for all, of a factor in [0.5, 1] for each scale. Each column keeps the best step."""
+    unless there is a single scale, of a factor in [0.5, 1] for each scale. Each column keeps the best step."""
     weights, moment = layer.weights.astype(np.float64), layer.moment.astype(np.float64)
     zero = layer.spread(layer.zero_point).astype(np.float64)
     original = layer.scale.astype(np.float64)

@@ -231,7 +231,7 @@ class Rescaling:
             if value is None or value.producer is not None or not value.is_constant or value in self.fixed:
                 return None
             shape, result = value.shape, node.outputs[0]
-            if is_meaning(node.op, ops.mul, ops.add) and axis == 1:  # [C, 1, 1] beside [N, C, H, W]
+            if is_meaning(node.op, ops.mul, ops.add) and axis == 1:  # [C, 1, 1] broadcasts to [N, C, H, W]
                 rank = getattr(getattr(result, "type", None), "shape", None)
                 axis = None if rank is None else 1 - len(rank)
             if (
