@@ -110,7 +110,7 @@ def test_one_run_is_enough_where_that_is_asked_for():
     assert found.runs == []
 
 
-def test_a_branch_that_no_inputs_reach_runs_by_itself():
+def test_an_unreached_branch_runs_separately():
     same = tx.verify(model(COMPUTED, "t", "t", "Neg"), model(COMPUTED, "other", "other", "Neg"))
     assert same.verified
     (run,) = [run for run in same.runs if run.feeds.endswith("by itself")]
@@ -132,7 +132,7 @@ def test_a_branch_within_a_branch_is_reached_by_two_inputs():
         assert not tx.verify(model(NESTED, "Sin", "Cos"), model(NESTED, *words)).equal
 
 
-def test_inputs_that_are_given_are_not_changed_and_branches_run_by_themselves():
+def test_given_inputs_are_not_changed_and_branches_run_separately():
     feeds = {"x": np.ones((2, 4), np.float32), "p": np.array(False), "q": np.array(False)}
     found = tx.verify(model(NESTED, "Sin", "Cos"), model(NESTED, "Sin", "Cos"), feeds=feeds)
     assert found.verified
@@ -167,14 +167,14 @@ def test_each_dim_has_further_sizes_one_at_a_time():
     assert [run.covers for run in found.runs[1:]] == [("a=1",), ("b=1",), ("a=3",), ("b=4",)]
 
 
-def test_a_difference_at_one_size_alone_is_found():
+def test_a_difference_at_a_single_size_is_found():
     found = tx.verify(model(ONE_ROW, 1), model(ONE_ROW, 0))
     assert not found.equal
     assert {output.run for output in found.outputs if not output.equal} == {"n=1"}
     assert not found.verified
 
 
-def test_a_size_that_the_original_refuses_gives_way_to_another():
+def test_a_size_that_the_original_refuses_is_replaced():
     text = """g (float[n, 4] x) => (float[m, 2, 4] y) {
         pairs = Constant <value = int64[3] {-1, 2, 4}> ()
         y = Reshape (x, pairs)
@@ -197,7 +197,7 @@ def test_ten_runs_are_enough_and_the_rest_is_named():
     assert found.verified
 
 
-def test_what_never_ran_keeps_a_model_from_being_verified():
+def test_regions_that_never_ran_prevent_verification():
     """The branch squeezes an axis that only given inputs could have with size one."""
     text = """g (float[n, 4] x) => (float[?, ?] y) {
         total = ReduceSum <keepdims = 0> (x)

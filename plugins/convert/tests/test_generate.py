@@ -59,7 +59,7 @@ def test_masks_let_everything_pass():
     assert feeds["MaskBits"].all()
 
 
-def test_containers_hold_contents_of_their_element_type():
+def test_containers_have_contents_of_their_element_type():
     tensor = TensorType(DType.float32, (parse("n"),))
     graph = graph_of(
         s=(SequenceType(tensor),),
@@ -74,7 +74,7 @@ def test_containers_hold_contents_of_their_element_type():
     assert list(feeds["i"]) == [0, 1]
 
 
-def test_shapes_that_are_given_bind_symbols_and_leave_the_graph_alone():
+def test_given_shapes_bind_symbols_and_do_not_change_the_graph():
     graph = graph_of(x=("float32", ("n", 3)), y=("float32", ("n", "total")))
     feeds = generate_feeds(graph, input_shapes={"x": (5, 3), "y": (None, "past + n")})
     assert feeds["x"].shape == (5, 3)
@@ -83,7 +83,7 @@ def test_shapes_that_are_given_bind_symbols_and_leave_the_graph_alone():
     assert str(graph.inputs[0].type) == "float32[n, 3]"
 
 
-def test_inputs_with_a_default_are_not_made_up():
+def test_inputs_with_a_default_are_not_generated():
     graph = graph_of(x=("float32", (2,)))
     default = graph.variable("w", np.zeros(2, np.float32))
     graph.all_inputs.append(default)
@@ -100,7 +100,7 @@ def test_inputs_with_a_default_are_not_made_up():
     ],
     ids=["rank", "element", "negative", "huge"],
 )
-def test_what_cannot_be_made_up_asks_for_contents(kind, text):
+def test_inputs_that_cannot_be_generated_have_to_be_given(kind, text):
     with pytest.raises(InvalidFeed, match=text) as raised:
         generate_feeds(graph_of(x=kind))
     assert "--input name=file.npy" in str(raised.value)

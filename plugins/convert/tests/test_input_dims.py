@@ -66,7 +66,7 @@ def converted(tmp_path):
 
 @pytest.mark.parametrize("batch", [1, 2])
 @pytest.mark.parametrize("name", [name for name in NODES if "merged" not in name])
-def test_the_batch_is_freed_where_constants_hold_it(name, batch, converted):
+def test_the_batch_becomes_dynamic_in_constants_too(name, batch, converted):
     source = model(name, batch)
     made, _ = converted(source, opset_version=13, dynamic_batch="yes")
     assert str(made.inputs[0].type) == "float32[batch, 3, 4, 4]"
@@ -78,7 +78,7 @@ def test_the_batch_is_freed_where_constants_hold_it(name, batch, converted):
 
 
 @pytest.mark.parametrize("batch", [1, 2])
-def test_where_it_cannot_be_freed_the_node_is_named(batch, converted):
+def test_a_node_that_fixes_the_batch_is_named(batch, converted):
     source = model("Reshape, the batch merged", batch)
     with pytest.raises(tx.InvalidCall, match='cannot make the dim "batch" dynamic') as caught:
         converted(source, dynamic_batch="yes")
@@ -102,7 +102,7 @@ def parsed(text):
         ("(float[2, 5] x, float[5, 2] z) => (float[2, 2] y) { y = MatMul(x, z) }", "do not form a batch"),
     ],
 )
-def test_what_is_no_batch_is_not_taken_for_one(text, said, converted):
+def test_other_dims_are_not_treated_as_batch(text, said, converted):
     with pytest.raises(tx.InvalidCall, match=said):
         converted(parsed(text), dynamic_batch="yes")
     _, report = converted(parsed(text), dynamic_batch="try")
@@ -110,7 +110,7 @@ def test_what_is_no_batch_is_not_taken_for_one(text, said, converted):
     assert report.verification.equal
 
 
-def test_a_number_takes_the_place_of_another(converted):
+def test_a_size_replaces_another(converted):
     text = """(float[1, 3, 8, 8] x) => (float[1, 192] y)
         <float[3, 3, 1, 1] w = {1, 2, 3, 4, 5, 6, 7, 8, 9}, int64[2] flat = {1, 192}>
         { c = Conv(x, w)  y = Reshape(c, flat) }"""

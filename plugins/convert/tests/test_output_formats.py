@@ -67,14 +67,14 @@ def test_a_wrong_file_is_not_left(written, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_without_verification_it_is_written_as_it_is(written, tmp_path):
+def test_without_verification_it_is_written_directly(written, tmp_path):
     form = Twin()
     form.off = 1.0
     assert written(form, verify=False).verification is None
     assert (tmp_path / "m.note").read_text() == "beside"
 
 
-def test_an_old_file_is_replaced_after_the_comparison_alone(written, tmp_path):
+def test_an_old_file_is_only_replaced_after_the_comparison(written, tmp_path):
     (tmp_path / "m.twin").write_text("old")
     form = Twin()
     form.off = 1.0
@@ -106,7 +106,7 @@ def raising(error):
         ("open", KeyError("7"), PluginError, "cannot open the file that it wrote"),
     ],
 )
-def test_what_a_package_cannot_do_is_said(written, tmp_path, part, error, kind, said):
+def test_limitations_of_a_package_are_reported(written, tmp_path, part, error, kind, said):
     form = Twin()
     setattr(form, part, raising(error))
     with pytest.raises(kind, match=said):
@@ -122,7 +122,7 @@ def test_a_file_that_fails_while_it_runs_is_not_verified(written, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_limit_of_the_file_is_told(written):
+def test_a_limit_of_the_format_is_reported(written):
     class Narrow(Twin):
         def write(self, graph, path):
             super().write(graph, path)

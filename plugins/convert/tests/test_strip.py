@@ -51,7 +51,7 @@ def test_no_path_is_in_a_stripped_file(suffix, tmp_path):
     assert b"in forward" not in written
 
 
-def test_what_tools_read_stays_and_the_source_is_unchanged(tmp_path):
+def test_metadata_for_tools_stays_and_the_source_is_unchanged(tmp_path):
     onnx.save(exported(), tmp_path / "in.onnx")
     graph = tx.load(tmp_path / "in.onnx")
     tx.convert(graph, tmp_path / "out.onnx", strip=True)
@@ -66,7 +66,7 @@ def test_what_tools_read_stays_and_the_source_is_unchanged(tmp_path):
     assert onnx.load(tmp_path / "again.onnx") == onnx.load(tmp_path / "in.onnx")
 
 
-def test_files_are_left_as_they_are_by_default(tmp_path):
+def test_files_are_not_stripped_by_default(tmp_path):
     onnx.save(exported(), tmp_path / "in.onnx")
     tx.convert(tmp_path / "in.onnx", tmp_path / "out.onnx")
     assert onnx.load(tmp_path / "out.onnx") == exported()
@@ -93,7 +93,7 @@ def test_paths_are_found(text):
 @pytest.mark.parametrize(
     "text", ["/encoder/layers.0/Relu", "a/b", "1/2", "http://x.org/home/a", SCOPES, "N: batch", "x:\\", "", "and/or /"]
 )
-def test_other_texts_are_no_paths(text):
+def test_other_texts_are_not_treated_as_paths(text):
     assert not holds_path(text)
 
 

@@ -51,7 +51,7 @@ def test_a_graph_equals_itself_and_its_expansion():
     assert "equal" in str(found)
 
 
-def test_a_graph_that_one_backend_alone_has_run_is_not_verified():
+def test_a_graph_that_only_one_backend_has_run_is_not_verified():
     found = verify(chain())
     assert not found.verified
     assert found.outputs == []
@@ -119,7 +119,7 @@ def test_structure_counts_where_the_original_was_sound():
     assert "onnx.checker" in found.problems[0]
 
 
-def test_an_original_that_the_checker_refuses_only_gives_a_note():
+def test_an_original_that_the_checker_refuses_only_causes_a_note():
     def undeclared():
         graph = chain()
         model = to_model(graph)
@@ -162,7 +162,7 @@ def test_a_model_that_ends_the_checker_ends_not_us(tmp_path):
         assert problem.startswith("its process crashed on this model, by ")
 
 
-def test_a_model_that_the_checker_never_leaves_takes_the_seconds_of_a_limit():
+def test_a_model_on_which_the_checker_hangs_takes_the_time_limit():
     path = Path(__file__).parents[3] / "tests" / "hostile" / "einsum_that_the_checker_never_leaves.onnx"
     with limits.override(seconds=1):
         assert structure_problems(path) == ['no answer within 1 s, the limit "seconds"']
@@ -194,7 +194,7 @@ def noisy(x, *, training=0):
 
 
 @pytest.mark.parametrize("training", [0, 1])
-def test_an_op_that_draws_in_training_alone_is_compared_without_the_package_that_simplifies(monkeypatch, training):
+def test_an_op_that_is_random_only_in_training_is_compared_without_the_optimizer(monkeypatch, training):
     monkeypatch.setattr("tenonnx_convert.verifying.drawn.find_extension", lambda name: None)
     graph = chain()
     graph.output("z", noisy(graph.all_inputs[0], training=training))
@@ -203,7 +203,7 @@ def test_an_op_that_draws_in_training_alone_is_compared_without_the_package_that
     assert [node.op_type for node in graph.nodes][-1] == "Noisy"
 
 
-def test_what_nobody_provides_cannot_be_verified():
+def test_ops_that_no_package_provides_cannot_be_verified():
     model = to_model(chain())
     model.graph.node[0].op_type = "Unheard"
     graph = load(model, registry=tiny.registry())
@@ -271,7 +271,7 @@ def test_a_difference_from_zero_is_valid_json():
     assert (output["absolute"], output["relative"]) == (1.0, None)
 
 
-def test_sizes_are_avoided_of_symbols_that_there_are():
+def test_avoided_sizes_of_unknown_symbols_are_refused():
     assert verify(chain(), unlike={"n": 2}).equal
     with pytest.raises(InvalidCall, match="no input has a dim of that name") as caught:
         verify(chain(), unlike={"rows": 2})

@@ -89,7 +89,7 @@ def test_weights_and_inputs_justify_work():
     check_work(bare, {"x": (1 << 30, 1)})
 
 
-def test_convert_says_how_to_go_on(tmp_path):
+def test_convert_suggests_how_to_continue(tmp_path):
     graph = graph_of(BOMBS["resize"], CONSTANTS)
     with pytest.raises(tx.LimitExceeded, match="--no-verify") as caught:
         tx.convert(graph, tmp_path / "m.onnx")

@@ -96,14 +96,14 @@ def check(graph, wanted, *expected, at):
     return adapted
 
 
-def test_a_body_takes_the_place_of_what_it_is():
+def test_a_matching_subgraph_is_replaced_by_the_body():
     graph = graph_of(lambda x: ops.mul(2.0, x), ("n", 3))
     (copied, doubled) = check(graph, twice, "Identity", "Mul", at=["Mul"]).nodes
     assert copied.inputs[0].name == "x0"
     assert doubled.outputs[0].name == "y"
 
 
-def test_what_it_is_not_stays():
+def test_other_subgraphs_stay():
     check(graph_of(lambda x: x * 3.0, ("n",)), twice, "Mul", at=["Mul"])
     check(graph_of(lambda x: x * x, ("n",)), square, "Mul", at=["Mul"])
 
@@ -127,7 +127,7 @@ def test_a_guess_may_go_on():
     check(graph, copied, "Identity", "Transpose", at=["Transpose"])
 
 
-def test_what_calls_need_is_computed_once_before_all_that_read_it():
+def test_shared_operands_of_calls_are_computed_once_and_first():
     graph = graph_of(lambda x, w: ops.conv_transpose(x, w), IMAGES, (2, 4, 3, 3))
     x, w = graph.inputs
     graph.output("z", ops.conv_transpose(-x, w))
@@ -179,7 +179,7 @@ def test_the_greatest_of_what_is_rectified(form, opset):
         {"kernel_shape": [2, 2], "auto_pad": "SAME_UPPER", "dilations": [4, 4]},
     ],
 )
-def test_windows_that_may_lie_in_the_padding_alone(window):
+def test_windows_that_may_lie_entirely_in_the_padding(window):
     graph = graph_of(lambda x: ops.max_pool(ops.relu(x), **window, _outputs=1), IMAGES)
     assert words(canonicalize(graph, [pooled_relu], at=is_a("MaxPool"))) == ["Relu", "MaxPool"]
 
@@ -192,7 +192,7 @@ def test_places_of_the_greatest_are_those_of_what_is_rectified():
     assert words(canonicalize(graph, [pooled_relu], at=is_a("MaxPool"))) == ["Relu", "MaxPool"]
 
 
-def test_what_others_read_is_kept_for_them():
+def test_values_with_other_consumers_are_kept():
     graph = graph_of(lambda x: ops.max_pool(ops.relu(x), kernel_shape=[2, 2]), IMAGES)
     graph.output("rectified", graph.nodes[0].outputs[0])
     check(graph, pooled_relu, "Relu", "MaxPool", "Relu", at=["MaxPool"])
@@ -203,7 +203,7 @@ TRANSPOSED = {"plain": {}, "padded": {"pads": [1, 0, 0, 2]}, "dilated": {"dilati
 
 @pytest.mark.parametrize("form", TRANSPOSED)
 @pytest.mark.parametrize("bias", [True, False])
-def test_a_transposed_convolution_takes_numbers_by_channel(form, bias):
+def test_a_transposed_convolution_absorbs_numbers_per_channel(form, bias):
     """It equals a convolution with flipped kernels."""
     random = np.random.default_rng(0)
     kernel = random.normal(size=(2, 4, 3, 3)).astype(np.float32)

@@ -48,7 +48,7 @@ def test_layer_normalization_over_two_axes():
     check(graph, "LayerNormalization", axis=1)
 
 
-def test_a_call_that_gives_less_stands_for_no_other():
+def test_a_call_with_fewer_outputs_replaces_no_other():
     graph = tx.Graph(opsets={"ai.onnx": 23})
     x = graph.input("x", "float32", (1, 1, 4, 4))
     _, places = ops.max_pool(x, kernel_shape=[2, 2], _outputs=2)
@@ -119,13 +119,13 @@ def test_ops_of_another_domain_are_found_where_the_graph_has_it():
         (("images", *SEQUENCES), ("images", *SEQUENCES), False),
     ],
 )
-def test_a_length_that_is_a_symbol_is_no_number(shape, skip, fused):
+def test_a_symbolic_length_is_not_a_number(shape, skip, fused):
     graph = graph_of(lambda x, y, s, b: standardized(x + y, s, b), shape, skip, (8,), (8,))
     graph.opsets = {**graph.opsets, "com.microsoft": 1}
     check(graph, *(["SkipLayerNormalization"] if fused else ["Add", "LayerNormalization"]))
 
 
-def test_what_is_not_fused_keeps_all_its_outputs():
+def test_unfused_nodes_keep_all_outputs():
     graph = graph_of(lambda x: ops.relu(ops.top_k(x, np.array([2]))[0]), ("n", 8))
     check(graph, "TopK", "Relu")
     assert [len(node.outputs) for node in tx.fuse(graph).nodes] == [2, 1]
@@ -144,7 +144,7 @@ def test_an_older_opset_has_fewer_ops():
     assert "Gelu" not in {node.op_type for node in tx.fuse(graph).nodes}
 
 
-def test_what_others_read_is_kept_for_them():
+def test_values_with_other_consumers_are_kept():
     graph = tx.Graph(opsets={"ai.onnx": 23})
     x = graph.input("x", "float32", ("n", 8))
     inner = ops.erf(x / math.sqrt(2))
@@ -171,7 +171,7 @@ WRONG = {
 
 
 @pytest.mark.parametrize("form", WRONG.values(), ids=WRONG)
-def test_what_is_nearly_it_stays(form):
+def test_near_misses_are_not_fused(form):
     fused = tx.fuse(graph_of(form, SEQUENCES, (8,), (8,)))
     assert "LayerNormalization" not in {node.op_type for node in fused.nodes}
 
@@ -342,12 +342,12 @@ IMAGES = ("batch", 3, 8, 8)
 
 
 @pytest.mark.parametrize("bias", [True, False])
-def test_a_convolution_takes_the_batch_normalization_behind_it(bias):
+def test_a_convolution_absorbs_the_batch_normalization_after_it(bias):
     graph = graph_of(lambda x: normalized(convolved(x, bias, pads=[1, 1, 1, 1], strides=[2, 2])), IMAGES)
     check(graph, "Conv", ops=["Conv"], strides=[2, 2])
 
 
-def test_a_convolution_takes_numbers_by_channel():
+def test_a_convolution_absorbs_numbers_per_channel():
     numbers = np.arange(1, 5, dtype=np.float32).reshape(4, 1, 1)
     check(graph_of(lambda x: ops.add(numbers, convolved(x) * numbers), IMAGES), "Conv", ops=["Conv"])
     check(graph_of(lambda x: convolved(x) * numbers[:, 0], (*IMAGES[:2], 6, 6)), "Conv", "Mul", ops=["Conv"])
@@ -366,7 +366,7 @@ def test_statistics_that_are_inputs_stay():
     check(graph, "Conv", "BatchNormalization", ops=["Conv"])
 
 
-def test_what_no_checker_knows_is_found_by_name_alone():
+def test_ops_that_the_checker_lacks_are_only_fused_by_name():
     def by_square(x, scale):
         return scale * (x / ops.sqrt(ops.reduce_mean(ops.pow_(x, 2.0), [-1]) + 1e-6))
 
@@ -386,7 +386,7 @@ def test_a_part_that_others_read_is_an_output_of_the_op():
     assert [None if value is None else value.name for value in fused.nodes[0].outputs] == ["y", None, None, "total"]
 
 
-def test_what_fits_no_call_is_left():
+def test_subgraphs_that_fit_no_call_stay():
     """Gemm only multiplies matrices."""
     check(graph_of(lambda a, b, c: ops.matmul(a, b) + c, SEQUENCES, (8, 8), (8,)), "MatMul", "Add")
 
@@ -456,7 +456,7 @@ def attentions(form, given=None, length="length"):
     return sum(node.op_type == "Attention" for node in fused.nodes)
 
 
-def test_a_mask_made_of_integers_hides_no_row():
+def test_a_mask_of_integers_hides_no_row():
     """An integer times 10,000 is never minus infinity; a large number times the largest float may be."""
     assert attentions(lengths_masked(-1e4), "int64") == 1
     assert attentions(lengths_masked(-1e4), "int4") == 1
@@ -472,7 +472,7 @@ def test_a_mask_that_a_file_holds(hidden, axes):
     assert attentions(masked(lambda: causal), length=5) == 1
 
 
-def test_a_mask_that_a_file_holds_and_that_hides_a_row_stays():
+def test_a_constant_mask_that_hides_a_row_stays():
     assert attentions(masked(lambda: np.full((5, 5), -np.inf, np.float32)), length=5) == 0
 
 

@@ -66,7 +66,7 @@ def agrees(model, **options):
 
 
 @pytest.mark.parametrize(("one", "two"), list(itertools.product(BRANCHES, BRANCHES)))
-def test_branches_give_one_type(one, two):
+def test_branches_return_one_type(one, two):
     branches = [f"{name} () => ({name}) {{ {BRANCHES[kind].format(name)} }}" for name, kind in (("t", one), ("e", two))]
     agrees(model_of(f"y = If (c) <then_branch = {branches[0]}, else_branch = {branches[1]}>"))
 

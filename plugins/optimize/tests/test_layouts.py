@@ -61,7 +61,7 @@ def test_a_network_with_channels_last_has_one_transposition_left():
     same_numbers(before, after, array(1, 8, 6, 3))
 
 
-def test_with_the_interface_transposed_too_none_is_left(tmp_path):
+def test_no_transpose_is_left_if_the_interface_is_transposed_too(tmp_path):
     path = tmp_path / "model.onnx"
     tx.export(graph_of(network, (2, 8, 6, 3)), path)
     after = tx.simplify(channels_first(tx.transpose_interface(tx.load(path), {"x0": FIRST})))
@@ -95,7 +95,7 @@ def test_a_bias_that_is_computed_becomes_that_of_the_convolution():
         (lambda x: ops.cumsum(x, 3), 2),
     ],
 )
-def test_what_computes_the_same_otherwise_and_what_does_not(middle, left):
+def test_ops_that_commute_with_transpose_and_ops_that_do_not(middle, left):
     before = graph_of(
         lambda graph, x: ops.transpose(middle(ops.transpose(x, perm=LAST)), perm=FIRST), ("batch", 4, 3, 5)
     )
@@ -114,7 +114,7 @@ def test_axes_of_one_element_move_as_others_do():
     same_numbers(before, channels_first(before), array(3, 4))
 
 
-def test_a_graph_in_which_nothing_is_gained_is_left_as_it_is():
+def test_a_graph_without_a_gain_is_unchanged():
     before = graph_of(lambda graph, x: ops.transpose(ops.relu(x), perm=[1, 0]), (3, 4))
     assert channels_first(before) is before
     before = graph_of(lambda graph, x: ops.add(ops.transpose(x, perm=[1, 0]), x), (3, 3))
@@ -188,7 +188,7 @@ def test_quantized_values_are_passed_through(opset, scales):
         ((1, 1, 1, 3), Role("parameter", made_of=("scale",))),
     ],
 )
-def test_a_weight_that_lies_otherwise_keeps_its_name_and_says_how(shape, role):
+def test_a_transposed_weight_keeps_its_name_and_records_the_permutation(shape, role):
     graph = tx.Graph(opsets={"ai.onnx": 21})
     scale = graph.variable("scale", array(*shape))
     scale.role = Role("parameter")

@@ -150,7 +150,7 @@ def test_numbers_that_are_held():
 
 @pytest.mark.parametrize("domains", DOMAINS, ids=["standard", "microsoft"])
 @pytest.mark.parametrize("swapped", [swapped_halves, swapped_pairs])
-def test_heads_that_lie_behind_the_positions(domains, swapped):
+def test_heads_after_positions(domains, swapped):
     if swapped is swapped_pairs:
         check(lambda x: before_few_heads(x, swapped), ("batch", "length", 16), domains, count=0)
         return
@@ -159,7 +159,7 @@ def test_heads_that_lie_behind_the_positions(domains, swapped):
     assert found.inputs[0].name == "x"
 
 
-def test_tables_that_positions_choose_for_heads_behind_them():
+def test_tables_indexed_by_positions_with_heads_after_them():
     graph = made_for(DOMAINS[1])
     x, places = graph.input("x", "float32", ("batch", "length", 2, 8)), graph.input("at", "int64", ("batch", "length"))
     tables = [graph.variable(name, np.concatenate([f(ANGLES)] * 2, -1)) for name, f in (("c", np.cos), ("s", np.sin))]
@@ -186,11 +186,11 @@ WRONG = {
 
 
 @pytest.mark.parametrize("form", WRONG.values(), ids=WRONG)
-def test_what_is_nearly_it_stays(form):
+def test_near_misses_are_not_fused(form):
     check(form, HEADS, ["ai.onnx"], count=0)
 
 
-def test_what_others_read_stays():
+def test_values_with_other_consumers_stay():
     graph = tx.Graph(opsets={"ai.onnx": 23})
     x = graph.input("x", "float32", HEADS)
     spread = twice(computed(x))

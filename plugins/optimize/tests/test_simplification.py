@@ -64,13 +64,13 @@ NOTHING = {
 
 
 @pytest.mark.parametrize("function", NOTHING.values(), ids=NOTHING)
-def test_what_changes_nothing_goes(function):
+def test_nodes_without_effect_are_removed(function):
     assert simplified(function, ("n", 4)) == []
 
 
 @pytest.mark.parametrize("name", ["no pads", "one piece", "the only piece"])
 @pytest.mark.parametrize("opset", [13, 17])
-def test_what_changes_nothing_goes_from_older_opsets(name, opset):
+def test_nodes_without_effect_are_removed_at_older_opsets(name, opset):
     graph = tx.Graph(opsets={"ai.onnx": 21})
     graph.output("y", ops.relu(NOTHING[name](graph.input("x0", "float32", ("n", 4)))))
     found = tx.simplify(tx.retarget(graph, opset_version=opset))
@@ -90,7 +90,7 @@ SOMETHING = {
 
 
 @pytest.mark.parametrize("function", SOMETHING.values(), ids=SOMETHING)
-def test_what_changes_something_stays(function):
+def test_nodes_with_an_effect_stay(function):
     assert len(simplified(function, ("n", 4))) >= 1
 
 
@@ -134,7 +134,7 @@ def test_quantized_values_stay_quantized_values():
     assert tx.verify(graph, simple).equal
 
 
-def test_a_concatenation_takes_in_one_that_it_alone_reads():
+def test_a_concatenation_absorbs_one_without_other_consumers():
     graph = tx.Graph(opsets={"ai.onnx": 13})
     with graph.building():
         x, y = graph.input("x", "float32", (2, 3)), graph.input("y", "float32", (2, "n"))
@@ -148,7 +148,7 @@ def test_a_concatenation_takes_in_one_that_it_alone_reads():
     assert [len(node.inputs) for node in tx.simplify(graph).nodes if node.op_type == "Concat"] == [2, 3, 2, 2]
 
 
-def test_casts_by_a_type_that_holds_all_numbers_are_one():
+def test_casts_through_a_wider_type_are_merged():
     def by(*types, start):
         graph = tx.Graph(opsets={"ai.onnx": 21})
         value = graph.input("x", start, ("n",))
@@ -170,7 +170,7 @@ def test_casts_by_a_type_that_holds_all_numbers_are_one():
     assert by("int8", "int32", start="int4") == ["Cast"]
 
 
-def test_what_may_broadcast_stays():
+def test_nodes_that_may_broadcast_stay():
     graph = tx.Graph(opsets={"ai.onnx": 21})
     x, other = graph.input("x", "float32", ("n", 3)), graph.input("other", "float32", ("m", 3))
     graph.output("y", ops.relu(ops.where(np.array(True), x, other)))
@@ -192,7 +192,7 @@ def parsed(text):
         "a = Relu(x) b = Identity(a) y = Mul(b, one)",
     ],
 )
-def test_a_copy_is_made_for_no_output(text):
+def test_no_copy_is_added_for_an_output(text):
     simple = tx.simplify(parsed(f"g (float[n] x) => (float[n] y) <float one = {{1}}> {{ {text} }}"))
     assert [(node.op_type, node.outputs[0].name) for node in simple.nodes] == [("Relu", "y")]
     onnx.checker.check_model(simple.to_proto(), full_check=True)
@@ -206,7 +206,7 @@ def test_each_output_keeps_its_name_where_several_are_one_value():
     tx.verify(graph, simple).raise_if_failed()
 
 
-def test_a_default_is_no_constant():
+def test_a_default_is_not_a_constant():
     graph = parsed("g (float[n] x, float w) => (float[n] y) <float w = {1}> { y = Mul(x, w) }")
     feeds = {"x": np.ones(2, np.float32), "w": np.float32(3)}
     for simple in (tx.simplify(graph), tx.fold(graph), tx.fuse(graph)):
@@ -214,7 +214,7 @@ def test_a_default_is_no_constant():
         np.testing.assert_array_equal(simple.run({"x": feeds["x"]})["y"], [1, 1])
 
 
-def test_what_no_output_of_a_branch_needs_is_left_out():
+def test_nodes_that_no_output_of_a_branch_needs_are_removed():
     graph = parsed("""g (float[n, m] x, bool k) => (float[n, m] y) <float one = {1}> { u = Neg(x) y = If(k) <
         then_branch = t() => (float[n, m] r) { dead = Exp(u) a = Mul(x, one) r = Neg(a) },
         else_branch = e() => (float[n, m] q) { a = Transpose(x) b = Transpose(a) q = Abs(b) }> }""")
@@ -239,7 +239,7 @@ def test_a_product_of_matrices_with_a_bias_is_gemm():
     tx.verify(graph, simple).raise_if_failed()
 
 
-def test_arithmetic_of_shapes_goes_with_what_it_decides():
+def test_shape_arithmetic_is_removed_with_its_consumers():
     def by_parts(x):
         n, m = ops.shape(x)[0], ops.shape(x)[1]
         return ops.reshape(x, ops.concat(ops.reshape(n, [1]), ops.reshape(m, [1]), axis=0))
@@ -265,7 +265,7 @@ def branching(rows):
     return [node.op_type for node in simple.nodes]
 
 
-def test_a_branch_that_is_always_taken_stands_for_both():
+def test_a_branch_that_is_always_taken_replaces_the_if():
     assert branching(3) == ["Mul"]
     assert branching(4) == ["Add"]
     assert branching("m")[-1] == "If"
@@ -277,7 +277,7 @@ def test_zeros_before_a_softmax():
     assert simplified(lambda x: ops.softmax(x + zeros), ("n", 1)) == ["Add", "Softmax"]
 
 
-def test_what_would_be_constant_if_shapes_were_fixed():
+def test_values_that_fixed_shapes_would_make_constant():
     graph = tx.Graph(opsets={"ai.onnx": 21})
     x, y = graph.input("x", "float32", ("n", 4)), graph.input("y", "float32", ("n", 4))
     count = ops.cast(ops.gather(ops.shape(x), np.int64(0)), to=1)

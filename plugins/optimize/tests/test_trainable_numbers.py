@@ -66,6 +66,6 @@ def test_trainable_parameters_are_read_by_what_was_made(kind, made, role):
 
 
 @pytest.mark.parametrize("kind", ["slope of a gate", "slope below zero", "hard sigmoid", "bias", "scale of a layer"])
-def test_what_nobody_learns_is_put_into_the_op(kind):
+def test_untrained_numbers_are_folded_into_the_op(kind):
     function, arrays = KINDS[kind]
     assert kept(fuse(simplify(graph_of(function, "buffer", arrays)))) < set(arrays)

@@ -122,7 +122,7 @@ def test_written_out_and_found_again(made, words):
 
 
 @pytest.mark.parametrize("made", CALLS, ids=lambda made: made.name)
-def test_what_is_read_inside_is_not_lost(made):
+def test_inner_values_with_consumers_are_not_lost(made):
     graph = graph_of(made)
     written = tx.retarget(graph, 20, ["ai.onnx"])
     inner = written.nodes[0].outputs[0]

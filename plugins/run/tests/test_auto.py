@@ -54,7 +54,7 @@ def graph():
 
 
 @pytest.mark.parametrize("options", [{}, STATE])
-def test_the_best_rank_runs_alone_and_once(installed, tmp_path, monkeypatch, options):
+def test_only_the_best_rank_runs_and_once(installed, tmp_path, monkeypatch, options):
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     installed.update(low=Ranked("low", 1), high=Ranked("high", 9), middle=Ranked("middle", 5))
@@ -105,7 +105,7 @@ def test_numpy_runs_what_no_backend_accepts(installed):
     assert graph().compile().backend == "numpy"
 
 
-def test_a_call_that_a_backend_of_others_breaks_is_computed_by_numpy(third_parties):
+def test_numpy_computes_a_call_that_fails_on_a_third_party_backend(third_parties):
     class Broken(Ranked):
         def called(self):
             raise SystemExit(3)
@@ -142,7 +142,7 @@ def test_the_names_of_outputs_are_checked(third_parties, given):
     ("order", "taken"),
     [(["low", "high", "numpy"], "low"), (["numpy", "high"], "numpy"), (["gone", "high"], "high"), ([], "numpy")],
 )
-def test_a_file_of_the_user_gives_another_order(installed, tmp_path, monkeypatch, order, taken):
+def test_a_file_of_the_user_changes_the_order(installed, tmp_path, monkeypatch, order, taken):
     installed.update(high=Ranked("high", 9), low=Ranked("low", 1))
     (tmp_path / "choice.json").write_text(json.dumps({"backends": order}))
     monkeypatch.setenv(CHOICE, str(tmp_path / "choice.json"))
@@ -165,7 +165,7 @@ class OnDevices(Ranked):
         return super().compile(graph, state=state, strict=strict)
 
 
-def test_options_choose_among_those_that_take_them(installed):
+def test_options_restrict_the_choice_to_backends_that_accept_them(installed):
     installed.update(high=Ranked("high", 9), low=OnDevices("low", 1))
     assert graph().compile(device="here").backend == "low"
     with pytest.raises(tx.InvalidCall, match="one that there is"):

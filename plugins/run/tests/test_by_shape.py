@@ -54,13 +54,13 @@ def test_the_first_kinds_of_feeds_have_programs_and_the_others_share_one(shaped,
     assert program.backend == "numpy"
 
 
-def test_where_shapes_are_known_there_is_one_program_at_once(shaped, made):
+def test_static_shapes_need_only_one_program(shaped, made):
     program = shaped(graph(2))
     assert (made, program.is_made) == ([(2,)], True)
     assert program(rows(2))["next"].tolist() == [11]
 
 
-def test_state_goes_from_one_program_to_the_next(shaped):
+def test_state_is_passed_from_one_program_to_the_next(shaped):
     program = shaped(graph(), {"w": "next"})
     state = program.state
     assert state["w"].tolist() == [10]
@@ -82,14 +82,14 @@ def test_a_default_that_is_fed_counts(shaped):
 
 
 @pytest.mark.parametrize("feeds", [{}, {"x": np.zeros((1, 1), np.float32)}, {"x": np.array(["a"])}])
-def test_wrong_feeds_are_refused_and_no_program_is_made_for_them(shaped, made, feeds):
+def test_wrong_feeds_are_refused_without_a_new_program(shaped, made, feeds):
     program = shaped(graph())
     with pytest.raises(tx.InvalidFeed, match='"x"'):
         program(feeds)
     assert made == []
 
 
-def test_a_kind_that_has_no_program_of_its_own_goes_to_the_general_one(made):
+def test_shapes_without_a_specialized_program_use_the_general_one(made):
     def make(each, names):
         made.append(each["x"].shape)
         if isinstance(each["x"].shape[0], int):

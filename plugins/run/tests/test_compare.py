@@ -29,7 +29,7 @@ def test_rounding_is_allowed_and_reported():
     assert found.relative == pytest.approx(5e-7, rel=0.1)
 
 
-def test_a_difference_says_where_and_by_how_much():
+def test_a_difference_has_its_position_and_size():
     found = compare(np.array([[1.0, 2.0], [3.0, 4.5]], np.float32), np.array([[1, 2], [3, 4]], np.float32))
     assert not found.equal
     assert found.where == (1, 1)
@@ -74,7 +74,7 @@ def test_numbers_are_those_of_floats_to_compute_with():
     assert not compare(f32(1).astype(ml_dtypes.float8_e4m3fn), f32(1), numbers=True).equal
 
 
-def test_nan_is_nan_and_an_infinity_only_itself():
+def test_nan_equals_nan_and_an_infinity_only_itself():
     assert compare(f32(np.nan, np.inf, -np.inf), f32(np.nan, np.inf, -np.inf)).equal
     assert not compare(f32(np.nan), f32(1)).equal
     assert not compare(f32(1), f32(np.nan)).equal
@@ -156,7 +156,7 @@ def test_tolerances_grow_with_fewer_digits_and_longer_sums():
     assert tolerance_for(DType.int64, 100) is EXACT
 
 
-def test_half_precision_is_as_near_as_it_allows_in_whatever_type_it_is_given():
+def test_tolerances_of_half_precision_do_not_depend_on_the_dtype_of_results():
     close, far = 1 + 2e-3, 1 + 2e-2
     rules = Tolerances(half=DType.float16)
     for dtype in (np.float16, np.float32, np.float64):
@@ -169,5 +169,5 @@ def test_half_precision_is_as_near_as_it_allows_in_whatever_type_it_is_given():
 
 
 @pytest.mark.parametrize(("actual", "expected"), [(["a", "b"], "ab"), ("ab", ["a", "b"])])
-def test_a_text_is_no_sequence(actual, expected):
+def test_a_string_is_not_a_sequence(actual, expected):
     assert not compare(actual, expected).equal

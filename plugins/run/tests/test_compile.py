@@ -49,7 +49,7 @@ def test_auto_passes_options_on(installed):
     assert graph().compile("slow") is installed["slow"]
 
 
-def test_auto_goes_on_to_the_next_that_can_run_the_graph(installed):
+def test_auto_uses_the_next_backend_that_can_run_the_graph(installed):
     installed.update(slow=Stub(1), fast=Stub(2, tx.UnsupportedOp("no kernel")))
     assert graph().compile(strict=True) is installed["slow"]
 
@@ -79,7 +79,7 @@ def test_numpy_computes_a_call_that_auto_refuses(installed, others, monkeypatch)
 
 
 @pytest.mark.parametrize("error", [tx.UnsupportedOp("no kernel"), tx.NotRepresentable("no form")])
-def test_numpy_is_the_last_and_says_so(installed, error):
+def test_numpy_is_the_last_resort_with_a_warning(installed, error):
     installed.update(fast=Stub(2, error))
     with pytest.warns(tx.FallbackWarning, match=error.what):
         program = graph().compile(threads=3)
@@ -104,7 +104,7 @@ def test_auto_survives_whatever_a_backend_raises_and_names_it(installed, error):
         assert graph().compile(strict=True) is installed["slow"]
 
 
-def test_auto_survives_a_backend_that_gives_no_program(installed):
+def test_auto_survives_a_backend_that_returns_no_program(installed):
     class Lacking(Stub):
         def compile(self, graph, **options):
             return None
@@ -147,7 +147,7 @@ def test_wrong_options_are_not_a_reason_to_fall_back(installed):
         graph().compile(threads=3)
 
 
-def test_numpy_alone_needs_no_warning(installed):
+def test_without_other_backends_numpy_needs_no_warning(installed):
     assert graph().compile().backend == "numpy"
     assert graph().compile("numpy", strict=True).backend == "numpy"
     with pytest.raises(tx.InvalidCall, match="numpy") as caught:
@@ -165,7 +165,7 @@ def test_a_backend_that_is_not_installed_is_named(installed):
 # ----- inputs with a default ------------------------------------------------------------------------------------------
 
 
-def test_a_default_holds_until_it_is_fed():
+def test_a_default_is_used_unless_the_input_is_fed():
     program = graph(w=10).compile("numpy")
     for w, expected in ((None, 10), (5, 5), (None, 10)):
         feeds = {"x": X} if w is None else {"x": X, "w": np.array([w], np.float32)}
@@ -190,7 +190,7 @@ def test_state_is_replaced_after_each_call():
     assert program.state["w"].item() == 13
 
 
-def test_state_without_a_default_must_be_set():
+def test_state_without_a_default_has_to_be_set():
     program = graph().compile("numpy", state={"w": "next"})
     assert len(program.state) == 0
     with pytest.raises(tx.InvalidFeed, match='state "w" is not set'):

@@ -118,7 +118,7 @@ def test_strings_are_arrays_of_objects(check):
 
 
 @pytest.mark.parametrize("shape", [(2,), (2, 4), (3, 3), (1, 2, 3)])
-def test_the_shape_must_fit(check, shape):
+def test_mismatched_shapes_are_refused(check, shape):
     with pytest.raises(tx.InvalidFeed, match=r"float32\[2, 3\]"):
         check(formals(x=("float32", (2, 3))), {"x": np.zeros(shape, np.float32)})
 
@@ -132,7 +132,7 @@ def test_a_symbol_is_one_number_in_all_feeds(check):
 
 
 @pytest.mark.parametrize("feeds", [{}, {"x": np.zeros(1, np.float32), "y": 1}, {"y": np.zeros(1, np.float32)}])
-def test_names_must_be_those_of_the_inputs(check, feeds):
+def test_unknown_names_are_refused(check, feeds):
     with pytest.raises(tx.InvalidFeed) as caught:
         check(formals(x=("float32", None)), feeds)
     assert "x: float32" in caught.value.available
@@ -157,7 +157,7 @@ ENDLESS.append(ENDLESS)
 @pytest.mark.parametrize(
     "contents", [[[1], [2, 3]], Obstinate(), ENDLESS, np.zeros(2, [("a", "f4")])], ids=["ragged", "own", "endless", "V"]
 )
-def test_what_is_no_array_of_numbers_is_refused(check, contents):
+def test_other_objects_are_refused(check, contents):
     with pytest.raises(tx.InvalidFeed, match=r'input "x" got a feed that is not float32\[n\]'):
         check(formals(x=("float32", ("n",))), {"x": contents})
 

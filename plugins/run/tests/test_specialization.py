@@ -86,7 +86,7 @@ def test_empty_arrays_and_shapes_that_do_not_follow_from_the_feeds_are_not_prepa
     assert log.count("rule") == 3 + 2
 
 
-def test_none_leaves_the_rule():
+def test_none_keeps_the_general_rule():
     log = []
     run = program(log, kernel=None)
     for _ in range(4):
@@ -129,7 +129,7 @@ def test_results_are_written_over_inputs_that_nobody_reads_again():
         assert feeds["x"][1, -1] == (1 << 14) - 1
 
 
-def test_a_long_chain_takes_no_more_memory_than_its_results():
+def test_a_long_chain_needs_no_more_memory_than_its_results():
     run = wavering((1 << 18,), 10)
     feeds = {"x": np.ones(1 << 18, np.float32)}
     for _ in range(3):

@@ -92,7 +92,7 @@ def test_contents_arrive_as_they_were_sent(worker, contents):
     [object(), np.array([object()]), np.array(["2020-01-01"], "M8[D]")],
     ids=["object", "array of objects", "date"],
 )
-def test_what_cannot_be_sent_is_refused_and_the_worker_goes_on(worker, contents):
+def test_unpicklable_objects_are_refused_and_the_worker_goes_on(worker, contents):
     with pytest.raises(TypeError):
         worker.call("same", contents)
     assert worker.call("same", 1) == [1]
@@ -105,7 +105,7 @@ def test_the_child_knows_nothing_of_the_house_and_serves_many_calls(worker):
     assert [worker.call("process") for _ in range(3)] == [first] * 3
 
 
-def test_what_a_function_raises_is_told_and_the_child_lives_on(worker):
+def test_an_exception_is_reported_and_the_child_lives_on(worker):
     before = worker.call("process")
     with pytest.raises(CallFailed, match="the runtime failed") as caught:
         worker.call("fail")
@@ -117,7 +117,7 @@ def test_what_a_function_raises_is_told_and_the_child_lives_on(worker):
     assert worker.call("process") == before
 
 
-def test_what_a_runtime_prints_is_no_answer(worker):
+def test_output_of_a_runtime_is_not_an_answer(worker):
     assert worker.call("noisy") == 1
 
 
@@ -132,7 +132,7 @@ def test_what_a_runtime_prints_is_no_answer(worker):
     ],
     ids=lambda each: str(each[-1]) if isinstance(each, tuple) else each,
 )
-def test_a_crash_is_told_and_the_next_call_has_a_new_child(worker, call, cause):
+def test_a_crash_is_reported_and_the_next_call_has_a_new_child(worker, call, cause):
     before = worker.call("process")
     with pytest.raises(ProcessCrashed, match="the runtime crashed its process") as caught:
         worker.call(*call)
@@ -167,7 +167,7 @@ def test_an_interrupt_ends_the_child(worker):
     assert worker.call("process") != before
 
 
-def test_a_file_that_cannot_be_imported_is_told(tmp_path):
+def test_a_file_that_cannot_be_imported_is_reported(tmp_path):
     (tmp_path / "broken.py").write_text("import no_such_runtime")
     worker = Worker(tmp_path / "broken.py", "the runtime")
     for _ in range(2):

@@ -57,7 +57,7 @@ def simplified(graph, shape, dtype=np.float32):
 
 @pytest.mark.parametrize("behind", BEHIND)
 @pytest.mark.parametrize("layer", layers())
-def test_a_convolution_takes_in_what_stands_behind_it(layer, behind):
+def test_a_convolution_absorbs_the_op_after_it(layer, behind):
     graph = graph_of(lambda x: BEHIND[behind](layers()[layer](x)), ("batch", 8, 5, 6))
     assert simplified(graph, (2, 8, 5, 6)) == [layer.split()[0]]
 
@@ -72,7 +72,7 @@ def test_batch_normalization_of_every_version_is_taken_in(opset):
 
 @pytest.mark.parametrize("turned", [0, 1])
 @pytest.mark.parametrize("bias", [None, (1,), (4,), (1, 4)])
-def test_a_product_of_matrices_takes_in_what_stands_behind_it(turned, bias):
+def test_a_matrix_product_absorbs_the_op_after_it(turned, bias):
     weight, shift = numbers(*((4, 8) if turned else (8, 4))), None if bias is None else numbers(*bias)
     graph = graph_of(
         lambda x: batch_norm(ops.gemm(x, weight, shift, transB=turned, alpha=0.5, beta=2.0), 4) * 3.0, (2, 8)
@@ -80,7 +80,7 @@ def test_a_product_of_matrices_takes_in_what_stands_behind_it(turned, bias):
     assert simplified(graph, (2, 8)) == ["Gemm"]
 
 
-def test_a_convolution_takes_in_what_stands_before_it():
+def test_a_convolution_absorbs_the_op_before_it():
     conv = lambda x, **attributes: ops.conv(x, numbers(4, 4, 3, 3), numbers(4), group=2, **attributes)  # noqa: E731
     scale, shift = numbers(8, 1, 1), numbers(8, 1, 1)
     scaled = graph_of(lambda x: conv(x * scale, pads=[1, 1, 1, 1]), (2, 8, 5, 6))
@@ -110,7 +110,7 @@ def test_zeros_around_an_image_are_padding_of_the_convolution(opset):
         assert simplified(graph_of(kept, (2, 8, 5, 6)), (2, 8, 5, 6)) == ["Pad", "Conv"]
 
 
-def test_what_others_read_is_not_computed_twice():
+def test_values_with_other_consumers_are_not_computed_twice():
     weight = numbers(4, 8, 3, 3)
 
     def shared(x):
@@ -124,7 +124,7 @@ def test_what_others_read_is_not_computed_twice():
     assert [node.op_type for node in tx.simplify(graph).nodes] == ["Conv", "Mul"]
 
 
-def test_what_is_no_number_for_each_channel_stays():
+def test_other_operands_than_numbers_per_channel_stay():
     for behind in (
         lambda y: y * numbers(3, 4),
         lambda y: y * numbers(2, 1, 1, 1),
@@ -206,7 +206,7 @@ def test_padding_that_a_pool_would_see_otherwise_stays():
 
 
 @pytest.mark.parametrize("opset", [9, 17])
-def test_a_convolution_takes_in_what_stands_before_a_transposition(opset):
+def test_a_convolution_absorbs_the_op_before_a_transpose(opset):
     weight, scale, shift = numbers(8, 3, 3, 2), numbers(3), numbers(3)
 
     def convolved(x, **attributes):

@@ -63,7 +63,7 @@ CALLS = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_a_call_is_taken_as_onnxruntime_takes_it(name):
+def test_a_call_is_interpreted_as_by_onnxruntime(name):
     op_type, opset, given, attributes = CALLS[name]
     inputs = [
         onnx.helper.make_tensor_value_info(n, onnx.helper.np_dtype_to_tensor_dtype(a.dtype), a.shape)

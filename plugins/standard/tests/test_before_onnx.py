@@ -64,7 +64,7 @@ def optimized(folder, opset, rms=False):
 
 @pytest.mark.parametrize("rms", [False, True])
 @pytest.mark.parametrize("opset", range(11, 17))
-def test_what_the_optimizer_writes_is_read_run_checked_moved_and_differentiated(opset, rms, tmp_path, capfd):
+def test_output_of_the_optimizer_is_loaded_run_checked_retargeted_and_differentiated(opset, rms, tmp_path, capfd):
     plain, path = optimized(tmp_path, opset, rms)
     name = "SimplifiedLayerNormalization" if rms else "LayerNormalization"
     graph = tx.load(path)
@@ -92,7 +92,7 @@ def test_what_the_optimizer_writes_is_read_run_checked_moved_and_differentiated(
     assert name in {node.op_type for node in kept.nodes}
 
 
-def test_a_runtime_that_has_it_is_given_the_node_when_the_graph_goes_down(tmp_path):
+def test_a_runtime_with_a_kernel_gets_the_node_at_lower_opsets(tmp_path):
     graph = tx.load(single("LayerNormalization", 17, {"x": X.shape, "scale": [8]}))
     path = tmp_path / "moved.onnx"
     tx.export(graph, path, opset_version=13, target="onnxruntime-1.18")

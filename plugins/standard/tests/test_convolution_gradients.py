@@ -34,7 +34,7 @@ def gradients(sizes, kernel, attributes, batch):
 
 @pytest.mark.parametrize("batch", [3, "batch"])
 @pytest.mark.parametrize(("sizes", "kernel", "attributes"), CASES)
-def test_products_give_what_the_transpose_of_the_convolution_gives(sizes, kernel, attributes, batch, monkeypatch):
+def test_products_equal_the_transpose_of_the_convolution(sizes, kernel, attributes, batch, monkeypatch):
     monkeypatch.setattr(convolution_tuning, "FEW_POSITIONS_AT_ONCE", 16)
     types, found = gradients(sizes, kernel, attributes, batch)
     assert "ConvTranspose" not in types

@@ -388,7 +388,7 @@ NEARLY = {
 
 
 @pytest.mark.parametrize("name", NEARLY)
-def test_what_is_nearly_it_is_not_taken_for_it(name):
+def test_near_misses_are_not_matched(name):
     kind, opset, form = NEARLY[name]
     graph, fused = fused_from(form, (SQUARE,), opset)
     assert kind not in {node.op_type for node in fused.nodes}
@@ -420,7 +420,7 @@ def mean_square_of_rows(x):
 
 @pytest.mark.parametrize("used", ["returned", "read"])
 @pytest.mark.parametrize("name", READ)
-def test_what_is_read_inside_is_still_there(name, used):
+def test_inner_values_with_consumers_are_kept(name, used):
     function, form, opset, expected = READ[name]
     graph = tx.Graph(opsets={"ai.onnx": opset})
     held = []
@@ -443,7 +443,7 @@ def test_a_norm_that_scales_by_nothing_knows_its_lengths():
         assert [node.op_type for node in fused.nodes] == [node.op_type for node in graph.nodes]
 
 
-def test_a_value_that_is_given_stays_whole():
+def test_a_given_value_is_not_split():
     """Products and sums with constants may be the input of a pattern."""
     for before in (lambda x: x * 0.25 + 1.5, lambda x: x * 3.0, lambda x: x + x * x):
         for name in ("erf half within", "tanh with folded constants", "hardswish by relu6 divided"):

@@ -55,7 +55,7 @@ def test_a_format_that_onnx_does_not_name_is_not_opened(monkeypatch):
     assert image_decoder(data).shape == (0, 0, 3)
 
 
-def test_without_pillow_the_error_says_what_to_install(monkeypatch):
+def test_without_pillow_the_error_names_the_package_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "PIL", None)
     with pytest.raises(UnsupportedOp) as caught:
         image_decoder(np.frombuffer(b"\x89PNG", np.uint8))

@@ -48,7 +48,7 @@ CASES = {
 
 @pytest.mark.parametrize("opset", [13, 17, 18, 21])
 @pytest.mark.parametrize("name", CASES)
-def test_what_reads_a_sequence_of_known_length_reads_tensors(name, opset):
+def test_consumers_of_a_sequence_of_known_length_read_tensors(name, opset):
     build, most = CASES[name]
     graph = made(build, opset)
     simple = tx.simplify(graph)

@@ -15,7 +15,7 @@ def test_a_constant_of_a_shape_has_one_element():
         ops.constant_of_shape([2], value=ArrayConstant(np.zeros(2, np.float32)))
 
 
-def test_running_statistics_are_of_training_alone():
+def test_running_statistics_are_only_outputs_in_training():
     graph = Graph()
     x, channels = graph.input("x", "float32", (2, 3)), graph.input("channels", "float32", (3,))
     attributes = {"epsilon": 1e-5, "momentum": 0.9, "training_mode": 0}
@@ -34,7 +34,7 @@ def test_a_length_to_cut_or_pad_to_is_not_negative():
         ops.center_crop_pad(graph.input("x", "float32", (2,)), [-3])
 
 
-def test_what_pads_is_one_element():
+def test_the_padding_value_is_one_element():
     data = np.ones((2, 2), np.float32)
     with pytest.raises(TypeMismatch, match="constant_value is not one element"):
         ops.pad(data, [0, 1, 0, 1], np.float32([5, 6]))

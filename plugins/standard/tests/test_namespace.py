@@ -33,7 +33,7 @@ def test_a_wrong_name_is_answered_with_the_right_one(guess, meant):
         getattr(ops, guess)
 
 
-def test_a_name_like_no_other_says_where_the_names_are():
+def test_a_name_without_similar_ones_is_answered_with_the_place_of_the_names():
     with pytest.raises(AttributeError, match=r"dir\(tenonnx_standard\)"):
         _ = ops.qqqqqq
 

@@ -88,13 +88,13 @@ def test_masks_on_the_left_are_constants(apply, dtype):
     np.testing.assert_array_equal(found, apply(mask, x))
 
 
-def test_numpy_functions_do_not_take_values():
+def test_numpy_functions_do_not_accept_values():
     with pytest.raises(TypeError, match="does not support ufuncs"):
         run(lambda v: np.add(np.ones(2), v), np.ones(2))
 
 
 @pytest.mark.parametrize("key", [(0, 0, 0, 0), (Ellipsis, Ellipsis), "a", (slice(None), 1.5)], ids=str)
-def test_what_is_no_index_is_refused(key):
+def test_invalid_indices_are_refused(key):
     with pytest.raises(TypeMismatch):
         run(lambda v: v[key], np.zeros((2, 3)))
 
@@ -200,7 +200,7 @@ def test_the_iterations_of_a_loop_may_be_a_python_int():
 @pytest.mark.parametrize("exponents", [(), (1,), (4,), (2, 1), (2, 4)], ids=str)
 @pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
 @pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
-def test_the_power_of_a_half_is_no_root(exponents, dtype, backend):
+def test_the_power_of_one_half_is_not_a_square_root(exponents, dtype, backend):
     """IEEE 754: minus infinity becomes infinity, and -0.0 becomes 0.0; a square root results in NaN and -0.0."""
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x, y = graph.input("x", dtype, ("n", 4)), graph.variable("y", np.full(exponents, 0.5, dtype))
@@ -241,6 +241,6 @@ def test_a_numpy_array_is_a_tensor_as_an_attribute(value):
     np.testing.assert_array_equal(ops.constant_of_shape(np.int64([2]), value=value), np.float32([2.5, 2.5]))
 
 
-def test_a_list_is_no_tensor_as_an_attribute():
+def test_a_list_is_not_accepted_as_a_tensor_attribute():
     with pytest.raises(tx.InvalidCall, match='attribute "value" is not a tensor'):
         ops.constant_of_shape(np.int64([2]), value=[2.5])

@@ -38,7 +38,7 @@ def by_hand(x, places, g):
 @pytest.mark.parametrize("symbolic", [False, True], ids=["known", "symbolic"])
 @pytest.mark.parametrize("opset", [10, 11, 13, 15, 16, 21])
 @pytest.mark.parametrize("kind", WINDOWS)
-def test_each_gradient_goes_to_the_place_of_its_maximum(kind, opset, symbolic, backend):
+def test_each_gradient_goes_to_the_position_of_its_maximum(kind, opset, symbolic, backend):
     sizes, attributes = WINDOWS[kind]
     shape = ("batch", 3, *(f"size{k}" for k in range(len(sizes)))) if symbolic else None
     graph = pooled(sizes, attributes, opset, shape)

@@ -68,13 +68,13 @@ def test_names_are_one_size_wherever_they_stand():
     assert "given      y float32[4, 4], x float32[2, 3]" in message
 
 
-def test_what_is_unknown_may_fit():
+def test_unknown_types_and_dims_are_accepted():
     for x in (value("x"), Value("x"), f32(2, None), f32("n", "m")):
         check(MATRICES, x, f32(3, 4))
     check(MATRICES, f32(2, "n"), f32(3, 4))
 
 
-def test_a_size_known_later_holds_from_there():
+def test_a_size_known_later_applies_from_there():
     assert "where n is 4" in refused(shapes(x="n n n"), f32("s", 4, 5))
 
 

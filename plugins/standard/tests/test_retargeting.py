@@ -80,7 +80,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_older_form_is_legal_and_says_the_same(name):
+def test_the_older_form_is_valid_and_equivalent(name):
     opset, function, arrays = CASES[name]
     graph = Graph(opsets={"ai.onnx": 26})
     inputs = [graph.input(f"x{k}", str(a.dtype), a.shape) for k, a in enumerate(arrays)]
@@ -213,7 +213,7 @@ def check_without_loops(graph, arrays, **where):
 
 @pytest.mark.parametrize(("where", "layout"), [({"target": "rknn-2"}, 0), ({"opset_version": 8}, 1)])
 @pytest.mark.parametrize("length", [3, 6])
-def test_a_layer_over_time_is_written_out_where_there_is_no_loop(length, where, layout):
+def test_a_recurrent_layer_is_unrolled_without_loops(length, where, layout):
     random = np.random.default_rng(0)
     graph = Graph(opsets={"ai.onnx": 14})
     x = random.normal(size=(2, length, 3) if layout else (length, 2, 3)).astype(np.float32)

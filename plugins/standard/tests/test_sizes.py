@@ -59,7 +59,7 @@ def test_convolutions_of_all_sizes_are_their_definition(images, kernels, stride,
 @pytest.mark.parametrize("largest", [0, 1])
 @pytest.mark.parametrize("dtype", ["float32", "int64", "uint8"])
 @pytest.mark.parametrize("distinct", [5, 100_000])
-def test_the_best_of_many_are_those_of_sorting_whole_rows(largest, dtype, distinct):
+def test_top_k_of_long_rows_equals_sorting(largest, dtype, distinct):
     keys = np.random.default_rng(0).integers(distinct, size=(6, 500)).astype(dtype)
     opposite = keys.astype(np.int64) * (-1 if largest else 1)
     places = np.argsort(opposite, axis=1, kind="stable")[:, :7]
@@ -69,7 +69,7 @@ def test_the_best_of_many_are_those_of_sorting_whole_rows(largest, dtype, distin
 
 
 @pytest.mark.parametrize("largest", [0, 1])
-def test_the_best_of_many_beside_not_a_number(largest):
+def test_top_k_of_long_rows_with_nan(largest):
     keys = np.random.default_rng(0).standard_normal((4, 500), np.float32)
     keys[1, 3:] = keys[2, 5] = np.nan
     missing = np.isnan(keys)  # NaN is the maximum
@@ -99,7 +99,7 @@ def test_sums_over_an_axis_amid_others(shape, dtype):
         (3, [1, -2], [9, 1]),
     ],
 )
-def test_what_a_pad_fills_may_be_cut_off(length, pads, wanted):
+def test_padding_may_be_cut_off_again(length, pads, wanted):
     graph = tx.Graph(opsets={"ai.onnx": 21})
     graph.output("y", ops.pad(graph.input("x", "float32", ("n",)), pads, np.float32(9)))
     x = np.arange(1, length + 1, dtype=np.float32)

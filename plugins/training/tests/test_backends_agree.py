@@ -85,13 +85,13 @@ def by_numpy():
 
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_every_way_to_train_gives_the_numbers_of_numpy(backend, way, by_numpy):
+def test_every_backend_trains_to_the_numbers_of_numpy(backend, way, by_numpy):
     options, near = WAYS[way]
     assert_alike(trained(backend, **options), by_numpy(way), near)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_adapters_alone_are_trained(backend):
+def test_only_adapters_are_trained(backend):
     found = {}
     for name in ("numpy", backend):
         graph = tt.lora(network(), ["first.weight", "last.weight"], rank=2, seed=1)
@@ -105,7 +105,7 @@ def test_adapters_alone_are_trained(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_callbacks_end_a_training_that_goes_on_bit_for_bit(backend):
+def test_callbacks_end_a_training_that_resumes_bit_for_bit(backend):
     told = []
     first, _ = trained(backend, epochs=3, callbacks=[lambda epoch: told.append(epoch["loss"]) or len(told) == 1])
     assert len(told) == 1
@@ -118,7 +118,7 @@ def test_callbacks_end_a_training_that_goes_on_bit_for_bit(backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
-def test_a_training_goes_on_from_a_checkpoint_within_an_epoch(backend, tmp_path):
+def test_training_resumes_from_a_checkpoint_within_an_epoch(backend, tmp_path):
     """Resume after a killed process, from the last batches that were written."""
     checkpoint = tmp_path / "checkpoint.safetensors"
     expected, _ = trained(backend)

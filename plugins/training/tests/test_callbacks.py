@@ -43,14 +43,14 @@ def test_hooks_are_called_in_order():
     assert recorder.calls == [*expected, ("step", 2, 3), ("step", 2, 4), ("epoch", 2, 4), ("end", 2, 4)]
 
 
-def test_the_end_is_told_when_training_fails():
+def test_on_end_is_called_when_training_fails():
     recorder = Recorder()
     with pytest.raises(tt.TrainingFailed):
         tt.fit(linear(), (X * 1e20, Y), callbacks=[recorder], optimizer=tt.SGD(1e20), epochs=3, **OPTIONS)
     assert recorder.calls[-1][0] == "end"
 
 
-def test_a_callback_stops_in_the_middle_of_an_epoch_and_training_goes_on_from_there():
+def test_a_callback_stops_within_an_epoch_and_training_resumes_there():
     plain, stopped = linear(), linear()
     tt.fit(plain, (X, Y), epochs=3, **OPTIONS)
     history = tt.fit(stopped, (X, Y), epochs=3, callbacks=[tt.EverySteps(3, lambda training: True)], **OPTIONS)
@@ -155,7 +155,7 @@ def test_tensorboard_needs_its_package(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("wrong", [3, tt.Log, "log.csv"])
-def test_what_is_no_callback_is_refused(wrong):
+def test_invalid_callbacks_are_refused(wrong):
     with pytest.raises(InvalidCall, match="neither a Callback nor a function"):
         tt.fit(linear(), (X, Y), callbacks=[wrong], **OPTIONS)
 
@@ -192,7 +192,7 @@ def test_schedules_of_the_command(tmp_path, schedule, kind):
 
 
 @pytest.mark.parametrize("schedule", ["restarts", "step", "one-cycle:x", "round"])
-def test_schedules_that_there_are_not(tmp_path, schedule, capsys):
+def test_unknown_schedules(tmp_path, schedule, capsys):
     assert train(tmp_path, "--schedule", schedule, "-o", tmp_path / "o.onnx") == 2
     assert "one-cycle" in capsys.readouterr().err
 

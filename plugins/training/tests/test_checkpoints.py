@@ -80,7 +80,7 @@ def test_state_that_does_not_fit_is_refused_and_not_trained(change, told):
     assert contents(graph).keys() == before.keys()
 
 
-def test_a_weight_that_nodes_read_is_a_weight_whatever_its_name():
+def test_a_weight_may_have_the_name_of_a_slot():
     graph = linear()
     graph.rename("w", "b__adam_m")
     step = tt.TrainingStep(graph, "mean_squared_error")
@@ -115,7 +115,7 @@ def test_state_is_renamed_with_its_variable():
     assert found == pytest.approx(expected, rel=1e-6)
 
 
-def test_names_that_begin_alike_are_told_apart():
+def test_names_with_a_common_prefix_are_distinguished():
     graph = trained()
     graph.rename("b", "w__b")
     graph.rename("w", "u")

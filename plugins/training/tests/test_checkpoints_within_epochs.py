@@ -64,7 +64,7 @@ def test_every_checkpoint_is_written_in_order(saves, tmp_path):
     assert written == [4, 8, 12, 16, 20, 0]
 
 
-def test_a_checkpoint_is_of_its_own_step(saves, tmp_path):
+def test_a_checkpoint_has_the_state_of_its_step(saves, tmp_path):
     """A checkpoint contains nothing from batches trained during the write, and each can be resumed."""
     paths = []
 

@@ -62,7 +62,7 @@ def test_recipes_of_the_command_line_are_those_of_fit(train, tmp_path, flags, op
 
 
 @pytest.mark.parametrize("text", ["w", "w:rate", "w:rate=x", "w:speed=1", ":rate=1"])
-def test_groups_that_are_none(train, tmp_path, text):
+def test_invalid_groups(train, tmp_path, text):
     code, shown = train("--group", text, "-o", tmp_path / "tuned.onnx")
     assert code == 2
     assert "head.*:rate=10,weight_decay=0" in shown

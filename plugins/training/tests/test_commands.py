@@ -61,7 +61,7 @@ def test_parameters_trained_until_ctrl_c_are_written(tmp_path, data, capsys, mon
 
 
 @pytest.mark.parametrize("place", ["training_step.step_graph", "TrainingStep.train", "commands.data.DataOptions.read"])
-def test_ctrl_c_before_the_first_step_says_that_nothing_was_trained(place, tmp_path, data, capsys, monkeypatch):
+def test_ctrl_c_before_the_first_step_reports_that_nothing_was_trained(place, tmp_path, data, capsys, monkeypatch):
     def stopped(*_, **__):
         raise KeyboardInterrupt
 
@@ -130,7 +130,7 @@ def test_results_need_a_place_before_the_training(paths, message, data, capsys, 
     assert message in capsys.readouterr().err
 
 
-def test_variables_that_are_not_trained_stay_as_they_are_written(tmp_path, data):
+def test_untrained_variables_are_written_unchanged(tmp_path, data):
     """Contents may be in typed fields such as float_data."""
     model = onnx.load(CNN)
     (kernel,) = (tensor for tensor in model.graph.initializer if tensor.name == "block1.conv.weight")
@@ -179,7 +179,7 @@ def test_bad_use_gets_a_message(arguments, message, tmp_path, data, capsys):
     assert message in capsys.readouterr().err
 
 
-def test_data_must_fit_the_model(tmp_path, capsys):
+def test_unsuitable_data_is_refused(tmp_path, capsys):
     path = tmp_path / "wrong.npz"
     np.savez(path, pixels=np.zeros(3), labels=np.zeros(3), more=np.zeros(3))
     common = (CNN, "--data", path, "--loss", "softmax_cross_entropy", "-o", tmp_path / "tuned.onnx")
@@ -217,7 +217,7 @@ def test_a_gradient_is_a_model(tmp_path, capsys):
         (["--of", "scores", "--wrt", "nothing.*"], "--wrt"),
     ],
 )
-def test_a_gradient_that_there_is_not(arguments, message, tmp_path, capsys):
+def test_a_missing_gradient(arguments, message, tmp_path, capsys):
     assert run("grad", CNN, *arguments, "-o", tmp_path / "g.onnx") == 2
     assert message in capsys.readouterr().err
     assert not (tmp_path / "g.onnx").exists()
@@ -289,7 +289,7 @@ def test_text_labels_are_numbered_and_named_in_the_model(name, tmp_path, capsys)
 
 
 @pytest.mark.parametrize("loss", ["triplet", "info_nce"])
-def test_text_says_which_embeddings_belong_together(loss, tmp_path, capsys):
+def test_text_labels_for_losses_of_embeddings(loss, tmp_path, capsys):
     model, *_ = flowers(tmp_path)
     how = ("--data", tmp_path / "r.csv", "--columns", "x=wide,long", "--label", "kind", "--loss", loss, "--lr", "0.01")
     assert run("train", model, *how, "--epochs", 3, "-o", tmp_path / "tuned.onnx") == 0
@@ -360,7 +360,7 @@ def test_a_checkpoint_on_a_full_disk_is_a_warning(full, capsys, name, every):
     assert tuned.read_bytes() == plain.read_bytes()
 
 
-def test_a_checkpoint_that_is_the_only_output_must_be_written(full, capsys):
+def test_a_checkpoint_that_is_the_only_output_has_to_be_written(full, capsys):
     arguments = ["--data", full / "d.npz", "--loss", "mean_squared_error", "--checkpoint", full / "c.safetensors"]
     assert run("train", full / "m.onnx", *arguments, "--json") == 2
     assert "cannot write the checkpoint" in json.loads(capsys.readouterr().out)["error"]["message"]
@@ -405,7 +405,7 @@ def test_a_small_first_loss_may_grow():
     assert history.losses[1] > 1
 
 
-def test_numbers_of_a_training_before_are_kept(tmp_path, data, capsys):
+def test_results_of_an_earlier_training_are_kept(tmp_path, data, capsys):
     common = (CNN, "--data", data, "--metric", "accuracy", "--json")
     state = tmp_path / "state.safetensors"
     assert run("train", *common, "--loss", "softmax_cross_entropy", "--epochs", 2, "--checkpoint", state) == 0

@@ -69,7 +69,7 @@ def test_ignored_labels_and_weights_count_in_both_parts():
     assert step({"x": IMAGES, "labels": labels, "share": weights})["loss"] == pytest.approx(expected, rel=1e-5)
 
 
-def test_numbers_are_compared_by_the_loss_itself():
+def test_distillation_of_numbers_uses_the_loss_itself():
     teacher = linear()
     teacher.assign({"w": np.float32([[0.0], [1.0]])})
     step = tt.TrainingStep(linear(), "mean_squared_error", teacher=teacher, **HOW)

@@ -61,7 +61,7 @@ def test_samples_have_weights():
         tt.TrainingStep(linear(), lambda a, b: tt.MeanSquaredError()(a, b), sample_weights="weights")
 
 
-def test_patience_goes_back_to_the_best_epoch(tmp_path):
+def test_patience_restores_the_best_epoch(tmp_path):
     graph, path = linear(), tmp_path / "best.safetensors"
     seen = []
     optimizer = tt.SGD(lambda step: (0.05, 0.05, 0.5, 0.5, 0.5, 0.5)[step])
@@ -103,7 +103,7 @@ def test_a_callback_ends_the_training():
     assert len(history.epochs) == 2
 
 
-def test_the_command_line_says_where_classes_lie_and_which_labels_count(tmp_path, capsys):
+def test_options_for_the_class_axis_and_ignored_labels(tmp_path, capsys):
     graph = tx.Graph(opsets={"ai.onnx": 17})
     random = np.random.default_rng(0)
     w = graph.variable("w", random.normal(size=(3, 4)).astype(np.float32))
@@ -159,7 +159,7 @@ def test_a_loss_among_the_metrics_is_a_mean_of_what_counts(name, ignored, weight
         assert name in found
 
 
-def test_a_loss_among_the_metrics_looks_at_labels_itself():
+def test_a_loss_as_metric_masks_labels_itself():
     labels = np.where(np.arange(50) < 9, -100, LABELS)
     with pytest.raises(tx.InvalidFeed, match="a label is outside of the classes 0 to 4"):
         tt.evaluate(of_scores(5), {"x": SCORES, "labels": labels}, ["softmax_cross_entropy"])
@@ -175,7 +175,7 @@ NUMBERS = ["mean_absolute_error", "mean_squared_error", tt.MeanAbsoluteError(), 
 @pytest.mark.parametrize("metric", NUMBERS, ids=str)
 @pytest.mark.parametrize("shape", [(50,), (50, 1)], ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int64"])
-def test_numbers_of_one_column_lie_beside_it(metric, shape, dtype):
+def test_labels_of_one_column_may_have_either_shape(metric, shape, dtype):
     prediction = SCORES[:, :1]
     labels = (prediction * 3).round().reshape(shape).astype(dtype)
     distance = np.abs(prediction[:, 0] - labels.reshape(-1))

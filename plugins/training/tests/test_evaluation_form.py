@@ -29,7 +29,7 @@ def used(data, x):
 
 
 @pytest.mark.parametrize(("opset", "training"), MODES)
-def test_a_tuned_file_gives_in_onnxruntime_what_validation_says(opset, training):
+def test_a_tuned_file_has_the_validation_result_in_onnxruntime(opset, training):
     graph = tx.load(normalizing(opset, training=training))
     history = tt.fit(
         graph, (X, ZEROS), loss="mean_squared_error", optimizer=tt.SGD(0.1), epochs=3, validation=(X, ZEROS)
@@ -61,14 +61,14 @@ def test_a_file_in_evaluation_form_keeps_its_nodes(opset):
     assert onnx.load_model_from_string(exported(tt.evaluation_form(tx.load(model)))).graph == model.graph
 
 
-def test_the_graph_itself_stays_as_it_is():
+def test_the_graph_is_not_changed():
     graph = tx.load(normalizing(15, training=True))
     made = tt.evaluation_form(graph)
     assert [len(g.nodes[1].outputs) for g in (graph, made)] == [3, 1]
     assert [g.nodes[1].attributes.get("training_mode") for g in (graph, made)] == [1, None]
 
 
-def test_running_statistics_that_a_file_gives_are_those_that_it_holds():
+def test_running_statistics_of_a_file_are_used():
     model = normalizing(15, training=True)
     model.graph.output.append(helper.make_tensor_value_info("m", onnx.TensorProto.FLOAT, [3]))
     graph = tt.evaluation_form(tx.load(model))

@@ -59,7 +59,7 @@ def test_state_is_named_after_parameter_and_optimizer(tuned):
 
 
 @pytest.mark.parametrize("optimizer", ["sgd", "momentum", "adagrad", "adam", "adamw"])
-def test_every_optimizer_goes_on_from_a_file(optimizer):
+def test_every_optimizer_resumes_from_a_file(optimizer):
     graph = linear()
     step = tt.TrainingStep(graph, "mean_squared_error", optimizer)
     losses = [step({"x": X, "labels": Y})["loss"] for _ in range(4)]

@@ -45,7 +45,7 @@ def test_the_digits_network_learns_in_seconds(backend):
     assert np.mean(found == labels[600:]) == pytest.approx(history.epochs[-1]["validation_accuracy"])
 
 
-def test_a_run_in_two_parts_is_the_whole_run(backend):
+def test_a_run_in_two_parts_equals_one_run(backend):
     data = {"x": X, "labels": np.tile(Y, (1, 8))}
     options = {**OPTIONS, "trainable": "w", "backend": backend}
     whole, parts = dropping(), dropping()
@@ -105,7 +105,7 @@ def test_a_callback_can_end_the_training():
     assert len(seen) == 2
 
 
-def test_a_loss_that_is_no_number_keeps_what_was_good(tmp_path):
+def test_a_nan_loss_keeps_the_last_good_state(tmp_path):
     path = tmp_path / "checkpoint.safetensors"
     graph = linear()
     tt.fit(graph, (X, Y), epochs=1, checkpoint=path, **OPTIONS)
@@ -165,7 +165,7 @@ def interrupted(data, after, **options):
     return graph, seen
 
 
-def test_what_is_left_of_an_epoch_may_have_other_batches():
+def test_the_rest_of_an_epoch_may_have_another_batch_size():
     graph, _ = interrupted((X, Y), 1, **OPTIONS, shuffle=False)
     assert graph.training_state.settings["samples"] == 2
     small = {**OPTIONS, "batch_size": 1}
@@ -231,7 +231,7 @@ def test_validation_data_that_runs_dry():
     assert "exhausted" in caught.value.given
 
 
-def test_labels_that_are_no_numbers():
+def test_labels_that_are_not_numbers():
     graph, images, labels = digits()
     with pytest.raises(InvalidFeed, match='"labels" got a feed that is not int64'):
         tt.fit(graph, (images[:9], labels[:9].astype(str)), loss="softmax_cross_entropy", epochs=1)
@@ -245,7 +245,7 @@ def test_a_batch_of_numbers_that_are_too_large_stops_before_anything_changes():
 
 
 @pytest.mark.parametrize("data", [{"x": X, "labels": Y[:2]}, 3, [3], [(X,)], {"x": X[:0], "labels": Y[:0]}])
-def test_data_that_is_none(data):
+def test_invalid_data(data):
     with pytest.raises((InvalidFeed, InvalidCall)):
         tt.fit(linear(), data, epochs=1, **OPTIONS)
 

@@ -115,7 +115,7 @@ def run(*arguments):
     return main([str(argument) for argument in arguments])
 
 
-def test_the_command_line_takes_folders(files, capsys):
+def test_the_command_line_accepts_folders(files, capsys):
     common = (files / "model.onnx", "--loss", "softmax_cross_entropy", "--image-mean", "0.5", "--metric", "accuracy")
     how = ("--data", files / "train", "--validation", files / "test", "-o", files / "tuned.onnx", "--json")
     assert run("train", *common, *how) == 0
@@ -145,7 +145,7 @@ def test_the_command_line_takes_folders(files, capsys):
         (["--data", "data.npz", "--image-size", "4"], "without a folder of images"),
     ],
 )
-def test_folders_that_are_no_data(arguments, message, files, capsys):
+def test_invalid_folders(arguments, message, files, capsys):
     np.savez(files / "data.npz", x=np.zeros((1, 3, 4, 6), np.float32), labels=np.zeros(1, np.int64))
     for name in ("empty/a", "empty/b", "broken/a", "broken/b"):
         (files / name).mkdir(parents=True)

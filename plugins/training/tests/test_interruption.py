@@ -28,7 +28,7 @@ def interruptible():
 
 
 @pytest.mark.parametrize("stop", [1, 3])
-def test_a_signal_behind_an_update_does_not_repeat_it(monkeypatch, stop):
+def test_a_signal_after_an_update_does_not_repeat_it(monkeypatch, stop):
     """Python may call handlers between any two instructions: here right after the update."""
     whole = linear()
     expected = tt.fit(whole, (X, Y), epochs=2, **HOW)
@@ -83,7 +83,7 @@ def test_a_signal_elsewhere_does_not_wait():
     assert not ended
 
 
-def test_handlers_of_others_stay():
+def test_other_signal_handlers_stay():
     seen = []
     before = signal.signal(signal.SIGINT, lambda *_: seen.append("theirs"))
     try:

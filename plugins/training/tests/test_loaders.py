@@ -119,7 +119,7 @@ def test_batches_are_those_of_a_list(data):
     assert losses(data) == losses(batches())
 
 
-def test_a_data_set_of_keras_is_told_when_an_epoch_ends():
+def test_a_keras_data_set_is_notified_at_the_end_of_an_epoch():
     data = PyDataset()
     losses(data)
     assert data.ended == 2
@@ -132,7 +132,7 @@ def test_weights_are_last_in_a_tuple_as_in_keras():
     assert named != losses((X, Y))
 
 
-def test_a_data_set_goes_on_in_the_middle_of_an_epoch():
+def test_a_data_set_resumes_within_an_epoch():
     one = {**OPTIONS, "epochs": 1, "batch_size": 1}
     graph, whole = linear(), losses(MapDataset(), **one)
     first = tt.fit(graph, MapDataset(), callbacks=[tt.EverySteps(2, tt.Training.stop)], **one).losses
@@ -150,7 +150,7 @@ def test_samples_that_differ_in_shape():
 
 
 @pytest.mark.parametrize("data", [3, None, object()])
-def test_what_is_no_data(data):
+def test_unsupported_data(data):
     with pytest.raises(tx.InvalidFeed, match="neither arrays nor an iterable"):
         losses(data)
 

@@ -41,7 +41,7 @@ def tuned(patterns, **options):
 
 
 @pytest.mark.parametrize("patterns", ["classifier.*", ["*.conv*", "classifier.*"]])
-def test_adapters_alone_are_trained_and_merge(patterns, tmp_path):
+def test_only_adapters_are_trained_and_they_merge(patterns, tmp_path):
     graph, adapted, images = tuned(patterns, rank=2, alpha=4)
     before = {v.name: v.data.array() for v in digits()[0].variables}
     for value in adapted.variables:
@@ -92,7 +92,7 @@ def linear():
     return graph
 
 
-def test_several_adapters_stand_side_by_side():
+def test_one_model_has_several_adapters():
     graph, x = linear(), np.random.default_rng(0).normal(size=(3, 16)).astype(np.float32)
     random = np.random.default_rng(1)
     held = {f"first.lora_{k}": random.normal(size=s).astype(np.float32) for k, s in (("A", (2, 16)), ("B", (16, 2)))}
@@ -108,7 +108,7 @@ def test_several_adapters_stand_side_by_side():
     np.testing.assert_allclose(merged.run({"x": x}, backend="numpy")["y"], expected, rtol=1e-4, atol=1e-4)
 
 
-def test_a_quantized_weight_is_adapted_beside():
+def test_an_adapter_of_a_quantized_weight_is_added_to_its_output():
     graph = tx.Graph(opsets={"ai.onnx": 21})
     weight = graph.variable("w", np.arange(-8, 8, dtype=np.int8).reshape(4, 4))
     x = graph.input("x", "float32", ("batch", 4))
@@ -180,7 +180,7 @@ def test_frozen_weights_of_few_bits_are_adapted(kind, backend, tmp_path):
         tt.merged(graph, adapted)
 
 
-def test_several_adapters_beside_one_weight():
+def test_one_weight_has_several_adapters():
     graph, x = linear(), np.random.default_rng(0).normal(size=(3, 16)).astype(np.float32)
     both = tt.lora(tt.lora(graph, "first.*", rank=2, name="one"), "first.*", rank=3, name="two")
     added = [value.name for value in both.variables if ".lora_" in value.name]
@@ -202,7 +202,7 @@ def test_several_adapters_beside_one_weight():
 
 
 @pytest.mark.parametrize("dtype", ["F32", "F16", "BF16"])
-def test_a_file_of_peft_says_its_scale_beside(dtype, tmp_path):
+def test_the_scale_of_a_peft_file_is_in_its_configuration(dtype, tmp_path):
     """PEFT writes adapter_model.safetensors, and adapter_config.json with lora_alpha and r."""
     random, kind = np.random.default_rng(0), {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16}[dtype]
     held = {letter: random.normal(size=shape).astype(kind) for letter, shape in (("A", (2, 16)), ("B", (16, 2)))}
@@ -303,7 +303,7 @@ def test_damaged_names_of_merged_parameters(text, tmp_path):
         tt.load_adapters(linear(), tmp_path / "damaged.safetensors")
 
 
-def test_dropout_of_adapters_is_of_training_alone():
+def test_dropout_of_adapters_is_only_active_in_training():
     graph, images, labels = digits()
     plain, dropped = (tt.lora(graph, "classifier.*", rank=2, dropout=share, seed=1) for share in (0.0, 0.5))
     data, options = (images[:64], labels[:64]), {"loss": "softmax_cross_entropy", "backend": "numpy"}
@@ -367,7 +367,7 @@ def test_a_weight_of_several_nodes_has_one_pair(kind):
         np.testing.assert_allclose(each.run({"x": x}, backend="numpy")["y"], wanted, rtol=1e-5, atol=1e-5)
 
 
-def test_what_else_reads_a_weight_does_not_change():
+def test_other_consumers_of_a_weight_do_not_change():
     graph = tied("table")
     adapted = tt.lora(graph, "w.*", rank=1)
     with pytest.raises(InvalidCall, match="other nodes read it") as caught:
@@ -375,7 +375,7 @@ def test_what_else_reads_a_weight_does_not_change():
     assert "Gather" in caught.value.given
 
 
-def test_weights_of_one_path_are_told_apart():
+def test_weights_with_one_path_are_distinguished():
     """An attention without biases after export: constants with made-up names below one module."""
     graph, random = tx.Graph(opsets={"ai.onnx": 17}), np.random.default_rng(0)
     y = graph.input("x", "float32", ("batch", 4))
@@ -411,7 +411,7 @@ def test_adapters_without_a_place():
         tt.save_adapters(graph, "nowhere")
 
 
-def test_what_is_merged_is_for_use():
+def test_a_merged_model_is_in_inference_mode():
     """Merging a graph with Dropout in training mode gives one in inference mode."""
     graph = dropping(0.5)
     node = graph.nodes[-1]

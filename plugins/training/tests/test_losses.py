@@ -53,14 +53,14 @@ def test_losses_of_elements():
 
 
 @pytest.mark.parametrize("label", [-1, 3])
-def test_a_label_must_be_a_class(label):
+def test_a_label_out_of_range_is_refused(label):
     kind = tx.TensorType(tx.DType.float32, ("n", 3))
     with pytest.raises(InvalidFeed, match="classes 0 to 2"):
         tt.SoftmaxCrossEntropy().check(kind, np.int64([0, label]))
     tt.SoftmaxCrossEntropy(ignore_index=label).check(kind, np.int64([0, label]))
 
 
-def test_a_probability_must_be_one():
+def test_an_invalid_probability_is_refused():
     with pytest.raises(InvalidFeed, match="outside of 0 to 1"):
         tt.BinaryCrossEntropy().check(tx.TensorType(tx.DType.float32, ("n",)), np.float32([0, 2]))
 

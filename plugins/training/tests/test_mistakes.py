@@ -97,7 +97,7 @@ def test_labels_of_another_name_and_length(train, output):
 # ----- invalid models, learning rates and losses ----------------------------------------------------------------------
 
 
-def test_a_path_is_no_graph():
+def test_a_path_instead_of_a_graph_is_refused():
     for make in (tt.TrainingStep, tt.fit):
         with pytest.raises(InvalidCall, match="the model is not a graph") as caught:
             make("model.onnx", (X, Y))
@@ -142,7 +142,7 @@ def test_completion_offers_what_there_is():
     assert [*OPTIMIZER_NAMES] == [*OPTIMIZERS]
 
 
-def test_a_bare_resume_goes_on_in_the_same_way(train, tmp_path, output):
+def test_resuming_without_options_keeps_the_settings(train, tmp_path, output):
     whole, state = tmp_path / "whole.safetensors", tmp_path / "state.safetensors"
     how = "--optimizer", "momentum", "--lr", 5e-3, "--trainable", "classifier.*, block2.*", "--batch-size", 16
     assert train(*how, "--epochs", 2, "--checkpoint", whole)[0] == 0
@@ -207,7 +207,7 @@ def test_frozen_statistics_of_the_command(train, tmp_path):
     assert len(tt.TrainingStep(tx.load(state))._made.statistics) == 4
 
 
-def test_a_step_file_at_an_opset_holds_what_it_uses(train, tmp_path):
+def test_a_step_file_has_the_requested_opset_and_no_unused_initializers(train, tmp_path):
     import onnx
 
     step = tmp_path / "step.onnx"
@@ -219,7 +219,7 @@ def test_a_step_file_at_an_opset_holds_what_it_uses(train, tmp_path):
     assert {tensor.name for tensor in model.graph.initializer} <= used
 
 
-def test_a_rate_takes_the_place_of_a_function(train, tmp_path, output):
+def test_a_new_rate_replaces_a_function(train, tmp_path, output):
     state = tmp_path / "state.safetensors"
     graph, images, labels = digits()
     how = {"loss": "softmax_cross_entropy", "optimizer": tt.SGD(lambda step: 0.1), "checkpoint": state}
@@ -230,7 +230,7 @@ def test_a_rate_takes_the_place_of_a_function(train, tmp_path, output):
     assert train("--resume", state, "--lr", 0.01, *output)[0] == 0
 
 
-def test_hints_hold_in_the_api_and_on_the_command_line(tmp_path, capsys, train, output):
+def test_hints_are_valid_in_the_api_and_on_the_command_line(tmp_path, capsys, train, output):
     gradient = "grad", str(CNN), "--of", "scores", "--wrt", "images", "-o", str(tmp_path / "gradient.onnx")
     assert main(gradient) == 2
     assert "give its cotangent as an input: --cotangent" in capsys.readouterr().err
@@ -241,7 +241,7 @@ def test_hints_hold_in_the_api_and_on_the_command_line(tmp_path, capsys, train, 
     assert "no --resume / graph.training_state = None" in shown
 
 
-def test_options_are_told_once():
+def test_options_are_documented_once():
     shown, named = inspect.signature(tt.fit).parameters, [each.name for each in fields(tt.TrainingConfig)]
     assert list(shown) == ["graph", "data", "config", *named, "options"]
     assert shown["epochs"].default == 1

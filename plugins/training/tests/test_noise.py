@@ -100,7 +100,7 @@ def test_no_number_rounds_to_a_bound():
     assert least > 0
 
 
-def test_a_range_of_its_own():
+def test_a_custom_range():
     (found,) = drawn(lambda: random_uniform(shape=[COUNT], low=-3.0, high=1.0, dtype=int(tx.DType.float64)))
     assert found.dtype == np.float64
     assert -3 < found.min() < -2.99 < 0.99 < found.max() < 1
@@ -139,7 +139,7 @@ def test_classes():
     assert abs(np.corrcoef(found)[0, 1]) < 4 / np.sqrt(COUNT)
 
 
-def test_another_seed_or_step_gives_other_losses():
+def test_another_seed_or_step_changes_the_losses():
     batch = {"x": X, "labels": np.zeros((4, 8), np.float32)}
 
     def losses(seed):
@@ -173,7 +173,7 @@ def each_time(x):
 
 
 @pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
-def test_every_iteration_draws_anew(backend):
+def test_every_iteration_draws_new_numbers(backend):
     _, found = drawn(each_time, backend=backend, x=np.zeros(100, np.float32))
     assert len(np.unique(found)) == 300
 

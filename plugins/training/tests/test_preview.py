@@ -64,13 +64,13 @@ def test_gradients_of_gradients(backend):
     assert [each.tolist() for each in found] == [[3, 12], [6, 12], [6, 6]]
 
 
-def test_a_gradient_by_steps_alone_is_zero(backend):
+def test_a_gradient_through_rounding_only_is_zero(backend):
     nodes = [("Relu", "x", "y", {}), derivative("y", "x"), derivative("dy", "x")]
     found = backend.run_model(model(nodes, {"x": (2,)}, {"dy": (2,), "ddy": (2,)}), [np.float32([-1, 2])])
     assert [each.tolist() for each in found] == [[0, 1], [0, 0]]
 
 
-def test_by_an_inner_value_and_for_one_output_alone(backend):
+def test_a_gradient_by_an_inner_value_and_of_one_output(backend):
     """The second and the last example of the specification."""
     nodes = [
         ("Mul", "x w", "h", {}),
@@ -129,7 +129,7 @@ def test_a_gradient_is_lowered_to_plain_ops(backend):
         ({"xs": ["x"], "y": "v"}, "not among"),
     ],
 )
-def test_what_is_no_function_of_these_values_is_refused(attributes, message):
+def test_outputs_that_do_not_depend_on_these_values_are_refused(attributes, message):
     nodes = [*CUBE, ("Mul", "x z", "v", {}), ("Gradient", "x", "g", attributes)]
     with pytest.raises(InvalidCall, match=message) as caught:
         with_backend("numpy").prepare(model(nodes, {"x": (2,), "z": (2,)}, {"g": (2,)}))

@@ -214,7 +214,7 @@ def test_a_scale_that_gradients_do_not_reach_stays_to_the_bit():
     assert after[1] == 0
 
 
-def test_the_scale_of_a_bias_is_not_trained_by_itself(tmp_path):
+def test_the_scale_of_a_bias_is_not_trained_independently(tmp_path):
     _, _, _ = coded_file(STATIC[0], tmp_path / "int8.onnx")
     coded = tx.load(tmp_path / "int8.onnx")
     with pytest.raises(tx.TenonnxError, match="matches no variable that gradients can change"):
@@ -224,7 +224,7 @@ def test_the_scale_of_a_bias_is_not_trained_by_itself(tmp_path):
     assert not {bias.scale for bias in biases_of(coded)} & {*trained}
 
 
-def test_scales_are_trained_by_name_alone(tmp_path):
+def test_scales_are_only_trained_by_name(tmp_path):
     """Per-channel scales: the step size of Adam has to match the size of the scales."""
     plain, images, _ = digits()
     coded, _ = quantize(plain, [{"images": images[:8]}], mode="static", per_channel=True)

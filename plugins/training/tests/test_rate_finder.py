@@ -56,7 +56,7 @@ def test_the_picture_shows_the_suggestion(tmp_path):
 
 
 @pytest.mark.parametrize("wrong", [{"low": 0}, {"low": 1.0, "high": 0.5}, {"steps": 1}, {"high": math.inf}])
-def test_ranges_that_there_are_not(wrong):
+def test_invalid_ranges(wrong):
     with pytest.raises(tx.InvalidCall, match="invalid range of learning rates"):
         tt.find_learning_rate(linear(), (X, Y), **wrong, **LINEAR)
 

@@ -57,7 +57,7 @@ def test_accumulation_is_one_larger_batch(backend):
         np.testing.assert_allclose(array, contents(graphs[1])[name], rtol=1e-6)
 
 
-def test_training_goes_on_within_an_accumulation():
+def test_training_resumes_within_an_accumulation():
     options = {"accumulate": 2, "average": 0.9, "groups": [tt.Group("w", rate=2.0)], "backend": "numpy"}
     whole, parts = linear(), linear()
     batches = [{"x": X[k : k + 1], "labels": Y[k : k + 1]} for k in range(4)]

@@ -62,7 +62,7 @@ def test_recomputation_changes_no_number(backend):
         assert len(step._made.graph.nodes) > len(plain._made.graph.nodes)
 
 
-def test_recomputation_takes_less_memory():
+def test_recomputation_needs_less_memory():
     batch = {"x": np.ones((2048, 32), np.float32), "labels": np.zeros((2048, 32), np.float32)}
     peaks = []
     for patterns in ((), [f"/layer.{k}*" for k in range(6)]):

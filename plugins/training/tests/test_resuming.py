@@ -30,7 +30,7 @@ HOW = {
 }
 
 
-def test_nothing_has_to_be_said_again():
+def test_no_option_has_to_be_repeated():
     whole, parts = linear(), linear()
     expected = tt.fit(whole, (X, Y), epochs=4, **HOW).losses
     first = tt.fit(parts, (X, Y), epochs=2, **HOW).losses
@@ -50,7 +50,7 @@ def test_schedules_are_restored(schedule):
     assert tt.TrainingStep(reloaded(graph)).optimizer == tt.Momentum(schedule)
 
 
-def test_what_is_given_wins_and_is_noted():
+def test_given_options_take_precedence_and_are_noted():
     graph = linear()
     tt.fit(graph, (X, Y), loss="mean_squared_error", optimizer=tt.Adam(0.005), batch_size=2)
     history = tt.fit(graph, (X, Y), loss="mean_squared_error", optimizer=tt.Adam(0.1), batch_size=4, clip_norm=1.0)
@@ -69,7 +69,7 @@ def test_an_optimizer_by_its_name_keeps_its_settings():
     assert tt.TrainingStep(graph, optimizer="sgd").optimizer == tt.SGD(0.25)
 
 
-def test_functions_of_the_user_must_be_given_again():
+def test_functions_of_the_user_have_to_be_given_again():
     def slower(step):
         return 0.1 / (step + 1)
 
@@ -108,7 +108,7 @@ NONSENSE = [
 
 
 @pytest.mark.parametrize("nonsense", NONSENSE)
-def test_state_that_means_nothing(nonsense):
+def test_meaningless_state_is_refused(nonsense):
     graph = linear()
     tt.fit(graph, (X, Y), loss="mean_squared_error")
     state = graph.training_state
@@ -145,7 +145,7 @@ def test_clipping_can_be_ended():
     assert graph.training_state.settings["clip_norm"] is None
 
 
-def test_a_class_is_no_optimizer_of_a_resumed_run_either():
+def test_an_optimizer_class_is_refused_for_a_resumed_run_too():
     graph = linear()
     tt.fit(graph, (X, Y), **HOW)
     with pytest.raises(InvalidCall, match="optimizer is neither"):

@@ -45,7 +45,7 @@ def test_roles_go_with_variables(tmp_path):
     assert roles(tx.load(tmp_path / "again.onnx"))["center"] == Role("buffer")
 
 
-def test_what_is_computed_from_buffers_is_no_parameter(tmp_path):
+def test_values_computed_from_buffers_are_no_parameters(tmp_path):
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", ("n", 3))
     square = graph.variable("square", np.eye(3, dtype=np.float32))
@@ -57,7 +57,7 @@ def test_what_is_computed_from_buffers_is_no_parameter(tmp_path):
     assert [value.role for value in read.variables] == [Role("buffer")]
 
 
-def test_a_file_without_roles_says_nothing_of_them():
+def test_a_file_without_roles_has_no_metadata_about_them():
     graph = graph_with_roles()
     for value in graph.variables:
         value.role = None
@@ -119,7 +119,7 @@ def test_weights_by_how_they_are_used(body, expected):
     assert sorted(taken(f"{head} {{1, 2, 3, 4}}> {{ {body} }}")) == expected
 
 
-def test_masks_are_no_biases():
+def test_masks_are_not_trained_as_biases():
     head = "g (float[n, 2] x) => (float[n, 2] y) <float[2, 2] m = {0, -100000, 0, 0}, float[2, 2] w = {1, 2, 3, 4}>"
     assert taken(f"{head} {{ c = MatMul(x, w) y = Add(c, m) }}") == ["w"]
 
@@ -137,7 +137,7 @@ def test_ops_of_packages_that_say_nothing_keep_what_they_are_given():
     assert trainable_variables(graph.infer()).parameters == ["w"]
 
 
-def test_patterns_take_buffers_where_they_match_nothing_else():
+def test_patterns_select_buffers_if_they_match_nothing_else():
     import tenonnx_training as tt
 
     def parameters(patterns):

@@ -128,7 +128,7 @@ def test_a_resumed_training_has_the_losses_of_before(tmp_path):
         ({"sample_weights": "x"}, 'name "x" is already used'),
     ],
 )
-def test_what_does_not_fit_the_outputs(options, message):
+def test_mismatched_losses_and_metrics(options, message):
     with pytest.raises(tx.InvalidCall, match=message):
         fitted(**options)
 

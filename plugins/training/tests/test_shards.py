@@ -72,7 +72,7 @@ def written(folder, steps, number, processes=(0, 1)):
     return graph
 
 
-def test_a_training_goes_on_from_parts_bit_for_bit(tmp_path):
+def test_training_resumes_from_parts_bit_for_bit(tmp_path):
     graph = fitted(network(), 1, checkpoint=tmp_path / "run.shards", checkpoint_every=2)
     read = tx.load(tmp_path / "run.shards")
     assert_same(read, graph)
@@ -110,7 +110,7 @@ def test_the_parts_of_two_processes_are_one_checkpoint(tmp_path):
     assert_same(fitted(read, 1), fitted(graph, 1))
 
 
-def test_what_is_not_whole_is_left_out(tmp_path):
+def test_incomplete_checkpoints_are_ignored(tmp_path):
     folder = tmp_path / "run.shards"
     graph = written(folder, 3, 1)
     written(folder, 6, 2, processes=[0])  # the other process was killed before it wrote
@@ -174,7 +174,7 @@ def test_parts_that_do_not_fit_are_refused(tmp_path):
         tx.load(folder)
 
 
-def test_what_cannot_be_is_refused(tmp_path):
+def test_invalid_options_of_checkpoints_are_refused(tmp_path):
     with pytest.raises(tx.InvalidCall, match="patience"):
         fitted(network(), 1, checkpoint=tmp_path / "run.shards", patience=1)
     (tmp_path / "run.shards").write_text("a file")
@@ -182,7 +182,7 @@ def test_what_cannot_be_is_refused(tmp_path):
         fitted(network(), 1, checkpoint=tmp_path / "run.shards")
 
 
-def test_the_command_line_writes_parts_and_goes_on_from_them(tmp_path, monkeypatch, capsys):
+def test_the_command_line_writes_parts_and_resumes_from_them(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     tx.export(network(), "model.onnx")
     np.savez("data.npz", x=DATA[0], labels=DATA[1])
@@ -240,7 +240,7 @@ def test_a_state_that_is_a_link_is_not_read(tmp_path):
 
 
 @pytest.mark.parametrize("name", ["²", "9" * 200, "-1"])
-def test_folders_of_other_names_are_no_checkpoints(name, tmp_path):
+def test_folders_with_other_names_are_no_checkpoints(name, tmp_path):
     (tmp_path / "c.shards" / name).mkdir(parents=True)
     with pytest.raises(tx.InvalidCall, match="no checkpoint"):
         tx.load(tmp_path / "c.shards")

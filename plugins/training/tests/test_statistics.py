@@ -51,7 +51,7 @@ def test_statistics_follow_those_of_batches(opset, sizes, unbiased, named, backe
     np.testing.assert_allclose(graph["variance"].data.array(), variance, rtol=2e-5)
 
 
-def test_one_element_is_no_division_by_zero():
+def test_one_element_causes_no_division_by_zero():
     graph = normed(15, ("batch", 3))
     step = tt.TrainingStep(graph, "mean_squared_error", tt.SGD(0.0), unbiased_statistics=True, backend="numpy")
     step(batch((1, 3)))

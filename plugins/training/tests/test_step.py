@@ -52,7 +52,7 @@ def test_a_loss_of_the_user(backend):
 
 
 @pytest.mark.parametrize("function", [lambda p, t: np.mean((p - t) ** 2.0), lambda p, t: np.abs(p - t).mean()])
-def test_a_loss_of_the_user_is_made_of_ops(function):
+def test_a_loss_of_the_user_consists_of_ops(function):
     with pytest.raises(InvalidCall, match="uses numpy, and cannot be traced") as caught:
         tt.TrainingStep(linear(), function)
     assert "import tenonnx_standard as ops" in caught.value.do
@@ -76,7 +76,7 @@ def test_statistics_can_be_frozen():
     assert {v.name: v.data.array()[0] for v in step.write_back().variables}["mean"] == 0.5
 
 
-def test_dropout_drops_in_training_alone(backend):
+def test_dropout_is_only_active_in_training(backend):
     step = tt.TrainingStep(dropping(), "mean_squared_error", tt.SGD(0.0), trainable="w", backend=backend)
     batch = {"x": X, "labels": np.zeros((4, 8), np.float32)}
     losses = [step(batch)["loss"] for _ in range(4)]
@@ -127,7 +127,7 @@ def test_an_unknown_loss_or_output():
 
 
 @pytest.mark.parametrize("loss", ["y", lambda prediction, labels: prediction - labels, lambda *_: 3.0])
-def test_a_loss_must_be_a_scalar(loss):
+def test_a_loss_that_is_not_a_scalar_is_refused(loss):
     with pytest.raises(InvalidCall, match="one floating-point number"):
         tt.TrainingStep(linear(), loss)
     if not isinstance(loss, str) and loss(1, 1) != 3:
@@ -213,7 +213,7 @@ def test_a_learning_rate_is_a_number(rate):
     assert step.steps == 0
 
 
-def test_names_of_the_step_must_be_free():
+def test_reserved_names_are_refused():
     graph = linear()
     graph.input("learning_rate", "float32", ())
     with pytest.raises(InvalidCall, match='name "learning_rate" is already used'):
@@ -257,7 +257,7 @@ def rounded():
 OF_Z = {"loss": "mean_squared_error", "output": "z"}
 
 
-def test_what_no_gradient_reaches_is_left_out():
+def test_variables_without_a_gradient_are_left_out():
     step = tt.TrainingStep(rounded(), optimizer=tt.AdamW(0.1, weight_decay=0.5), **OF_Z)
     assert step._made.parameters == ["w", "b"]
     assert any("not trained, being no weights of layers" in note and note.endswith(": idle") for note in step.notes)
@@ -268,7 +268,7 @@ def test_what_no_gradient_reaches_is_left_out():
     assert contents(step.write_back())["number"].tolist() == [2.5]
 
 
-def test_what_no_gradient_reaches_cannot_be_asked_for():
+def test_variables_without_a_gradient_cannot_be_requested():
     with pytest.raises(NotDifferentiable, match="path leads to number") as caught:
         tt.TrainingStep(rounded(), trainable=["w", "number"], **OF_Z)
     assert "Cast" in caught.value.given

@@ -45,7 +45,7 @@ def moved(trainable, **options):
     return {name for name in before if not np.array_equal(before[name], after[name])}, step.notes
 
 
-def test_a_further_name_is_trained_alone_and_its_layer_is_not_frozen():
+def test_an_additional_name_is_trained_separately_and_its_layer_not_frozen():
     changed, notes = moved("norms.2.*")
     assert changed == {f"norms.2.{name}" for name in ("weight", "bias", "running_mean", "running_var")}
     assert any("stored once" in note and "norms.1.running_mean" in note for note in notes)
@@ -243,7 +243,7 @@ def test_weights_of_bodies_are_separated(untie, count):
         np.testing.assert_array_equal(before, after)
 
 
-def test_what_one_body_reads_twice_stays_tied_and_is_named():
+def test_a_weight_read_twice_in_one_body_stays_tied_and_is_named():
     names, found = separated(branches(twice=True))
     assert sum("weight" in name for name in names) == 3
     assert any("tied" in note and "2 LayerNormalization nodes" in note for note in found.notes())
@@ -251,7 +251,7 @@ def test_what_one_body_reads_twice_stays_tied_and_is_named():
     assert sum("weight" in name for name in names) == 4
 
 
-def test_a_separated_weight_of_a_branch_is_trained_alone():
+def test_a_separated_weight_of_a_branch_is_trained_separately():
     graph = branches()
     step = tt.TrainingStep(graph, "mean_squared_error", tt.SGD(0.1), backend="numpy")
     x = np.float32([[1, 2, 3, 5]])
@@ -287,7 +287,7 @@ def of_functions(model_scopes=True):
     return tx.load(helper.make_model(graph, opset_imports=opsets, ir_version=10, functions=[function]))
 
 
-def test_each_input_of_a_call_of_a_function_is_a_weight_of_its_own():
+def test_each_input_of_a_function_call_is_a_separate_weight():
     x = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
     graph = of_functions()
     before = graph.run({"x": x}, backend="numpy")["y"]

@@ -36,7 +36,7 @@ def test_statistics_follow_by_default_unless_frozen():
     assert moved(None, frozen_statistics=True) == everything - STATISTICS
 
 
-def test_a_frozen_layer_goes_by_its_running_statistics():
+def test_a_frozen_layer_uses_its_running_statistics():
     """Even if the file is in training mode."""
     graph = normalized()
     w = graph.variable("w", np.ones((2, 1), np.float32))
@@ -79,7 +79,7 @@ def chosen_by_hand(steps):
     return graph
 
 
-def test_what_no_gradient_reaches_is_found_at_once(monkeypatch):
+def test_variables_without_a_gradient_are_found_immediately(monkeypatch):
     """Independently of the number of layers before a non-differentiable op."""
     tried = []
     plain = step_graph.tx.grad
