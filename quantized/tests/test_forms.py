@@ -190,7 +190,7 @@ WEIGHTS = {
 
 @pytest.mark.parametrize("mode", WEIGHTS)
 @pytest.mark.parametrize("form", [to_qdq, to_qoperator, there_and_back, back_and_there, to_floats])
-def test_weights_in_blocks_of_its_quantizer(mode, form, tmp_path, record_property):
+def test_blockwise_weights_of_onnxruntime(mode, form, tmp_path, record_property):
     """All forms of weight-only quantization give equal results, up to the order of summation."""
     kind, bits, symmetric = WEIGHTS[mode]
     made = MatMulNBitsQuantizer(str(BERT), bits=bits, block_size=32, is_symmetric=symmetric, quant_format=kind)

@@ -66,7 +66,7 @@ def test_invalid_tables_are_rejected(text, tmp_path):
         tx.quantize(perceptron(), FEEDS, mode="weights", budget="3ms", op_times=path)
 
 
-def test_a_table_that_cannot_be_written(tmp_path):
+def test_an_unwritable_table_is_reported(tmp_path):
     with pytest.raises(tx.errors.InvalidCall, match="cannot write the op times"):
         tx.quantize(perceptron(), FEEDS, mode="weights", budget="3s", op_times=tmp_path / "none" / "times.json")
 

@@ -151,7 +151,7 @@ def test_other_types_are_as_accurate_as_with_onnxruntime(activations, weights, p
         ({"weight_type": "uint4"}, 21),
     ],
 )
-def test_the_oldest_version_that_has_the_quantized_values(settings, version):
+def test_the_oldest_version_with_the_quantized_types(settings, version):
     graph = tx.Graph(opsets={"ai.onnx": 13})
     x = np.random.default_rng(0).normal(size=(6, 8)).astype(np.float32)
     graph.output("y", graph.input("x", "float32", ("n", 8)) @ graph.variable("w", x.T))
@@ -199,7 +199,7 @@ def test_ranges_are_chosen_for_the_quantized_values_at_hand():
         assert found["float8"] > found["uint8"]
 
 
-def test_the_report_names_what_was_done(cnn):
+def test_the_report_lists_quantized_and_float_nodes(cnn):
     _, report = quantize(cnn, BATCHES, mode="static", leave_out=["Conv_1"])
     assert len(report.quantized) == 2
     kinds = [t.kind for t in report.tensors]

@@ -119,7 +119,7 @@ def test_sensitivity_is_the_error_of_quantizing_one_layer():
 
 
 @pytest.mark.parametrize("bits", [3.5, 4.7, 6, 7.5, 10])
-def test_a_budget_of_bits_is_kept_and_used(bits):
+def test_a_budget_of_bits_is_respected_and_used(bits):
     _, report = tx.quantize(perceptron(), FEEDS, mode="weights", budget=f"{bits} bits", backend="numpy")
     size = sum(layer.sizes[layer.bits] for layer in report.layers)
     elements = sum(layer.elements for layer in report.layers)

@@ -1,4 +1,4 @@
-"""Attention to keys that an indexer selected for each query."""
+"""Sparse attention to selected keys: DynamicSparseAttention and SparsePagedAttention."""
 
 from __future__ import annotations
 
@@ -237,7 +237,7 @@ def _attended(
     scale: float,
     softcap: float,
 ) -> Value:
-    """(batch, heads, length, size) attention to selected keys, and to ``near`` keys of the main cache.
+    """Attention to selected keys and to ``near`` keys of the main cache, of shape (batch, heads, length, size).
 
     Keys are selected from an auxiliary cache filled up to ``ends``, or from the ``visible`` keys of the main one.
     """

@@ -1,4 +1,4 @@
-"""Gates of activations, and mixing of streams."""
+"""Gated activations, SwiGLU, and hyper-connections of residual streams."""
 
 from __future__ import annotations
 

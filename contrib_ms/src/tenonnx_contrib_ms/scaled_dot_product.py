@@ -90,7 +90,7 @@ def scaled_dot_product_attention_numpy(query, key, value, bias, sink, *, scale, 
 def attended(
     query: Value, key: Value, value: Value, bias: Value, sink: Value | None, *, scale: float, softcap: float, shown: int
 ) -> tuple[Value, Value | None]:
-    """The scaled dot product, and an extra output by ``shown``: none (0), the logits (1), or the probabilities (2)."""
+    """Scaled dot product, and a second output by ``shown``: none (0), the logits (1), or the probabilities (2)."""
     if not shown:
         return scaled_dot_product_attention(query, key, value, bias, sink, scale=scale, softcap=softcap), None
     scores = logits(query, key, bias, scale=scale, softcap=softcap)
@@ -132,7 +132,7 @@ def weighted(probabilities: Value, value: Value) -> Value:
 
 
 def share_beside(sink: Value, scores: Value) -> Value:
-    """The probability left by the logit ``sink`` of each head: (batch, heads, length, 1)."""
+    """Remaining probability with the logit ``sink`` of each head in the softmax, of shape (batch, heads, length, 1)."""
     return ops.sigmoid(ops.reduce_log_sum_exp(scores, [-1]) - ops.reshape(sink, [1, -1, 1, 1]))
 
 
@@ -146,7 +146,7 @@ def _factor(query: Value) -> Any:
 
 
 def _by_group(rows: Value, shared: Value) -> Value:
-    """A product per shared head, in which the rows of all heads that share it are stacked."""
+    """Multiply by each shared head, with the rows of all heads of a group stacked."""
     count, groups = dim_of(rows, 1), dim_of(shared, 1)
     if isinstance(count, int) and count == groups:
         return ops.matmul(rows, shared)
@@ -182,7 +182,7 @@ def parted(x: Value, sizes: list[int] | None, axis: int = -1) -> tuple[Value, Va
 
 
 def lowest(dtype: DType) -> Value:
-    """The finite number that hides keys; a row without visible keys averages all of them."""
+    """Finite bias that hides keys; a row without visible keys becomes the average of all."""
     return constant(np.finfo(np.float16 if dtype.bits < 32 else dtype.numpy).min, dtype)
 
 
@@ -193,7 +193,7 @@ def bias_of(mask: Value, filter_value: float, dtype: DType) -> Value:
 
 
 def hidden_bias(seen: Value, dtype: DType) -> Value:
-    """A bias that hides all keys except those ``seen``."""
+    """Bias that hides all keys except where ``seen`` is true."""
     return ops.where(seen, constant(0.0, dtype), lowest(dtype))
 
 
@@ -209,7 +209,7 @@ def _column(numbers: Value) -> Value:
 
 
 def causal_bias(bias: Value | None, queries: Any, past: Any, total: Any, dtype: DType) -> Value | None:
-    """``bias`` that also hides later keys; the first query comes after ``past`` keys."""
+    """Return ``bias`` that also hides later keys; the first query comes after ``past`` keys."""
     rows = ops.reshape(ops.range_(0, queries, 1), [-1, 1])
     seen = ops.range_(0, total, 1) <= (rows + past)
     return ops.where(seen, constant(0.0, dtype) if bias is None else bias, lowest(dtype))

@@ -26,13 +26,13 @@ def said_of(title):
     }
 
 
-def test_a_buffer_that_is_written_again_is_no_kink():
+def test_an_overwritten_buffer_is_not_reported_as_a_kink():
     said = said_of("numpy: swish: a buffer kept between calls")
     assert {"kinks", "layout"} <= said.keys()
     assert all(each.endswith("an array that it gave before, and writes it again") for each in said.values()), said
 
 
-def test_a_wrong_numpy_rule_is_not_blamed_on_the_gradient():
+def test_a_wrong_numpy_rule_is_not_reported_as_a_wrong_gradient():
     said = said_of("numpy: swish: results cached by shape")
     assert {"gradient", "kinks", "constants"} <= said.keys()
     assert all("differs from" in each and "its body" in each for each in said.values()), said
@@ -44,7 +44,7 @@ def test_the_failure_of_the_check_itself_is_in_a_note():
     assert 'therefore the check "kinks" fails, too: the gradient of com.authored::Swish@1 where X hold' in said
 
 
-def test_a_wrong_gradient_is_blamed_on_itself():
+def test_a_wrong_gradient_is_reported_as_such():
     said = said_of("gradient: huber: the sign of the target")
     assert said["gradient"].startswith("the gradient of com.authored::Huber@1 with respect to")
 
@@ -62,7 +62,7 @@ def reports(made, *checks):
     return said
 
 
-def test_a_body_that_raises_is_blamed_with_its_line():
+def test_an_error_of_a_body_is_reported_with_its_line():
     @op("Misspelled", domain="tiny")
     def misspelled(X):
         return ops.abs_of(X)
@@ -75,7 +75,7 @@ def test_a_body_that_raises_is_blamed_with_its_line():
     assert "return ops.abs_of(X)" in said
 
 
-def test_a_call_that_the_op_does_not_compute_fails_once():
+def test_a_call_that_cannot_be_computed_fails_once():
     @op("Halved", domain="tiny")
     def halved(X):
         return ops.reshape(X, [2, 2])

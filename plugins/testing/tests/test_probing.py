@@ -138,7 +138,7 @@ def test_an_interrupted_probe_resumes(tmp_path, runner, monkeypatch):
     ],
     ids=range(8),
 )
-def test_lines_of_a_journal_that_was_edited_are_left_out(tmp_path, line):
+def test_invalid_lines_of_a_journal_are_ignored(tmp_path, line):
     path = tmp_path / "journal"
     Journal(path, {"seed": 0}).set_traits({"opset": 5, "ir_version": 8, "static_shapes": False, "external_data": True})
     with path.open("ab") as file:
@@ -250,7 +250,7 @@ def test_an_unknown_op_is_named(tmp_path, line, capfd):
     assert "no op to probe" in capfd.readouterr().err
 
 
-def test_calls_that_hang_are_ended(tmp_path, runner):
+def test_hanging_calls_are_stopped(tmp_path, runner):
     sleeping = FunctionRunner(f"{runner}:sleep", seconds=0.2)
     sleeping.start()
     with pytest.raises(NoAnswer):
@@ -271,7 +271,7 @@ class Late:
         raise NoAnswer("late did not answer within 1 s")
 
 
-def test_an_op_that_hangs_is_given_up(tmp_path):
+def test_a_hanging_op_is_skipped(tmp_path):
     late = Late()
     found = measure(late, ProbeRequest("Late", "late", ops=["Abs"], examples=6), tmp_path / "journal")
     assert (late.calls, dict(found.outcomes), dict(found.ops)) == (4, {"hung": 3}, {})

@@ -17,11 +17,11 @@ GRAPH.output("y", ops.relu(GRAPH.input("x", "float32", (2,))))
 CASE = Case(ops.add, lambda draw: call(np.float32([1, 2]), np.float32([3, 4])))
 
 
-def test_a_backend_that_is_right_passes():
+def test_a_correct_backend_passes():
     backends._run_case(CASE, "numpy", 1)
 
 
-def test_a_backend_that_is_wrong_is_found(monkeypatch):
+def test_a_wrong_backend_is_found(monkeypatch):
     def one_more(graph, backend, *, strict):
         program = compiled(graph, backend, strict=strict)
         return lambda feeds: {name: array + 1 for name, array in program(feeds).items()}
@@ -167,7 +167,7 @@ def checks(test):
     return list(mark.args[1])
 
 
-def test_a_front_end_that_is_right_passes_every_check():
+def test_a_correct_front_end_passes_every_check():
     def write(graph, path):
         tx.export(graph, path)
 
@@ -207,7 +207,7 @@ def mistyped(example):
         ("types", {"read": mistyped}, "the graph is invalid"),
     ],
 )
-def test_a_front_end_that_is_wrong_is_found(check, changes, told):
+def test_a_wrong_front_end_is_found(check, changes, told):
     def wrong(folder):
         (example,) = make(folder).values()
         kind = type("Wrong", (Example,), {"read": changes.get("read", Example.read)})

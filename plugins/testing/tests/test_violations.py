@@ -22,7 +22,7 @@ def required(*requirements):
     return made
 
 
-def test_each_requirement_can_be_broken():
+def test_each_requirement_can_be_violated():
     words = floats("x"), same_dtype("x", "y"), together("y", "z"), at_least(size=2), divides("size", "columns")
     check_requirements(required(shapes(x="rows columns", y="columns"), *words), 1)
 

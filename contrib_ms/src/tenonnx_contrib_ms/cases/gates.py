@@ -1,4 +1,4 @@
-"""Cases of gates and stream mixing."""
+"""Cases of gated activations, SwiGLU and hyper-connections."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def engram_gate_cases(draw):
 
 
 def limits(draw):
-    """Draw a limit beyond all inputs, since clipping is not differentiable at the limit."""
+    """Draw activation parameters, or a limit beyond all inputs, since clipping is not differentiable at the limit."""
     return draw(st.sampled_from([{}, {"activation_alpha": 1.7, "activation_beta": 1.0}, {"limit": 200.0}]))
 
 

@@ -1,4 +1,4 @@
-"""Cases of hashes."""
+"""Cases of MurmurHash3 and NGramHashMapping."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from tenonnx_testing import call, cases, shapes, tensors
 
 
 def backing(draw, dtype, size):
-    """Draw an offset and a buffer with ``size`` elements from there on."""
+    """Draw a buffer with ``size`` elements from an offset on, and the offset."""
     offset, behind = draw(st.integers(0, 2)), draw(st.integers(0, 2))
     return draw(tensors(dtype, shape=(offset + size + behind,), min_value=-2, max_value=2)), offset
 

@@ -32,7 +32,7 @@ def llama(tmp_path_factory):
     return folder
 
 
-def test_a_folder_becomes_that_of_genai(llama):
+def test_a_folder_is_exported_for_genai(llama):
     config = json.loads((llama / "out" / "genai_config.json").read_text())
     assert config["model"]["type"] == "llama"
     assert config["model"]["decoder"]["head_size"] == 8
@@ -73,7 +73,7 @@ def test_a_beam_is_followed_by_reordering_the_states(llama):
     assert np.allclose(found, expected, atol=1e-4)
 
 
-def test_a_window_of_attention_and_a_module_in_memory(tmp_path):
+def test_sliding_window_attention_of_a_module_in_memory(tmp_path):
     """The past is longer than the window, so that the model masks older states."""
     done = tenonnx_transformers.export(make("gemma3_text"), tmp_path / "out")
     (generated,) = done.generated
@@ -105,7 +105,7 @@ def test_genai_refuses_states_by_layer(model_type, states, said):
     assert said in str(error.value)
 
 
-def test_recurrent_states_become_two_graphs(tmp_path):
+def test_recurrent_states_need_two_graphs(tmp_path):
     """The prompt runs a loop over its tokens; each later token continues the states."""
     done = tenonnx_transformers.export(make("mamba"), tmp_path / "out")
     (generated,) = done.generated
@@ -123,7 +123,7 @@ def test_recurrent_states_are_refused_by_layer(tmp_path):
     assert 'layer 0 of "mamba": conv_state' in str(error.value)
 
 
-def test_other_tokens_are_an_error_but_for_ties():
+def test_different_tokens_are_an_error_except_for_ties():
     expected = np.array([[1, 2, 3], [1, 2, 3]])
     actual = np.array([[1, 2, 3], [1, 0, 3]])
     found = compare_tokens("x", actual, expected, lambda row, step: np.array([4.0, 0.0, 4.00001]), ROUNDING)
@@ -133,7 +133,7 @@ def test_other_tokens_are_an_error_but_for_ties():
     assert "prompt 2, token 2: 0 instead of 2" in str(error.value)
 
 
-def test_other_logits_are_an_error():
+def test_different_logits_are_an_error():
     with pytest.raises(tx.VerificationFailed, match='"logits" of model differs'):
         check("model", "logits", "batch 1", np.float32([1, 2.1]), np.float32([1, 2]), ROUNDING)
 
@@ -171,14 +171,14 @@ def _shards(name):
 
 
 @pytest.mark.parametrize("kernel", ["kernels-community/none", "flash_attention_2"])
-def test_no_kernel_that_a_folder_names_is_downloaded(folder, kernel):
+def test_kernels_named_in_a_config_are_not_downloaded(folder, kernel):
     """transformers raises an error if it tries to download."""
     for key in ("attn_implementation", "_attn_implementation"):
         change(folder, **{key: kernel})
         assert tx.load(folder).nodes
 
 
-def test_a_token_that_ends_texts_may_be_none_of_the_vocabulary(folder):
+def test_an_end_token_may_be_outside_of_the_vocabulary(folder):
     change(folder, eos_token_id=50)
     (folder / "generation_config.json").unlink()
     tenonnx_transformers.export(folder, folder / "out", layout="onnxruntime")
@@ -210,7 +210,7 @@ def _text(text):
         (_shards(5), tx.UnsafePath, "outside of the folder"),
     ],
 )
-def test_folders_that_are_refused(folder, tmp_path, damage, kind, said):
+def test_invalid_folders_are_rejected(folder, tmp_path, damage, kind, said):
     damage(folder)
     with pytest.raises(kind, match=said):
         tenonnx_transformers.export(folder, folder / "out")
@@ -225,17 +225,17 @@ def test_folders_that_are_refused(folder, tmp_path, damage, kind, said):
         ({"task": "image-classification"}, "have no head for the task"),
     ],
 )
-def test_options_that_are_refused(folder, options, said):
+def test_invalid_options_are_rejected(folder, options, said):
     with pytest.raises(tx.InvalidCall, match=said):
         tenonnx_transformers.export(folder, folder / "out", **options)
 
 
-def test_modules_of_others_are_refused(tmp_path):
+def test_other_modules_are_rejected(tmp_path):
     with pytest.raises(tx.InvalidCall, match="not a model of the transformers library"):
         tenonnx_transformers.export(torch.nn.Linear(2, 2), tmp_path / "out")
 
 
-def test_the_command_names_what_it_does_not_take(folder, capsys):
+def test_the_command_reports_unsupported_options(folder, capsys):
     assert main(["convert", str(folder), "-o", str(folder / "out"), "--layout", "genai", "--simplify"]) == REFUSED
     assert "the layout genai does not take the option --simplify" in capsys.readouterr().err
     assert main(["convert", str(folder), "-o", str(folder / "out.onnx"), "--layout", "genai"]) == REFUSED

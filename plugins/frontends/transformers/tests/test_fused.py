@@ -57,7 +57,7 @@ def nodes_of(graph):
     return {node.op_type: node for node in graph.nodes}
 
 
-def test_attention_holds_cache_and_rotation(llama, tmp_path):
+def test_attention_includes_cache_and_rotary_embedding(llama, tmp_path):
     found = fused(llama, POSITIONS)
     nodes = nodes_of(found)
     attention = nodes["GroupQueryAttention"]
@@ -106,7 +106,7 @@ def test_small_heads_are_rotated_outside():
 
 
 @pytest.mark.parametrize(("other", "found"), [(None, True), ("past", False), ("input_ids", False)])
-def test_tables_depend_on_the_position_alone(other, found):
+def test_tables_depend_only_on_the_position(other, found):
     graph = tx.Graph(opsets={"ai.onnx": 21})
     names = ["position_ids"] if other is None else ["position_ids", other]
     angles, *factors = (ops.cast(graph.input(n, "int64", ("batch", "length")), to=DType.float32) for n in names)

@@ -31,7 +31,7 @@ def test_states_continue_a_text(name, kinds, parts):
     assert [part.name for part in found] == parts
 
 
-def test_attributes_that_a_call_makes_are_no_states():
+def test_attributes_created_by_a_call_are_not_states():
     model = make("recurrent_gemma")
     model.model.final_norm.register_forward_hook(lambda module, given, found: setattr(module, "held", found))
     tokens = torch.tensor([[5, 6, 7]])

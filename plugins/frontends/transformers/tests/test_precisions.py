@@ -36,7 +36,7 @@ def test_half_precision_keeps_the_interface():
     assert tx.DType.float16 in {value.dtype for value in graph.variables}
 
 
-def test_a_large_error_is_refused():
+def test_a_large_error_is_rejected():
     signal = np.float32([1, 2, 3])
     assert loss_of(PART, "int8", [signal], [signal * 1.01]).sqnr == pytest.approx(40, abs=0.01)
     with pytest.raises(tx.VerificationFailed, match='"logits" of model in int4 has too large an error') as error:
@@ -53,7 +53,7 @@ def test_transformers_js_finds_a_file_by_its_precision():
     assert file_name(path, "int4", "genai") == file_name(path, "fp32", "transformers.js") == path
 
 
-def test_an_unknown_precision_is_refused(tmp_path):
+def test_an_unknown_precision_is_rejected(tmp_path):
     with pytest.raises(tx.InvalidCall, match="unknown precision") as error:
         tenonnx_transformers.export(torch.nn.Identity(), tmp_path / "out", precision="int3")
     assert "fp32, fp16, bf16, int8, int4" in str(error.value)

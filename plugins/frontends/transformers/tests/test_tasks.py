@@ -94,13 +94,13 @@ def test_an_encoder_with_a_decoder_of_text(tmp_path):
     assert done.max_difference < 1e-4
 
 
-def test_the_layouts_refuse_by_name(tmp_path):
+def test_layouts_reject_unsupported_models(tmp_path):
     for layout in ("genai", "transformers.js"):
         with pytest.raises(tx.NotRepresentable, match="layer 0") as error:
             tenonnx_transformers.export(make("t5"), tmp_path / "out", layout=layout)
         assert "t5" in str(error.value)
 
 
-def test_the_signature_is_that_of_the_documentation():
+def test_the_signature_matches_the_documentation():
     names = set(inspect.signature(tenonnx_transformers.export).parameters)
     assert {"layout", "task", "trust", "verify", "atol", "rtol", "opset_version", "progress"} <= names
