@@ -170,14 +170,14 @@ def test_features_are_counted_when_checked(op, attributes, message):
 
 @pytest.mark.parametrize("number", [np.nan, np.inf, -np.inf, 1e30])
 @pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
-def test_what_is_no_integer_has_no_category(number, backend):
+def test_other_than_integers_have_no_category(number, backend):
     graph = tx.load(model("OneHotEncoder", {"cats_int64s": [0, 1]}))
     found = graph.run({"x": np.array([[number, 1]], np.float32)}, backend=backend)["y"]
     assert found.tolist() == [[[0, 0], [0, 1]]]
 
 
 @pytest.mark.parametrize("op", ["LinearClassifier", "SVMClassifier", "LinearRegressor", "SVMRegressor", "Scaler"])
-def test_nan_leads_to_nan_in_its_row_alone(op):
+def test_nan_only_affects_its_own_row(op):
     attributes = {
         "LinearClassifier": LINES,
         "SVMClassifier": MACHINE,

@@ -7,7 +7,7 @@ import numpy as np
 from tenonnx_onnx_ml.cache import SIZE, remembered
 
 
-def test_what_was_asked_for_last_is_kept():
+def test_the_most_recently_used_entries_are_kept():
     built = []
     double = remembered(lambda numbers: built.append(numbers[0]) or [2 * numbers[0]])
     lists = [[k] for k in range(SIZE + 1)]
@@ -22,7 +22,7 @@ def test_what_was_asked_for_last_is_kept():
     assert built[SIZE + 1 :] == [1]
 
 
-def test_what_is_made_of_something_goes_with_it():
+def test_derived_entries_are_dropped_with_their_source():
     array_of = remembered(lambda numbers, name: np.array(numbers))
     first, second, third = [1], [2], [3]
     results = [weakref.ref(array_of(each, "name")) for each in (first, second)]

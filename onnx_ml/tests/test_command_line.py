@@ -103,7 +103,7 @@ def test_a_table_verifies_the_pipeline_in_plain_ops(pipeline, tmp_path, capsys):
     ids=["missing column", "wrong type", "unseen category"],
 )
 @pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
-def test_what_does_not_fit_is_said(run, tmp_path, text, parts, backend):
+def test_mismatched_inputs_are_reported(run, tmp_path, text, parts, backend):
     out = tmp_path / "out.csv"
     code, err = run(text, "-o", str(out), "--backend", backend)
     assert code == 2

@@ -57,7 +57,7 @@ def test_gradient(name):
     np.testing.assert_allclose(slope, expected, rtol=2e-3, atol=1e-3)
 
 
-def test_what_is_replaced_has_no_gradient():
+def test_imputed_elements_have_no_gradient():
     graph = tx.Graph(opsets={"ai.onnx": 21, "ai.onnx.ml": 4})
     attributes = {"replaced_value_float": float("nan"), "imputed_value_floats": [1.0]}
     graph.output("y", imputer(graph.input("x", "float32", (3,)), **attributes))

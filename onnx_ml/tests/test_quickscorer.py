@@ -72,7 +72,7 @@ def test_uneven_trees_are_led_by_tops(monkeypatch):
     np.testing.assert_array_equal(leader(trees, slots, partial(paying_tops, trees), len(x))(x), expected)
 
 
-def test_no_trees_of_leaves_alone_have_tops():
+def test_trees_of_single_leaves_have_no_tops():
     leaves = Branches(*(np.zeros(0, np.int64),) * 5, np.zeros(0, bool), np.array([-1, -2]))
     trees = planted(leaves, np.float32)
     reached = leader(trees, record(trees), partial(paying_tops, trees), 100)(samples(100, np.float32))
@@ -80,7 +80,7 @@ def test_no_trees_of_leaves_alone_have_tops():
 
 
 @pytest.mark.parametrize("features", [2, 100])
-def test_what_would_take_longer_is_walked(features, monkeypatch):
+def test_trees_are_walked_if_that_is_faster(features, monkeypatch):
     monkeypatch.setattr("tenonnx_onnx_ml.tree_walk.led_by_tops", None)
     many = branches(4, 1500 if features == 2 else 50, 20, [LEQ])
     asked = np.random.default_rng(5).integers(0, features, len(many.features))

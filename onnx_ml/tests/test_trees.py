@@ -121,7 +121,7 @@ def test_contradictions_are_refused_at_import(op, change, message, given):
         assert given in error.value.given
 
 
-def test_cycles_beside_a_root():
+def test_cycles_that_no_root_reaches():
     nodes = {
         "nodes_treeids": [0] * 4,
         "nodes_nodeids": [0, 1, 2, 3],

@@ -281,7 +281,7 @@ NOWHERE = {"RadiusNeighborsClassifier": "positions from -1", "GaussianProcessCla
 
 
 @pytest.mark.parametrize("name", NOWHERE)
-def test_what_runs_nowhere_is_refused(name):
+def test_models_that_run_nowhere_are_refused(name):
     proto, (*_, feeds) = converted(name), fitted(name)
     with pytest.raises(tx.TenonnxError, match=NOWHERE[name]):
         tx.load(proto).run(feeds, backend="numpy")

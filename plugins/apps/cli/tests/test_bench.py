@@ -37,7 +37,7 @@ def other(monkeypatch, tmp_path):
     return install
 
 
-def test_all_backends_stand_side_by_side_and_nothing_is_written(tenonnx, model, other, tmp_path):
+def test_all_backends_are_listed_side_by_side_and_nothing_is_written(tenonnx, model, other, tmp_path):
     other(Other())
     before = set(tmp_path.rglob("*"))
     result = tenonnx("bench", model, "--seconds", "0.01", "--input-shapes", "x:4,3")
@@ -52,7 +52,7 @@ def test_all_backends_stand_side_by_side_and_nothing_is_written(tenonnx, model, 
     assert set(tmp_path.rglob("*")) == before
 
 
-def test_the_order_by_speed_is_written_where_the_user_says(tenonnx, model, other, tmp_path, monkeypatch):
+def test_the_order_by_speed_is_written_to_the_given_file(tenonnx, model, other, tmp_path, monkeypatch):
     other(Other())
     result = tenonnx("bench", model, "--seconds", "0.01", "--choose", "choice.json")
     assert result.code == 0, result.err
@@ -80,13 +80,13 @@ def test_json_has_seconds(tenonnx, model, other, tmp_path):
     assert result.err == ""
 
 
-def test_one_backend_alone_is_measured(tenonnx, model, other):
+def test_a_single_backend_is_measured(tenonnx, model, other):
     other(Other())
     result = tenonnx("bench", model, "--seconds", "0.01", "--backend", "other", "--json")
     assert [row["backend"] for row in result.json["backends"]] == ["other"]
 
 
-def test_a_backend_that_cannot_run_the_model_says_why(tenonnx, model, other):
+def test_a_backend_that_cannot_run_the_model_has_a_reason(tenonnx, model, other):
     other(Other(tx.UnsupportedOp("no kernel of Double")))
     result = tenonnx("bench", model, "--seconds", "0.01")
     assert result.code == 0
@@ -159,7 +159,7 @@ def test_a_backend_that_times_no_nodes_is_refused_with_those_that_do(tenonnx, mo
     assert "numpy" in result.err
 
 
-def test_models_threads_and_batch_sizes_stand_side_by_side(tenonnx, model, other, tmp_path):
+def test_models_threads_and_batch_sizes_are_listed_side_by_side(tenonnx, model, other, tmp_path):
     other(Other())
     line = ["bench", model, model, "--seconds", "0.01", "--batch-size", "1,2", "--backend", "numpy"]
     result = tenonnx(*line)
@@ -171,7 +171,7 @@ def test_models_threads_and_batch_sizes_stand_side_by_side(tenonnx, model, other
 
 
 @pytest.mark.parametrize("text", ["0", "1,x", "", "-1", "1,,2"])
-def test_what_is_no_list_of_batch_sizes_is_refused(tenonnx, model, text):
+def test_an_invalid_list_of_batch_sizes_is_refused(tenonnx, model, text):
     result = tenonnx("bench", model, "--batch-size", text)
     assert (result.code, result.out) == (2, "")
     assert "not a list of positive numbers such as 1,8,32" in result.err

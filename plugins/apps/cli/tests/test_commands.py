@@ -35,7 +35,7 @@ def test_inspect_shows_types_ops_and_who_provides_them(tenonnx, model):
     assert data["nodes"][0]["outputs"][0]["shape"] == ["n", 3]
 
 
-def test_inspect_takes_shapes(tenonnx, model):
+def test_inspect_accepts_shapes(tenonnx, model):
     data = tenonnx("inspect", model, "--json", "--input-shapes", "x:7,3").json
     assert data["outputs"][0]["shape"] == [7, 3]
 
@@ -89,7 +89,7 @@ def test_check_names_both_judges(tenonnx, model):
     assert "2 problems" in result.out
 
 
-def test_run_makes_inputs_up_and_says_so(tenonnx, model):
+def test_run_generates_inputs_with_a_note(tenonnx, model):
     result = tenonnx("run", model)
     assert result.code == 0
     assert "random inputs from seed 0: x" in result.err
@@ -217,7 +217,7 @@ def test_plugins_lists_what_is_left_out(tenonnx):
 
 
 @pytest.mark.parametrize("command", ["inspect", "check", "run", "plan"])
-def test_json_is_all_that_stands_on_stdout(tenonnx, model, command):
+def test_stdout_has_nothing_but_json(tenonnx, model, command):
     result = tenonnx(command, model, "--json")
     assert isinstance(json.loads(result.out), dict)
 

@@ -28,7 +28,7 @@ def test_options_come_from_the_table_of_the_command(name, table, tmp_path, capfd
     assert tx.load(output).opsets == {"ai.onnx": 15}
 
 
-def test_options_of_a_file_hold_for_python(tmp_path):
+def test_options_of_a_file_apply_in_python(tmp_path):
     config, output = tmp_path / "pyproject.toml", tmp_path / "m.onnx"
     config.write_text(
         "[tool.tenonnx.convert]\nopset = 13\nsimplify = true\nfloat16 = false\ncosts = true\n"
@@ -46,7 +46,7 @@ def test_options_of_a_file_hold_for_python(tmp_path):
     assert tx.load(output).opsets == {"ai.onnx": 15}
 
 
-def test_a_profile_of_a_file_holds_for_python(tmp_path):
+def test_a_profile_of_a_file_applies_in_python(tmp_path):
     config = tmp_path / "tenonnx.toml"
     config.write_text("[convert]\nopset = 17\nfunctions = 'inline'\n[profiles.edge.convert]\nopset = 13\n")
     found = tx.read_config(config, profile="edge")
@@ -91,7 +91,7 @@ def test_each_command_reads_its_own_table(tmp_path, capfd):
         (None, "cannot read"),
     ],
 )
-def test_what_is_wrong_with_a_file_is_told(text, told, tmp_path, capfd):
+def test_errors_in_a_file_are_reported(text, told, tmp_path, capfd):
     config = tmp_path / "options.toml"
     if text is not None:
         config.write_text(text)
@@ -131,9 +131,7 @@ def test_the_nearest_file_is_read(name, table, tmp_path, monkeypatch, capfd):
         ("anonymize", "check = 'touch evil'"),
     ],
 )
-def test_what_runs_code_or_lifts_a_limit_is_not_read_from_a_file_that_was_found(
-    command, option, tmp_path, monkeypatch, capfd
-):
+def test_a_discovered_file_may_not_run_code_or_lift_limits(command, option, tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     Path("evil.py").write_text("open('evil', 'w').close()\ndef f(model):\n    open('evil', 'w').close()\n")
     Path("tenonnx.toml").write_text(f"[{command}]\n{option}\n[profiles.p.{command}]\n{option}\n")
@@ -144,7 +142,7 @@ def test_what_runs_code_or_lifts_a_limit_is_not_read_from_a_file_that_was_found(
     assert not Path("x.svg").exists()
 
 
-def test_a_file_that_is_named_may_hold_what_runs_code(tmp_path, monkeypatch):
+def test_a_named_file_may_run_code(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     Path("hook.py").write_text("def f(model):\n    model.doc_string = 'hooked'\n")
     Path("own.toml").write_text("[convert]\nhook = ['hook.py:f']\n")
@@ -168,7 +166,7 @@ def test_profiles_add_to_the_table_of_the_command(tmp_path, monkeypatch, capfd):
     assert "no file of settings" in capfd.readouterr().err
 
 
-def test_what_was_used_is_a_file_that_repeats_it(tmp_path, monkeypatch, capfd):
+def test_the_printed_configuration_reproduces_the_run(tmp_path, monkeypatch, capfd):
     monkeypatch.chdir(tmp_path)
     line = ["--opset", "15", "--domains", "ai.onnx", "--simplify", "--no-verify", "--fix-shapes", "images:2,1,8,8"]
     assert main(["convert", CNN, "-o", "first.onnx", *line, "--atol", "1e-3", "--print-config"]) == 0

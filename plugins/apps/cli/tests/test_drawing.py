@@ -126,7 +126,7 @@ def test_a_module_that_is_called_again_is_another_group(calls):
     assert keys[graph.nodes[-1]] == ["g:/b" if calls == 1 else f"g:/b ({calls})"]
 
 
-def test_a_node_says_its_weights_and_what_is_not_as_by_default():
+def test_a_node_shows_its_weights_and_non_default_attributes():
     import tenonnx_standard as ops
 
     graph = Graph("g", opsets={"ai.onnx": 17})

@@ -64,7 +64,7 @@ def test_a_header_is_held_against_the_limit_first(tenonnx, model, shape, dtype, 
 
 @pytest.mark.parametrize("text", [b"{'descr': '<f4', ", b"{'descr': ((", b"\xff", b"[" * 90])
 @pytest.mark.parametrize("name", ["feeds.npz", "x.npy"])
-def test_a_header_that_is_no_python(tenonnx, model, text, name):
+def test_an_invalid_header(tenonnx, model, text, name):
     data = b"\x93NUMPY\x01\x00" + len(text).to_bytes(2, "little") + text
     if name == "feeds.npz":
         archive(name, x=data)
@@ -96,7 +96,7 @@ def test_only_members_that_the_model_reads_are_read(tenonnx, model):
     assert "other left out" in result.err
 
 
-def test_a_pipe_is_no_file(tenonnx, model):
+def test_a_pipe_is_refused(tenonnx, model):
     os.mkfifo("pipe.npz")
     os.mkfifo("pipe.csv")
     for given in (("--inputs", "pipe.npz"), ("--input", "x=pipe.npz"), ("--inputs", "pipe.csv")):
@@ -118,7 +118,7 @@ def test_members_lead_nowhere_else(tenonnx, named, name):
 
 
 @pytest.mark.parametrize("name", ["=1+1", "+cmd", "-2", "@sum"])
-def test_a_table_holds_no_formula(tenonnx, named, name):
+def test_a_table_contains_no_formulas(tenonnx, named, name):
     assert tenonnx("run", named(name), "-o", "out.csv").code == 0
     with Path("out.csv").open(newline="") as file:
         columns = next(csv.reader(file))
@@ -142,7 +142,7 @@ def test_a_name_forges_no_line_and_steers_no_terminal(tenonnx, named, name):
 
 
 @pytest.mark.parametrize("name", FORGED)
-def test_a_drawing_is_well_formed_whatever_names_are(tenonnx, named, name):
+def test_a_drawing_is_well_formed_with_any_names(tenonnx, named, name):
     drawn = tenonnx("inspect", named(name), "--svg").out
     ElementTree.fromstring(drawn)
     assert name not in drawn

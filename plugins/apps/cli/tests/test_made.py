@@ -114,7 +114,7 @@ def test_examples_reach_the_front_end_with_the_names_of_their_dims(tenonnx, read
         (["m.onnx", "--example", "3"], "--example was given for something other than a function that returns a model"),
     ],
 )
-def test_what_is_wrong_is_told_with_its_line(tenonnx, arguments, told):
+def test_errors_are_reported_with_their_line(tenonnx, arguments, told):
     Path("broken.py").write_text("def make(:\n")
     result = tenonnx("convert", *arguments, "-o", "out.onnx")
     assert result.code == 2
@@ -123,5 +123,5 @@ def test_what_is_wrong_is_told_with_its_line(tenonnx, arguments, told):
     assert not Path("out.onnx").exists()
 
 
-def test_the_help_says_that_the_file_is_run(tenonnx):
+def test_the_help_warns_that_the_file_is_executed(tenonnx):
     assert "use only files that you trust" in " ".join(tenonnx("convert", "--help").out.split())

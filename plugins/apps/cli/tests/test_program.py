@@ -94,7 +94,7 @@ def test_a_traceback_is_shown_when_asked_for(tmp_path):
     assert "InvalidCall" in shown.stderr
 
 
-def test_what_is_not_foreseen_is_one_line(tenonnx, model, monkeypatch):
+def test_an_unforeseen_error_is_one_line(tenonnx, model, monkeypatch):
     def broken(*_, **__):
         raise RuntimeError("two\nlines")
 
@@ -149,7 +149,7 @@ def test_warnings_are_one_line(tenonnx, model, monkeypatch):
 
 
 @pytest.mark.skipif(os.name != "posix", reason="pipes end otherwise elsewhere")
-def test_a_reader_that_leaves_is_no_error(model):
+def test_a_closed_pipe_is_no_error(model):
     end = subprocess.run(
         ["bash", "-c", f'"{sys.executable}" -m tenonnx inspect "{model}" | true; echo ${{PIPESTATUS[0]}}'],
         capture_output=True,
@@ -275,14 +275,14 @@ def test_an_error_is_json_on_stdout_with_json(tenonnx, arguments, kind, message)
     assert "error" not in tenonnx(*arguments).out
 
 
-def test_an_error_is_no_part_of_a_model_on_stdout(tenonnx):
+def test_an_error_is_not_written_into_a_model_on_stdout(tenonnx):
     assert tenonnx("convert", "none.onnx", "-o", "-", "--json").out == ""
 
 
 # ----- terminals --------------------------------------------------------------------------------------------------
 
 
-def test_a_terminal_gets_tables_and_what_takes_long(tenonnx, model, monkeypatch):
+def test_a_terminal_shows_tables_and_progress(tenonnx, model, monkeypatch):
     monkeypatch.setattr("tenonnx_cli.output.PATIENCE", 0.0)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)

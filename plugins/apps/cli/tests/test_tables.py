@@ -70,7 +70,7 @@ def test_all_columns_as_the_features_of_one_input(table):
 
 
 @pytest.mark.parametrize("delimiter", [",", ";", "\t"])
-def test_whole_floats_and_other_delimiters(table, delimiter):
+def test_integral_floats_and_other_delimiters(table, delimiter):
     graph = columns(age="float32", count="int64")
     text = "age,count\n1.5,2.0\n\n3,-4\n".replace(",", delimiter)
     found = read_table(graph, table(text))
@@ -78,13 +78,13 @@ def test_whole_floats_and_other_delimiters(table, delimiter):
     assert found["count"].reshape(-1).tolist() == [2, -4]
 
 
-def test_whole_numbers_keep_all_their_digits(table):
+def test_integers_keep_all_their_digits(table):
     text = "n\n9007199254740993.0\n9.007199254740993e15\n1e3\n"
     assert read_table(columns(n="int64"), table(text))["n"].reshape(-1).tolist() == [2**53 + 1, 2**53 + 1, 1000]
 
 
 @pytest.mark.parametrize("field", ["1.5", "1e999999999", "nan", "inf", "1e-3", "word", "1e20", "1_0", "٣", "0x1"])
-def test_what_is_no_whole_number_is_refused(field, table):
+def test_other_than_integers_are_refused(field, table):
     with pytest.raises(InvalidCall, match='column "n" is not a value of int64'):
         read_table(columns(n="int64"), table(f"n\n{field}\n"))
 
@@ -107,7 +107,7 @@ def test_what_is_no_whole_number_is_refused(field, table):
         ("", "names the columns", ""),
     ],
 )
-def test_what_does_not_fit_is_named(table, text, message, given):
+def test_mismatched_columns_are_named(table, text, message, given):
     with pytest.raises(InvalidCall, match=message) as caught:
         read_table(columns(age="float32", count="int64"), table(text))
     assert given in caught.value.given
@@ -119,7 +119,7 @@ def test_an_empty_line_of_one_column_is_an_empty_field(table):
         read_table(columns(n="int64"), table("n\n1\n\n2\n"))
 
 
-def test_a_file_that_is_none(tmp_path):
+def test_invalid_files(tmp_path):
     with pytest.raises(InvalidCall, match="cannot read"):
         read_table(columns(a="float32"), str(tmp_path / "no.csv"))
     (tmp_path / "binary.csv").write_bytes(b"a\n\xff\xfe\n")

@@ -82,7 +82,7 @@ def test_a_plan_for_a_target_begins_with_a_summary(toy, model):
     assert {"op": "tiny::Exp@4", "kept": 1, "expanded": 0} in data["summary"]["ops"]
 
 
-def test_a_plan_names_all_that_stands_in_the_way(toy, model):
+def test_a_plan_names_all_obstacles(toy, model):
     proto = onnx.load(model)
     proto.graph.node.append(onnx.helper.make_node("Round", ["y"], ["z"], "last", domain="tiny"))
     proto.graph.node.append(onnx.helper.make_node("Nobody", ["z"], ["u"], "stranger", domain="acme"))
@@ -102,7 +102,7 @@ def test_a_plan_names_all_that_stands_in_the_way(toy, model):
         assert f"do: {entry['do']}" in result.out
 
 
-def test_convert_goes_where_the_plan_says(toy, model, tmp_path):
+def test_convert_agrees_with_the_plan(toy, model, tmp_path):
     result = toy("convert", model, "-o", "toy.onnx", "--target", "toy-2", "--json")
     assert result.code == 0
     written = onnx.load(tmp_path / "toy.onnx")
@@ -120,7 +120,7 @@ def test_convert_goes_where_the_plan_says(toy, model, tmp_path):
         (("--opset", "nowhere=4"), 'no domain "nowhere"'),
     ],
 )
-def test_a_target_that_there_is_not_is_refused(toy, model, arguments, text):
+def test_an_unknown_target_is_refused(toy, model, arguments, text):
     result = toy("plan", model, *arguments)
     assert (result.code, result.out) == (2, "")
     assert text in result.err

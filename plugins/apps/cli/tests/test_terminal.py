@@ -46,7 +46,7 @@ def test_convert_prints_the_verdict_first_then_one_table(tenonnx, model):
     assert "expanded" not in result.out
 
 
-def test_one_node_each_is_listed_with_v_and_the_verdict_alone_printed_with_q(tenonnx, model):
+def test_v_lists_each_node_and_q_only_prints_the_verdict(tenonnx, model):
     arguments = "convert", model, "-o", "old.onnx", "--opset", "tiny=3"
     verbose = tenonnx(*arguments, "-v").out
     assert "expanded into" in verbose

@@ -21,7 +21,7 @@ def model(tmp_path: Path) -> Path:
     return tmp_path / "m.onnx"
 
 
-def test_files_of_others_are_checked_without_trust(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_untrusted_files_are_checked_without_trust(model: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert tenonnx_cli.main(["check", "--untrusted", str(model)]) == 0
     script = model.with_name("own.py")
     script.write_text(f"open({str(model.with_name('ran'))!r}, 'w')")

@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[4]
         ("a group such as head.*:rate=10 (see the docs)", "a group such as head.*:rate=10 (see the docs)"),
     ],
 )
-def test_arguments_of_python_give_way_to_options(text, said):
+def test_options_replace_python_arguments(text, said):
     assert for_command_line(text) == said
 
 

@@ -66,7 +66,7 @@ def runs(tmp_path_factory):
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="kills by a signal of Unix")
 @pytest.mark.parametrize("role", KILLS["ROLES"])
-def test_what_is_killed_anywhere_is_whole_in_the_end(role, runs):
+def test_a_run_killed_at_any_point_is_complete_in_the_end(role, runs):
     """The command ``python plugins/apps/score/benchmarks/kills.py`` does so at any number of places."""
     good = np.delete(np.arange(ROWS), np.arange(0, ROWS, 1001))
     assert np.array_equal(runs.whole(), good), "no row twice, in order, without the bad ones"
@@ -74,7 +74,7 @@ def test_what_is_killed_anywhere_is_whole_in_the_end(role, runs):
         assert not runs.killed(role, place)
 
 
-def test_a_model_that_ends_its_process_is_told_of(matrix, data, tmp_path, monkeypatch):
+def test_a_model_that_ends_its_process_is_reported(matrix, data, tmp_path, monkeypatch):
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
         "if 'tenonnx_score.engines.worker' in sys.orig_argv:\n"
@@ -98,7 +98,7 @@ sys.exit(main(["score", sys.argv[1], "--input", sys.argv[2], "-o", sys.argv[3], 
 
 
 @pytest.mark.skipif(os.name == "nt", reason="the system has no limit of files")
-def test_a_disk_that_is_full_is_told_of_and_nothing_is_lost(matrix, data, tmp_path):
+def test_a_full_disk_is_reported_and_nothing_is_lost(matrix, data, tmp_path):
     command = [sys.executable, "-c", LIMITED, matrix, str(data), str(tmp_path / "out")]
     found = subprocess.run([*command, "9000"], capture_output=True, text=True, timeout=120)
     assert found.returncode == 2
@@ -124,14 +124,14 @@ def test_two_runs_in_one_folder_are_refused(matrix, data, tmp_path):
     assert seen
 
 
-def test_a_folder_that_cannot_be_made_is_told_of(matrix, data, tmp_path):
+def test_a_folder_that_cannot_be_created_is_reported(matrix, data, tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputFailed, match="cannot write the output"):
         tx.score(matrix, data, tmp_path / "file" / "out", **options())
 
 
 @pytest.mark.skipif(not hasattr(os, "killpg"), reason="a terminal of POSIX sends Ctrl-C to a group of processes")
-def test_ctrl_c_says_how_to_go_on(matrix, tmp_path):
+def test_ctrl_c_explains_how_to_resume(matrix, tmp_path):
     """The signal reaches only the command, not its workers, each of which would print a traceback."""
     rows = {name: np.zeros(200_000) for name in "abcd"}
     parquet.write_table(pa.table(rows), tmp_path / "t.parquet")
@@ -170,7 +170,7 @@ def test_a_model_that_is_replaced_during_a_run_ends_it(matrix, data, tmp_path):
         tx.score(path, data, tmp_path / "out", watch=Watch(progress=progress), **options())
 
 
-def test_a_run_goes_on_where_the_model_is_the_same(matrix, data, tmp_path):
+def test_a_run_resumes_if_the_model_is_the_same(matrix, data, tmp_path):
     path = tmp_path / "live.onnx"
     tx.export(tx.load(matrix), path)
     first = path.read_bytes()

@@ -15,7 +15,7 @@ def rows(tmp_path):
     return str(tmp_path / "t.parquet")
 
 
-def test_a_run_says_what_it_did(scale, rows, tmp_path, capsys):
+def test_a_run_prints_a_summary(scale, rows, tmp_path, capsys):
     out = str(tmp_path / "out")
     assert main(["score", scale, "--input", rows, "-o", out, "--keep", "id", "--on", "local:1", "--check"]) == 0
     said = capsys.readouterr()
@@ -45,6 +45,6 @@ def test_results_as_json(scale, rows, tmp_path, capsys):
         (["--backend", "abacus"], 'no backend "abacus" is installed'),
     ],
 )
-def test_what_is_wrong_is_said_without_a_traceback(arguments, said, scale, rows, tmp_path, capsys):
+def test_errors_are_reported_without_a_traceback(arguments, said, scale, rows, tmp_path, capsys):
     assert main(["score", scale, "--input", rows, "-o", str(tmp_path / "out"), *arguments]) in (REFUSED, FAILED)
     assert said in capsys.readouterr().err

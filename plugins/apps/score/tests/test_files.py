@@ -70,7 +70,7 @@ def test_compressed_text_is_read_as_text(kind, suffix, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     "damage", [lambda whole: whole[: len(whole) // 2], lambda whole: b"x\n1\n", lambda whole: whole[:20] + b"\0" * 99]
 )
-def test_a_compressed_file_that_is_cut_damaged_or_none_is_named(damage, tmp_path):
+def test_a_truncated_damaged_or_uncompressed_file_is_named(damage, tmp_path):
     whole = gzip.compress(b"x\n" + b"".join(b"%d\n" % (k * k) for k in range(10_000)), mtime=0)
     (tmp_path / "t.csv.gz").write_bytes(damage(whole))
     with pytest.raises(tx.InvalidFeed, match=r't.csv.gz" as a CSV file'):
@@ -108,7 +108,7 @@ def test_columns_that_folders_tell(lake, tmp_path):
     assert found["y"].to_pylist() == [2023] * 3 + [2024] * 3
 
 
-def test_what_folders_tell_is_fed_only_where_it_is_named(lake, tmp_path):
+def test_columns_from_folder_names_are_only_fed_if_they_are_named(lake, tmp_path):
     found, _ = scored(same("float32", tmp_path), lake, tmp_path / "out")
     assert found.schema.names == ["y"]
     parquet.write_table(pa.table({"x": [1.0]}), lake / "apart.parquet")
@@ -139,7 +139,7 @@ def test_files_of_text_that_are_empty_have_no_rows(suffix, rows, tmp_path):
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet", ".arrow", ".npy"])
-def test_a_file_of_nothing_alone_is_named(suffix, tmp_path):
+def test_a_single_empty_file_is_named(suffix, tmp_path):
     (tmp_path / f"t{suffix}").write_bytes(b"")
     with pytest.raises(tx.InvalidFeed, match=f't{suffix}" as '):
         tx.score(same("float32", tmp_path), tmp_path / f"t{suffix}", tmp_path / "out", **ONE)
@@ -193,7 +193,7 @@ def test_columns_of_types_that_do_not_fit_are_refused_by_name(column, tmp_path):
         tx.score(same("float32", tmp_path), tmp_path / "t.parquet", tmp_path / "out", **ONE)
 
 
-def test_what_is_kept_is_written_as_it_is(tmp_path):
+def test_kept_columns_are_written_unchanged(tmp_path):
     day = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
     kept = {
         "day": pa.array([day.date(), None]),
@@ -211,7 +211,7 @@ def test_what_is_kept_is_written_as_it_is(tmp_path):
     assert found.schema.field("day").type == pa.date32()
 
 
-def test_text_of_csv_that_numbers_would_change_is_kept_as_text(tmp_path):
+def test_csv_text_that_a_number_would_change_stays_text(tmp_path):
     text = "x,zip,account,n,f\n1,01234,12345678901234567890,7,0.10\n2,99999,1,8,2\n"
     (tmp_path / "t.csv").write_text(text)
     options = {"columns": {"x": ["x"]}, "keep": ["zip", "account", "n", "f"]}
@@ -233,7 +233,7 @@ def test_a_number_of_csv_that_loses_digits_far_below_makes_its_row_bad(tmp_path,
     assert errors[0]["reason"] == "column \"zip\": '01234' loses digits as int64"
 
 
-def test_whole_numbers_of_csv_keep_all_their_digits(tmp_path):
+def test_integers_of_csv_keep_all_their_digits(tmp_path):
     (tmp_path / "t.csv").write_text(f"x\n{BIG}\n{BIG}.0\n1e3\n1.5\n1e999999999\n")
     found, errors = scored(same("int64", tmp_path), tmp_path / "t.csv", tmp_path / "out")
     assert found["y"].to_pylist() == [BIG, BIG, 1000]
@@ -250,7 +250,7 @@ def test_whole_numbers_of_csv_keep_all_their_digits(tmp_path):
         (["x"], {"outputs": ["y", "y"]}, 'several columns of the output are called "y"'),
     ],
 )
-def test_names_that_stand_for_two_columns_are_refused(names, options, said, tmp_path):
+def test_ambiguous_column_names_are_refused(names, options, said, tmp_path):
     parquet.write_table(pa.table([pa.array([1.0])] * len(names), names=names), tmp_path / "t.parquet")
     with pytest.raises(tx.InvalidCall, match=said):
         tx.score(same("float32", tmp_path), tmp_path / "t.parquet", tmp_path / "out", **options, **ONE)
@@ -344,7 +344,7 @@ def test_numbers_of_csv_are_read_by_one_rule(tmp_path, dtype):
 
 
 @pytest.mark.parametrize("field", ["0x10", "1e400"])
-def test_a_number_that_arrow_alone_would_read_is_a_bad_row(tmp_path, field):
+def test_a_number_that_only_arrow_would_parse_is_a_bad_row(tmp_path, field):
     (tmp_path / "t.csv").write_text(f"x\n1\n{field}\n")
     dtype = "int64" if field.startswith("0x") else "float64"
     found, errors = scored(same(dtype, tmp_path), tmp_path / "t.csv", tmp_path / "out")

@@ -32,7 +32,7 @@ def test_a_folder_of_triton(matrix, tmp_path, capsys):
     )
 
 
-def test_what_is_not_batched_and_names_beyond_ascii():
+def test_unbatched_models_and_names_beyond_ascii():
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x = graph.input('x"\u00e9', "float16", (2, "width"))
     graph.output("y", ops.identity(x))
@@ -60,13 +60,13 @@ def test_a_folder_of_kserve(matrix, tmp_path):
         ("Net_1", "kserve", "is not valid as the name of a Kubernetes service"),
     ],
 )
-def test_what_is_wrong_is_said_and_nothing_is_written(output, layout, said, matrix, tmp_path, capsys):
+def test_errors_are_reported_and_nothing_is_written(output, layout, said, matrix, tmp_path, capsys):
     assert main(["convert", matrix, "-o", str(tmp_path / output), "--layout", layout]) == REFUSED
     assert said in capsys.readouterr().err
     assert not (tmp_path / output).exists()
 
 
-def test_what_a_server_cannot_describe_is_refused_by_name():
+def test_types_that_a_server_cannot_describe_are_refused_by_name():
     graph = tx.Graph(opsets={"ai.onnx": 17})
     graph.output("y", ops.sequence_construct(graph.input("x", "float32", ("rows",))))
     with pytest.raises(tx.NotRepresentable, match='output "y" is not a tensor'):

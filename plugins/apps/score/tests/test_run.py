@@ -125,7 +125,7 @@ def test_every_kind_of_table(suffix, matrix, table, tmp_path):
     assert len(scores.files) >= 3 if suffix in (".parquet", ".arrow", ".arrows") else len(scores.files)
 
 
-def test_two_processes_give_the_bits_of_one(matrix, table, tmp_path):
+def test_two_processes_give_the_same_bits_as_one(matrix, table, tmp_path):
     parquet.write_table(pa.concat_tables([table] * 10), tmp_path / "t.parquet", row_group_size=1000)
     outputs = []
     for on in ("local:1", "local:2"):
@@ -165,7 +165,7 @@ def test_csv_with_quotes_semicolons_and_missing_numbers(scale, tmp_path):
     assert (scores.bad, bad) == (0, [])
 
 
-def test_bad_rows_of_csv_are_told_with_their_text(scale, tmp_path):
+def test_bad_rows_of_csv_are_reported_with_their_text(scale, tmp_path):
     text = b"id,x\n1,1\n2,two\n3,3,extra\n\xff,4\nfive,5\n6,1e300\n7,7\n" + b"".join(
         b"%d,1\n" % k for k in range(8, 40)
     )
@@ -177,7 +177,7 @@ def test_bad_rows_of_csv_are_told_with_their_text(scale, tmp_path):
     assert any("'two' is not a value of float32" in row["reason"] for row in bad)
 
 
-def test_bad_lines_of_json_are_told_with_their_text(lengths, tmp_path):
+def test_bad_lines_of_json_are_reported_with_their_text(lengths, tmp_path):
     good = '{"x": [1, 2.5], "id": 1}\n{"x": [3], "id": 2}\n'
     text = good * 5 + '{"x": [1], "id": "three"}\n{"x": "four", "id": 4}\n{"x": [5\n[6]\n{"id": 7}\n{"x": [8], "id": 8}'
     scores, found, bad = scored_text(lengths, tmp_path, "t.jsonl", text, keep=["id"], outputs=["mean"])
@@ -186,7 +186,7 @@ def test_bad_lines_of_json_are_told_with_their_text(lengths, tmp_path):
     assert scores.bad == 5
 
 
-def test_numbers_of_json_are_floats_where_the_model_takes_floats(scale, tmp_path):
+def test_numbers_of_json_are_floats_if_the_model_expects_floats(scale, tmp_path):
     text = '{"x": 1}\n' * 3 + '{"x": 1.5}\n{"x": null}\n'
     _, found, bad = scored_text(scale, tmp_path, "t.jsonl", text, outputs=["y"])
     assert np.array_equal(found["y"].to_numpy(), [3.0, 3.0, 3.0, 4.0, np.nan], equal_nan=True)
@@ -230,7 +230,7 @@ def test_a_folder_of_images(pictures, tmp_path):
     assert bad["file"].endswith("broken.jpg")
 
 
-def test_npy_files_are_rows_or_hold_rows(lengths, tmp_path):
+def test_npy_files_are_rows_or_contain_rows(lengths, tmp_path):
     rows = np.arange(12, dtype=np.float64).reshape(4, 3)
     np.save(tmp_path / "all.npy", rows)
     folder = tmp_path / "each"
@@ -274,7 +274,7 @@ def stop_after(parts):
     return Watch(progress=progress)
 
 
-def test_a_run_goes_on_where_it_was_stopped(matrix, many, tmp_path):
+def test_a_stopped_run_resumes(matrix, many, tmp_path):
     options = {"keep": ["id"], "part_rows": 500, **ONE}
     with pytest.raises(Enough):
         tx.score(matrix, many, tmp_path / "out", watch=stop_after(3), **options)
@@ -296,7 +296,7 @@ def test_a_run_goes_on_where_it_was_stopped(matrix, many, tmp_path):
     assert whole.summary.columns == scores.summary.columns
 
 
-def test_a_run_that_is_whole_writes_nothing(matrix, many, tmp_path):
+def test_a_complete_run_writes_nothing(matrix, many, tmp_path):
     options = {"keep": ["id"], **ONE}
     tx.score(matrix, many, tmp_path / "out", **options)
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("part-*")}
@@ -336,7 +336,7 @@ def test_a_run_that_would_mix_two_is_refused_by_name(change, said, matrix, many,
     assert scores.rows == 4000
 
 
-def test_a_folder_with_other_files_is_left_alone(scale, tmp_path):
+def test_a_folder_with_other_files_is_not_touched(scale, tmp_path):
     parquet.write_table(pa.table({"x": [1.0]}), tmp_path / "t.parquet")
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "thesis.tex").write_text("mine")
@@ -418,7 +418,7 @@ def test_a_file_that_is_cut_is_named_and_nothing_is_lost(suffix, scale, tmp_path
     assert tx.score(scale, str(tmp_path / f"*{suffix}"), tmp_path / "out", **ONE).rows == 2000
 
 
-def test_a_file_that_is_damaged_inside_stops_the_run_which_goes_on_once_it_is_whole(scale, tmp_path):
+def test_a_damaged_file_stops_the_run_which_resumes_once_it_is_repaired(scale, tmp_path):
     for name, count in (("a", 20_000), ("b", 5000)):  # the trial reads the first rows, which are from a
         rows = pa.table({"x": np.random.default_rng(0).random(count)})
         parquet.write_table(rows, tmp_path / f"{name}.parquet", write_page_checksum=True)
@@ -441,7 +441,7 @@ def test_a_file_that_is_damaged_inside_stops_the_run_which_goes_on_once_it_is_wh
         ("", "files are of several kinds"),
     ],
 )
-def test_input_that_is_none_is_refused_by_name(input, said, scale, tmp_path):
+def test_invalid_input_is_refused_by_name(input, said, scale, tmp_path):
     (tmp_path / "t.xlsx").write_bytes(b"")
     (tmp_path / "a.csv").write_text("x\n1\n")
     parquet.write_table(pa.table({"x": [1.0]}), tmp_path / "t.parquet")
@@ -461,13 +461,13 @@ def test_input_that_is_none_is_refused_by_name(input, said, scale, tmp_path):
         {"speed": 9},
     ],
 )
-def test_options_that_are_none_are_refused(options, scale, tmp_path):
+def test_invalid_options_are_refused(options, scale, tmp_path):
     parquet.write_table(pa.table({"x": [1.0]}), tmp_path / "t.parquet")
     with pytest.raises(tx.InvalidCall):
         tx.score(scale, tmp_path / "t.parquet", tmp_path / "out", **options)
 
 
-def test_rows_that_depend_on_the_rows_beside_them_are_refused(tmp_path):
+def test_rows_that_depend_on_other_rows_are_refused(tmp_path):
     import tenonnx_standard as ops
 
     graph = tx.Graph(opsets={"ai.onnx": 17})
@@ -478,7 +478,7 @@ def test_rows_that_depend_on_the_rows_beside_them_are_refused(tmp_path):
         tx.score(graph, tmp_path / "t.parquet", tmp_path / "out", **ONE)
 
 
-def test_empty_tables_give_no_part(scale, tmp_path):
+def test_empty_tables_result_in_no_part(scale, tmp_path):
     parquet.write_table(pa.table({"x": pa.array([], pa.float64())}), tmp_path / "a.parquet")
     with pytest.raises(tx.InvalidFeed, match="the input has no rows"):
         tx.score(scale, tmp_path / "a.parquet", tmp_path / "out", **ONE)
@@ -500,7 +500,7 @@ def test_rows_are_held_by_their_bytes_and_by_their_time():
     assert at_once(64, found._replace(row_seconds=10.0)) == 64
 
 
-def test_little_work_takes_one_process_unless_somebody_says_more(matrix, table, tmp_path):
+def test_little_work_uses_one_process_by_default(matrix, table, tmp_path):
     parquet.write_table(table, tmp_path / "t.parquet")
     engines = {}
     for on in ("local", "local:2"):
@@ -511,7 +511,7 @@ def test_little_work_takes_one_process_unless_somebody_says_more(matrix, table, 
     assert written(tmp_path / "local").equals(written(tmp_path / "local2"))
 
 
-def test_much_work_takes_all_cores(monkeypatch):
+def test_much_work_uses_all_cores(monkeypatch):
     monkeypatch.setattr("tenonnx_score.engines.on_local.cores", lambda: 4)
     engine = engine_of("local")
     engine.expect(PAYS)

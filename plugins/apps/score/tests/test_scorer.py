@@ -27,7 +27,7 @@ def test_a_column_is_fed_to_the_input_of_its_name(scale):
     assert found.schema.field("w").type == pa.list_(pa.float32(), 2)
 
 
-def test_a_table_gives_a_table(scale):
+def test_a_table_is_scored_to_a_table(scale):
     assert Scorer(scale, batch=2, outputs=["y"])(pa.table({"x": [0.0, 1.0, 2.0]})).to_pydict() == {"y": [1.0, 3.0, 5.0]}
 
 
@@ -254,7 +254,7 @@ def encoded(array, kind="PNG", **options):
     return stream.getvalue()
 
 
-def test_images_are_decoded_as_the_model_takes_them(pictures):
+def test_images_are_decoded_to_the_layout_of_the_model(pictures):
     pixels = np.random.default_rng(3).integers(0, 256, (8, 6, 3), np.uint8)
     expected = (pixels / 255.0).mean(axis=(0, 1))
     batch = pa.RecordBatch.from_pydict({"content": [encoded(pixels)]})
@@ -266,7 +266,7 @@ def test_images_are_decoded_as_the_model_takes_them(pictures):
     assert np.allclose(found["mean"].to_pylist()[0], (expected - [0.1, 0.2, 0.3]) / [0.5, 0.5, 0.25], atol=1e-5)
 
 
-def test_how_pixels_become_floats_must_be_said(pictures):
+def test_the_range_of_pixels_has_to_be_given(pictures):
     batch = pa.RecordBatch.from_pydict({"content": [encoded(np.zeros((8, 6, 3), np.uint8))]})
     with pytest.raises(tx.InvalidCall, match="cannot convert pixels to the float32"):
         Scorer(pictures)(batch)
@@ -286,7 +286,7 @@ def test_images_of_another_size_channels_and_layout():
     assert np.shape(values[0]) == (3, 16, 12)
 
 
-def test_files_that_are_no_tensors_make_their_rows_bad():
+def test_files_that_are_not_tensors_are_bad_rows():
     stream = io.BytesIO()
     np.save(stream, np.ones((2, 3), np.float32))
     good = stream.getvalue()

@@ -82,13 +82,13 @@ def test_an_option_that_a_manifest_lacks_is_another(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("header", [b"{'descr': '<f4', ", b"{'descr': ((", b"\xff", b"[" * 90])
-def test_the_header_of_an_array_is_no_python(header: bytes, tmp_path: Path) -> None:
+def test_the_header_of_an_array_is_not_executed(header: bytes, tmp_path: Path) -> None:
     (tmp_path / "x.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header)
     with pytest.raises(tx.InvalidFeed):
         mapped(str(tmp_path / "x.npy"))
 
 
-def test_a_whole_manifest_is_read(tmp_path: Path) -> None:
+def test_a_complete_manifest_is_read(tmp_path: Path) -> None:
     (tmp_path / "_manifest.jsonl").write_text(_lines(RUN, PART))
     (tmp_path / "part-000000.parquet").write_bytes(b"PAR1")
     found = Manifest.read(tmp_path)
@@ -131,7 +131,7 @@ def test_a_pipe_in_the_place_of_the_model_is_not_waited_for(tmp_path: Path) -> N
         tx.score(tmp_path / "m.onnx", str(tmp_path / "rows.npy"), tmp_path / "out")
 
 
-def test_a_model_that_is_no_protobuf(tmp_path: Path) -> None:
+def test_a_model_that_is_not_protobuf(tmp_path: Path) -> None:
     np.save(tmp_path / "rows.npy", np.ones((3, 2), np.float32))
     (tmp_path / "m.onnx").write_bytes(b"SECRET-OF-ANOTHER-FILE")
     with pytest.raises(tx.InvalidModel):

@@ -116,7 +116,7 @@ def test_the_line_that_closes_a_cycle_is_known(tmp_path):
 
 
 @pytest.mark.parametrize("rest", [None, b"short", "outside"])
-def test_weights_without_data_take_no_memory_and_have_no_contents(serve, tmp_path, rest):
+def test_weights_without_data_need_no_memory_and_have_no_contents(serve, tmp_path, rest):
     weight = TensorProto(name="w", dims=[4, 10**10], data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL)
     location = "../gone.bin" if rest == "outside" else "gone.bin"
     for key, value in {"location": location, "offset": "0", "length": str(16 * 10**10)}.items():
@@ -164,7 +164,7 @@ def test_the_page_marks_faults_in_boxes_and_groups_and_keeps_the_message(serve):
     assert about["back"] == [[keys["add"], keys["relu"]]]
 
 
-def test_files_that_hold_no_graph_stay_refused(tmp_path):
+def test_files_without_a_graph_stay_refused(tmp_path):
     (tmp_path / "m.onnx").write_bytes(b"no model")
     with pytest.raises(tx.TenonnxError) as refused:
         read(str(tmp_path / "m.onnx"))

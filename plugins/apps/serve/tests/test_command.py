@@ -13,7 +13,7 @@ import pytest
 import tenonnx_cli
 
 
-def test_it_prints_an_address_serves_it_and_leaves_nothing_behind(tmp_path):
+def test_it_prints_an_address_serves_it_and_cleans_up(tmp_path):
     environment = {**os.environ, "TMPDIR": str(tmp_path)}
     command = [sys.executable, "-m", "tenonnx", "serve", "--no-browser"]
     with subprocess.Popen(
@@ -47,6 +47,6 @@ def test_it_prints_an_address_serves_it_and_leaves_nothing_behind(tmp_path):
         (["--example", "1,3"], "--example was given for something other than a function"),
     ],
 )
-def test_what_cannot_be_is_refused(arguments, said, capsys):
+def test_invalid_arguments_are_refused(arguments, said, capsys):
     assert tenonnx_cli.main(["serve", "--no-browser", *arguments]) == tenonnx_cli.REFUSED
     assert said in capsys.readouterr().err

@@ -43,7 +43,7 @@ def _ask(port):
         return client.recv(100)
 
 
-def test_headers_that_never_end_do_not_hold_the_server(port):
+def test_endless_headers_do_not_block_the_server(port):
     assert _ask(port).startswith(b"HTTP/1.1 200")
     slow = [socket.create_connection(("127.0.0.1", port), timeout=10) for _ in range(20)]
     for client in slow:

@@ -153,7 +153,7 @@ def test_the_report_of_an_export_is_a_page_and_markdown(serve):
     assert page.client.get("/api/jobs/none/report.md").status_code == 404
 
 
-def test_names_of_a_model_are_no_markup_in_a_report():
+def test_names_of_a_model_are_escaped_in_a_report():
     name = "<img src=x onerror=alert(1)> | `x` @someone #1"
     row = {"name": name, "backend": "numpy", "absolute": 0.5, "relative": None, "equal": False, "reason": name}
     found = {
@@ -179,12 +179,12 @@ def test_names_of_a_model_are_no_markup_in_a_report():
     assert json.dumps("no form")[1:-1] in to_html("m", refused)
 
 
-def test_each_start_of_the_server_has_a_number_of_its_own(serve):
+def test_each_start_of_the_server_has_its_own_number(serve):
     numbers = {serve().client.get("/api/alive").json()["server"] for _ in range(2)}
     assert len(numbers) == 2
 
 
-def test_what_is_laid_out_once_is_not_laid_out_again(serve):
+def test_layouts_are_cached(serve):
     import tenonnx as tx
     from tenonnx_cli.drawing import picture
     from tenonnx_cli.drawing.picture import _arranged

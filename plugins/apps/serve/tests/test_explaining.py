@@ -106,7 +106,7 @@ def test_a_large_image_is_drawn_smaller():
         ({"of": "nothing"}, "nothing"),
     ],
 )
-def test_what_cannot_be_explained_is_told(page, options, said):
+def test_models_that_cannot_be_explained_are_reported(page, options, said):
     job = page.done(task="explain", model=opened(page, "digits_cnn/digits-cnn.onnx"), options=options)
     assert job["state"] == "failed"
     assert said in str(job["error"])

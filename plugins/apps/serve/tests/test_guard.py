@@ -33,7 +33,7 @@ def test_its_own_names_are_taken(serve, host):
 @pytest.mark.parametrize(
     "origin", ["http://evil.example", "null", "https://127.0.0.1:8123", "http://127.0.0.1:1", "http://[", ""]
 )
-def test_pages_of_others_are_refused_whatever_they_send(serve, origin):
+def test_pages_of_other_sites_are_always_refused(serve, origin):
     page = serve()
     for method, path in (
         ("GET", "/api/state"),
@@ -64,7 +64,7 @@ def test_nothing_is_answered_without_the_token(serve, path):
     assert client.get(f"{path}?token=").status_code == 403
 
 
-def test_the_address_with_the_token_opens_the_page_and_sets_a_cookie_for_it_alone(serve):
+def test_the_address_with_the_token_opens_the_page_and_sets_a_cookie_for_this_host(serve):
     client = serve().client
     del client.headers["authorization"]
     answer = client.get(f"/?token={TOKEN}", follow_redirects=False)

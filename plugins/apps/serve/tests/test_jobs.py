@@ -47,7 +47,7 @@ def test_an_export_passes_and_its_file_runs(page):
     assert session.run(None, {"image": np.zeros((3, 3, 32, 32), "f4")})[0].shape == (3, 16, 1, 1)
 
 
-def test_dims_are_fixed_and_data_is_beside_in_one_archive(page):
+def test_dims_are_fixed_and_external_data_is_in_the_same_archive(page):
     model = opened(page, "exports/resnet-dynamo.onnx")
     asked = {"--fix-shapes": ["image:1,?,?,?"], "--external-data-threshold": "64"}
     job = page.done(task="export", model=model, options={"convert": asked})
@@ -59,7 +59,7 @@ def test_dims_are_fixed_and_data_is_beside_in_one_archive(page):
     assert shape.dim[0].dim_value == 1
 
 
-def test_a_refusal_tells_all_nodes_with_their_places_in_the_drawing(page):
+def test_a_refusal_lists_all_nodes_with_their_keys_in_the_drawing(page):
     model = opened(page, "decoder/decoder.onnx")
     job = page.done(task="export", model=model, options={"convert": {"--opset": ["7"], "--domains": "ai.onnx"}})
     refused = job["result"]["refused"]
@@ -73,7 +73,7 @@ def test_a_refusal_tells_all_nodes_with_their_places_in_the_drawing(page):
             assert not key or names[key][2] == label
 
 
-def test_a_model_that_differs_fails_and_gives_no_file(page):
+def test_a_model_that_differs_fails_without_a_file(page):
     model = opened(page, "bert/bert.onnx")
     asked = {"--opset": ["13"], "--exact": True, "--domains": "ai.onnx"}
     result = page.done(task="export", model=model, options={"convert": asked})["result"]
@@ -96,7 +96,7 @@ def test_a_model_that_differs_fails_and_gives_no_file(page):
         {"--domains": ["ai.onnx,,"]},
     ],
 )
-def test_what_the_page_may_not_ask_for_is_refused(page, asked):
+def test_requests_that_the_page_may_not_make_are_refused(page, asked):
     model = opened(page, "digits/digits.onnx")
     job = page.done(task="export", model=model, options={"convert": asked})
     assert job["state"] == "failed"
@@ -115,7 +115,7 @@ def test_an_export_may_have_another_format(page):
         assert re.search("format|quantized", job["error"]["what"])
 
 
-def test_a_quantized_export_tells_its_errors(page):
+def test_a_quantized_export_reports_its_errors(page):
     model = opened(page, "digits_cnn/digits-cnn.onnx")
     options = {"convert": {"--opset": ["17"]}, "quantize": {"--mode": "dynamic"}}
     result = page.done(task="export", model=model, options=options)["result"]
@@ -168,7 +168,7 @@ def test_two_models_are_compared(page):
     assert "inputs are not image" in others["verification"]["problems"][0]
 
 
-def test_a_run_tells_outputs_and_every_value(page):
+def test_a_run_returns_outputs_and_every_value(page):
     feeds = page.send("samples.npz", (EXAMPLES / "digits" / "samples.npz").read_bytes())
     job = page.done(task="run", model=opened(page, "digits/digits.onnx"), feeds=feeds["id"])
     result = job["result"]
@@ -214,7 +214,7 @@ def test_a_job_is_cancelled_whether_it_runs_or_waits(serve, tmp_path):
     assert not any((page.server.folder / "results").iterdir())
 
 
-def test_a_job_that_takes_too_much_memory_ends(serve, tmp_path, monkeypatch):
+def test_a_job_with_too_much_memory_ends(serve, tmp_path, monkeypatch):
     monkeypatch.setenv("TENONNX_LIMIT_MEMORY", str(1 << 28))
     text = "import time\ndef make():\n    held = b'x' * (1 << 30)\n    time.sleep(600)\n"
     page = serve(made(tmp_path, text))
@@ -224,7 +224,7 @@ def test_a_job_that_takes_too_much_memory_ends(serve, tmp_path, monkeypatch):
     assert "memory" in job["error"]["what"]
 
 
-def test_a_process_that_ends_by_itself_is_told(serve, tmp_path):
+def test_a_process_that_exits_is_reported(serve, tmp_path):
     page = serve(made(tmp_path, "import os\ndef make():\n    os._exit(7)\n"))
     (model,) = page.client.get("/api/state").json()["models"]
     assert "code 7" in page.done(task="run", model=model["id"])["error"]["what"]
@@ -263,6 +263,6 @@ def test_news_of_a_job_come_as_events(page):
 @pytest.mark.parametrize(
     "body", [b"[]", b"{", b"[" * 100_000, b'{"task": "open"}', b'{"task": "export", "model": "x"}', b"\xff"]
 )
-def test_questions_that_are_none_are_refused(page, body):
+def test_invalid_requests_are_refused(page, body):
     assert page.client.post("/api/jobs", content=body).status_code in (400, 404)
     assert page.client.get("/api/state").status_code == 200

@@ -38,7 +38,7 @@ def test_a_model_is_drawn_and_a_definition_opens_in_place(page):
     assert ask("node", 422, key="../x")["what"]
 
 
-def test_a_node_tells_its_inputs_attributes_and_documentation(page):
+def test_a_node_shows_its_inputs_attributes_and_documentation(page):
     ask = looked(page, "exports/resnet-dynamo.onnx")
     node = ask("node", key="n0")
     assert (node["op"], node["inputs"][1]["called"], node["attributes"]["strides"]) == ("Conv", "W", "[2, 2]")
@@ -50,7 +50,7 @@ def test_a_node_tells_its_inputs_attributes_and_documentation(page):
     assert ask("costs")["nodes"]["n0"][0] > 0
 
 
-def test_what_is_around_a_node_opens_to_show_it(page):
+def test_groups_around_a_node_open_to_show_it(page):
     nodes = [
         helper.make_node("Relu", [f"v{k}"], [f"v{k + 1}"], name=f"/layer.{k // 10}/block.{k // 5}/relu.{k}")
         for k in range(20)
@@ -94,14 +94,14 @@ def test_names_of_a_model_are_texts_and_never_html(page):
             assert word not in text.replace('"http://www.w3.org/2000/svg"', ""), f"{path.name} has {word}"
 
 
-def test_files_that_are_no_models_are_told_with_what_to_do(page):
+def test_files_that_are_not_models_are_reported_with_advice(page):
     for body in (b"", b"no model", b"<html></html>", onnx.ModelProto().SerializeToString()):
         model = page.send("m.onnx", body)["id"]
         assert page.ask(f"/models/{model}/open", 422)["what"]
         page.client.delete(f"/api/models/{model}")
 
 
-def test_numbers_that_json_does_not_have_are_none():
+def test_numbers_that_json_lacks_are_null():
     from tenonnx_serve.frames import HEAD, framed
 
     assert framed({"a": [float("nan"), 1.5, float("inf")]})[HEAD.size :] == b'{"a": [null, 1.5, null]}'
@@ -166,7 +166,7 @@ def test_nodes_of_subgraphs_are_compared_too():
         ({"op": "MatMul", "alpha": None}, "changed"),
     ],
 )
-def test_what_changed_of_a_node_is_told(changes, fate):
+def test_changes_of_a_node_are_shown(changes, fate):
     def made(scale=1.0, alpha=0.25, op="Gemm"):
         attributes = {} if alpha is None else {"alpha": alpha}
         weight = onnx.numpy_helper.from_array(np.eye(4, dtype=np.float32) * np.float32(scale), "w")
@@ -179,7 +179,7 @@ def test_what_changed_of_a_node_is_told(changes, fate):
     assert pairs == {"n0": "n0", "n1": "n1"}
 
 
-def test_a_run_tells_how_long_nodes_take(tmp_path):
+def test_a_run_shows_the_time_of_nodes(tmp_path):
     path = EXAMPLES / "digits" / "digits.onnx"
     said = []
     found = run(lambda **step: said.append(step["step"]), str(path), "digits", str(tmp_path), {"backend": "numpy"})

@@ -57,7 +57,7 @@ def test_models_of_the_folder_are_listed_and_opened(serve, folder):
         ("x" * 5000, 404),
     ],
 )
-def test_what_is_not_in_the_folder_is_refused(serve, folder, way, status):
+def test_files_outside_the_folder_are_refused(serve, folder, way, status):
     assert serve(folder).ask("/models", status=status, file=way)["what"]
 
 
@@ -93,7 +93,7 @@ def test_names_that_lead_elsewhere_are_refused(serve, name):
     assert not any(page.server.folder.rglob("*.*"))
 
 
-def test_a_file_that_is_sent_is_opened_and_goes_when_it_is_let_go_of(serve):
+def test_an_uploaded_file_is_opened_and_removed_on_release(serve):
     page = serve()
     model = page.send("digits.onnx", DIGITS)
     assert page.ask(f"/models/{model['id']}/open")["inputs"][0]["name"] == "pixels"
@@ -103,7 +103,7 @@ def test_a_file_that_is_sent_is_opened_and_goes_when_it_is_let_go_of(serve):
     assert page.ask(f"/models/{model['id']}/open", 404)["what"]
 
 
-def test_external_data_goes_beside_its_model(serve, tmp_path):
+def test_external_data_is_stored_next_to_its_model(serve, tmp_path):
     import tenonnx as tx
 
     graph = tx.load(DIGITS)
@@ -120,14 +120,14 @@ def test_external_data_goes_beside_its_model(serve, tmp_path):
     assert "there already" in page.send(data.name, b"", 409, beside=model["id"])["what"]
 
 
-def test_files_do_not_go_beside_a_model_of_the_folder(serve, folder):
+def test_uploads_are_not_stored_next_to_a_model_of_the_folder(serve, folder):
     page = serve(folder)
     model = page.ask("/models", file="a.onnx")
     assert page.send("b.data", b"x", 403, beside=model["id"])["what"]
     assert not (folder / "b.data").exists()
 
 
-def test_too_much_is_refused_by_what_it_says_and_by_what_comes(serve):
+def test_too_large_uploads_are_refused_by_declared_and_by_actual_size(serve):
     page = serve(largest=1000)
     answer = page.client.put("/api/files?name=m.onnx", content=b"", headers={"content-length": str(10 * 10**9)})
     assert answer.status_code == 413
@@ -144,7 +144,7 @@ def test_too_much_is_refused_by_what_it_says_and_by_what_comes(serve):
     assert page.send("m.onnx", b"x" * 1000), "the server answers afterwards"
 
 
-def test_little_room_on_the_disk_is_kept(serve, monkeypatch):
+def test_uploads_keep_some_disk_space_free(serve, monkeypatch):
     monkeypatch.setattr("tenonnx_serve.sources.SPARED", 1 << 62)
     assert "disk" in serve().send("m.onnx", DIGITS, 507)["what"]
 
@@ -176,7 +176,7 @@ def test_only_files_of_inputs_are_taken_as_inputs(serve):
     assert not page.server.sources.models
 
 
-def test_files_of_inputs_are_no_models(serve):
+def test_files_of_inputs_are_not_models(serve):
     """They have a limit of their own, so that they do not evict models."""
     page = serve()
     model = page.send("m.onnx", DIGITS)

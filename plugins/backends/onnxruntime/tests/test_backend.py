@@ -50,14 +50,14 @@ def test_models_of_every_age_run(opset, ir):
     assert list(results) == ["y", "total"]
 
 
-def test_a_graph_that_the_runtime_takes_is_not_rewritten(monkeypatch):
+def test_a_graph_that_the_runtime_accepts_is_not_rewritten(monkeypatch):
     monkeypatch.setattr("tenonnx.extend.backends.retarget_to", None)
     graph(AFFINE, opset=18, ir=8).compile("onnxruntime", strict=True)
     graph(AFFINE, opset=18, ir=14).compile("onnxruntime", strict=True)
 
 
 @pytest.mark.parametrize("state", [None, {"shift": "y"}])
-def test_a_program_that_nobody_holds_leaves_no_session(monkeypatch, state):
+def test_an_unreferenced_program_frees_its_session(monkeypatch, state):
     """Sessions hold memory and threads, which must be released without the garbage collector."""
     sessions = weakref.WeakSet()
     begin = onnxruntime.InferenceSession.__init__
@@ -164,7 +164,7 @@ def no_kernel(single):
 
 
 @pytest.mark.parametrize("name", ["onnxruntime", "auto"])
-def test_numpy_takes_over_with_one_warning(name, no_kernel):
+def test_numpy_replaces_the_runtime_with_one_warning(name, no_kernel):
     with pytest.warns(tx.FallbackWarning, match="numpy runs the graph") as caught:
         program = no_kernel.compile(name)
     assert len(caught) == 1
@@ -249,14 +249,14 @@ def reshape(single):
     return single("Reshape", [("float32", ["N"]), ("int64", ["K"])], ("float32", None))
 
 
-def test_what_the_runtime_refuses_names_the_inputs(capfd, reshape):
+def test_a_call_that_the_runtime_refuses_names_the_inputs(capfd, reshape):
     with pytest.raises(tx.InvalidCall, match="onnxruntime cannot compute the graph") as caught:
         reshape.compile("onnxruntime", strict=True)({"x0": np.ones(3, np.float32), "x1": np.array([2])})
     assert "x0: float32[3]" in caught.value.given
     assert capfd.readouterr().err == ""
 
 
-def test_what_numpy_refuses_too_names_the_node(reshape):
+def test_a_call_that_numpy_refuses_too_names_the_node(reshape):
     with pytest.raises(tx.InvalidCall, match=r"ai\.onnx::Reshape"):
         reshape.compile("onnxruntime")({"x0": np.ones(3, np.float32), "x1": np.array([2])})
 
@@ -270,7 +270,7 @@ EMPTY = (
 
 
 @pytest.mark.parametrize("state", [None, {"count": "next"}])
-def test_a_call_that_the_runtime_refuses_goes_to_numpy(state):
+def test_numpy_computes_a_call_that_the_runtime_refuses(state):
     """The maximum of an empty set of booleans is False by the specification."""
     program = graph(EMPTY).compile("onnxruntime", state=state)
     assert program({"x": np.array([True, False])})["y"]
@@ -358,7 +358,7 @@ def linear(width, path=None):
 
 
 @pytest.mark.parametrize("external", [True, False])
-def test_large_initializers_go_beside_the_message(tmp_path, monkeypatch, external):
+def test_large_initializers_are_passed_separately_from_the_message(tmp_path, monkeypatch, external):
     path = tmp_path / "model.onnx" if external else None
     made, weight = linear(1 << 14, path)
     source = path or made

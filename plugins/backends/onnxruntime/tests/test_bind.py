@@ -29,7 +29,7 @@ def graph(request):
 
 
 @pytest.mark.parametrize("backend", ["onnxruntime", "numpy", "auto"])
-def test_a_bound_call_reads_what_the_arrays_hold_now(graph, backend):
+def test_a_bound_call_reads_the_present_contents_of_arrays(graph, backend):
     program, given = graph.compile(backend=backend), feeds()
     call = program.bind(given)
     first = call()

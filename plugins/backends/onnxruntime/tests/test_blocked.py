@@ -44,7 +44,7 @@ def changed(graph):
 @pytest.mark.skipif(not block_size(), reason="the runtime has no such layout on this processor")
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("form", FORMS)
-def test_blocked_convolutions_give_the_same(form, bias):
+def test_blocked_convolutions_have_equal_results(form, bias):
     graph = made(*FORMS[form], bias=bias)
     assert changed(graph)
     random = np.random.default_rng(0)
@@ -57,7 +57,7 @@ def test_blocked_convolutions_give_the_same(form, bias):
 
 
 @pytest.mark.parametrize("form", LEFT)
-def test_others_are_left_alone(form):
+def test_other_convolutions_are_unchanged(form):
     assert not changed(made(*LEFT[form]))
 
 

@@ -104,7 +104,7 @@ def test_a_kernel_without_a_last_version_serves_no_newer_schema():
     assert not kernel("Add", "float32", "float32", version=6)
 
 
-def test_ops_that_kernels_left_behind_are_run_where_they_have_some():
+def test_former_ops_run_at_versions_that_have_a_kernel():
     """RandomNormal has a kernel only up to opset 21, in all known versions of the runtime."""
     for version in left_behind():
         assert version < newest("ai.onnx")
@@ -134,7 +134,7 @@ def test_types_beyond_tensors_are_spelled_as_the_runtime_spells_them():
 
 
 @pytest.mark.skipif(newest("ai.onnx") < 25, reason="what an old runtime has no kernel of is expanded for it")
-def test_what_fusion_puts_unasked_has_a_kernel():
+def test_ops_that_fusion_adds_by_default_have_a_kernel():
     """Ops named in ``fuse(also=...)`` need no kernel."""
     held = tx.default_registry().ops("com.microsoft")
     put = [op for op in held if op.pure and op.specified and not op.primitive and not find_trait(op, "on_request")]
@@ -142,7 +142,7 @@ def test_what_fusion_puts_unasked_has_a_kernel():
     assert [op.name for op in put if ("com.microsoft", op.name) not in kernels._kernels()] == []
 
 
-def test_what_a_kernel_is_wrong_about_is_asked_of_it():
+def test_kernels_are_checked_for_known_defects():
     """onnxruntime 1.32 treats the second axis as channels; below it, MoE in float16 returns 0."""
     registry, x = tx.default_registry(), np.random.default_rng(0).normal(size=(1, 2, 2, 3)).astype(np.float32)
     graph = tx.Graph(opsets={"ai.onnx": 21, "com.ms.internal.nhwc": 28})

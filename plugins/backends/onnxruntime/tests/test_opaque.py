@@ -71,7 +71,7 @@ def test_without_their_library_they_are_refused_saying_what_to_give(custom):
     assert "give session_options with the library that has these ops" in caught.value.do
 
 
-def test_what_only_a_library_knows_is_not_lowered(custom):
+def test_ops_that_only_a_library_defines_are_not_lowered(custom):
     graph = custom
     for run in (lambda: graph.compile("numpy"), lambda: tx.decompose(graph, keep=lambda call: False)):
         with pytest.raises(tx.UnsupportedOp, match="no installed package provides 1 of its ops") as caught:

@@ -105,7 +105,7 @@ def test_state_stays_on_the_device(monkeypatch, bindings):
         ({"provider": CPU, "providers": [CPU]}, "both given"),
     ],
 )
-def test_providers_that_there_are_not_are_refused(options, said):
+def test_unknown_providers_are_refused(options, said):
     if str(options["provider"]).lower().startswith(("cuda", "dml")) and len(onnxruntime.get_available_providers()) > 2:
         pytest.skip("this build has more providers")
     with pytest.raises(tx.InvalidCall) as caught:
@@ -113,7 +113,7 @@ def test_providers_that_there_are_not_are_refused(options, said):
     assert said in str(caught.value)
 
 
-def test_a_provider_that_finds_no_device_is_told(monkeypatch):
+def test_a_provider_without_a_device_is_reported(monkeypatch):
     """The runtime silently falls back to the CPU."""
     known = ["CUDAExecutionProvider", CPU]
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: known)
@@ -127,7 +127,7 @@ def test_a_provider_that_finds_no_device_is_told(monkeypatch):
         layer().compile("onnxruntime", provider="cuda")
 
 
-def test_a_place_says_where_tensors_are_made(monkeypatch):
+def test_device_placement_of_tensors(monkeypatch):
     """Allocations on a device that this machine lacks."""
     asked = []
 

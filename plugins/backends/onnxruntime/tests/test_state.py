@@ -72,7 +72,7 @@ def test_state_can_be_set(backend):
 
 
 @pytest.mark.parametrize("wrong", [np.zeros(3, np.float32), np.array(["a", "b"]), np.array([0.1, 1e300])])
-def test_state_must_be_of_the_input_s_type(backend, wrong):
+def test_state_of_another_type_is_refused(backend, wrong):
     program = compiled(backend=backend)
     with pytest.raises(tx.InvalidFeed):
         program.state["count"] = wrong
@@ -135,7 +135,7 @@ def test_state_may_change_its_shape(backend):
     assert [r["total"].item() for r in kept] == [0, 2, 8, 20]
 
 
-def test_two_inputs_may_take_one_output(backend):
+def test_two_state_inputs_may_share_one_output(backend):
     text = """
     <ir_version: 8, opset_import: ["" : 18]>
     g (float[1] a, float[1] b) => (float[1] c) <float[1] a = {1}, float[1] b = {1}> { c = Add(a, b) }
@@ -156,7 +156,7 @@ def test_an_input_may_swap_places_with_another(backend):
     assert (program.state["a"].item(), program.state["b"].item()) == (2, 1)
 
 
-def test_other_defaults_hold_beside_the_state(backend):
+def test_other_defaults_apply_together_with_state(backend):
     text = """
     <ir_version: 8, opset_import: ["" : 18]>
     g (float[1] a, float[1] b) => (float[1] c) <float[1] a = {1}, float[1] b = {1}> { c = Add(a, b) }

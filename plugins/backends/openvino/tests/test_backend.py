@@ -70,7 +70,7 @@ def test_an_input_that_nothing_reads_may_be_fed():
     assert_same(graph, graph.compile("openvino", strict=True), {**fed(2), "spare": np.int64(1)})
 
 
-def test_wide_integers_are_refused_where_32_bits_do_not_hold_them():
+def test_integers_beyond_32_bits_are_refused():
     graph = tx.Graph(opsets={"ai.onnx": 18})
     graph.output("y", graph.input("x", "int64", (1,)) + 1)
     program = graph.compile("openvino", strict=True)
@@ -114,7 +114,7 @@ STEPS = {"quantized/resnet-qdq": 0.019}
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_examples_give_what_numpy_gives(name):
+def test_the_examples_agree_with_numpy(name):
     """Includes ops of com.microsoft, which are lowered before the list of deviating ops is applied."""
     graph = tx.load(EXAMPLES / f"{name}.onnx")
     with np.load(EXAMPLES / f"{MODELS[name]}.npz") as held:
@@ -170,7 +170,7 @@ def test_properties_reach_the_device():
     assert_same(graph, program, fed(2))
 
 
-def test_what_it_cannot_compute_is_an_error_of_ours():
+def test_unsupported_models_raise_our_errors():
     graph = tx.Graph(opsets={"ai.onnx": 18})
     x, places = graph.input("x", "float32", (4,)), graph.input("places", "int64", (2,))
     graph.output("y", ops.gather_elements(x, places))

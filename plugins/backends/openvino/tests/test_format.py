@@ -31,7 +31,7 @@ def test_weights_keep_their_32_bits(tmp_path):
     np.testing.assert_allclose(found["probabilities"], expected["probabilities"], rtol=1e-4, atol=1e-6)
 
 
-def test_what_has_no_form_is_refused(tmp_path):
+def test_unsupported_models_are_refused(tmp_path):
     graph = tx.Graph(opsets={"ai.onnx": 17})
     graph.output("y", ops.identity(graph.input("x", "string", ("n",))))
     with pytest.raises(NotRepresentable, match="no OpenVINO IR form"):

@@ -79,12 +79,12 @@ def spark():
     spark.stop()
 
 
-def test_ray_gives_the_bits_of_processes(ray, folder, expected, tmp_path):
+def test_results_on_ray_equal_those_of_local_processes(ray, folder, expected, tmp_path):
     scores = tx.score(folder / "model.onnx", folder / "t.parquet", tmp_path / "out", on="ray", **OPTIONS)
     assert bits(scores) == expected
 
 
-def test_spark_gives_the_bits_of_processes(spark, folder, expected, tmp_path):
+def test_results_on_spark_equal_those_of_local_processes(spark, folder, expected, tmp_path):
     scores = tx.score(folder / "model.onnx", folder / "t.parquet", tmp_path / "out", on="spark", **OPTIONS)
     assert bits(scores) == expected
 
@@ -94,7 +94,7 @@ class Stopped(Exception):
 
 
 @pytest.mark.parametrize("engine", ["ray", "spark"])
-def test_a_run_that_is_stopped_goes_on_elsewhere(engine, folder, expected, tmp_path, request):
+def test_a_stopped_run_resumes_on_another_engine(engine, folder, expected, tmp_path, request):
     request.getfixturevalue(engine)
 
     def stop(progress):
@@ -116,7 +116,7 @@ def test_a_run_that_is_stopped_goes_on_elsewhere(engine, folder, expected, tmp_p
 
 
 @pytest.mark.parametrize("engine", ["ray", "spark"])
-def test_what_is_wrong_with_a_part_is_said_in_our_words(engine, folder, tmp_path, request):
+def test_errors_of_a_part_are_our_own(engine, folder, tmp_path, request):
     request.getfixturevalue(engine)
     damaged = (folder / "t.parquet").read_bytes()
     with parquet.ParquetFile(folder / "t.parquet") as file:

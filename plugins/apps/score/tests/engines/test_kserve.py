@@ -37,7 +37,7 @@ def test_a_service_is_one_of_kserve(name):
 
 
 @pytest.mark.parametrize("change", [("version", 1), ("modelFormat", None), ("storageUri", "storage_uri")])
-def test_what_kserve_has_not_is_found(change):
+def test_invalid_kserve_fields_are_found(change):
     yaml = importlib.import_module("yaml")
     read = yaml.safe_load(service("net"))
     model = read["spec"]["predictor"]["model"]
