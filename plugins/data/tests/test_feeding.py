@@ -58,7 +58,7 @@ SOURCES = {
 
 
 @pytest.mark.parametrize("kind", SOURCES)
-def test_all_sources_give_the_same_batches(graph, tmp_path, kind):
+def test_all_sources_have_the_same_batches(graph, tmp_path, kind):
     found = list(batches_of(graph, SOURCES[kind](tmp_path), batch_size=2))
     assert [sorted(batch) for batch in found] == [["a", "b"]] * 3
     assert [len(batch["a"]) for batch in found] == [2, 2, 1]

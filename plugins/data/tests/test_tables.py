@@ -83,7 +83,7 @@ NAMES = ["r.npz", "r.csv", "r.tsv", "r.csv.gz", "r.parquet", "r.feather", "r.arr
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_all_formats_give_the_same_rows(name, tmp_path):
+def test_all_formats_have_the_same_rows(name, tmp_path):
     path, graph = write(tmp_path / name), graph_of(*PAIR)
     table = read_table(path)
     assert table.names == ["a", "b", "kind"]
@@ -117,7 +117,7 @@ def test_columns_by_the_names_of_inputs(name, tmp_path):
         ({}, "or 2 columns"),
     ],
 )
-def test_columns_that_there_are_not(name, columns, message, tmp_path):
+def test_missing_columns(name, columns, message, tmp_path):
     with pytest.raises(tx.InvalidCall, match=message):
         read_table(write(tmp_path / name)).feeds(graph_of(*PAIR), columns, ())
 
@@ -156,7 +156,7 @@ def test_labels_are_numbered_as_the_model_knows_them(tmp_path):
         assert caught.value.available == "daisy, rose"
 
 
-def test_a_label_that_is_missing_is_no_class(tmp_path):
+def test_a_missing_label_is_not_a_class(tmp_path):
     (tmp_path / "r.csv").write_text("kind,a\nrose,1\n,2\n")
     with pytest.raises(tx.InvalidFeed, match="a label is missing") as caught:
         read_labels(read_table(str(tmp_path / "r.csv")), "kind", graph_of(*PAIR))
@@ -213,7 +213,7 @@ def test_pyarrow_is_asked_for_where_it_is_needed(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["r.parquet", "r.arrow", "r.jsonl", "r.npz", "r.csv", "r.txt"])
-def test_files_that_are_none(name, tmp_path):
+def test_invalid_files(name, tmp_path):
     with pytest.raises(tx.InvalidCall):
         read_table(str(tmp_path / name))
     (tmp_path / name).write_bytes(b"\x00\xff nothing")

@@ -99,7 +99,7 @@ def test_a_source_that_ends_at_once_leaves_the_graph_unverified(
 
 
 @pytest.mark.parametrize(("end", "said"), ENDS)
-def test_what_was_compared_before_the_end_counts(end: str, said: str, process: SourceProcess, graph: Graph) -> None:
+def test_comparisons_before_a_crash_count(end: str, said: str, process: SourceProcess, graph: Graph) -> None:
     with limits.override(seconds=2, memory=1 << 26):
         found = _compared(graph, process, {2: "doubled", 3: end, 4: "doubled"})
     assert found.verified
@@ -108,7 +108,7 @@ def test_what_was_compared_before_the_end_counts(end: str, said: str, process: S
         warn_unverified(found)
 
 
-def test_a_size_that_the_source_refuses_is_told_as_it_says(process: SourceProcess, graph: Graph) -> None:
+def test_a_size_that_the_source_refuses_is_reported_with_its_message(process: SourceProcess, graph: Graph) -> None:
     found = _compared(graph, process, {2: "doubled", 3: "doubled", 1: "refuse"})
     assert found.verified
     assert any(note.endswith("Runtime does not take that: ValueError: sizes that do not fit") for note in found.notes)
@@ -131,7 +131,7 @@ def test_calls_share_one_budget_of_time(process: SourceProcess) -> None:
             process("wait", 0.7)
 
 
-def test_an_end_of_time_of_the_caller_is_no_refusal(process: SourceProcess, graph: Graph) -> None:
+def test_a_deadline_of_the_caller_is_not_a_refusal(process: SourceProcess, graph: Graph) -> None:
     process("count")
     with limits.within(0.5), pytest.raises(tx.OutOfTime):
         _compared(graph, process, {2: "hang"})
@@ -171,7 +171,7 @@ def test_a_source_that_cannot_be_opened_is_tried_again(process: SourceProcess) -
         assert (caught.value.kind, caught.value.given) == ("OSError", "gone")
 
 
-def test_limits_of_the_caller_hold_in_the_child(process: SourceProcess) -> None:
+def test_limits_of_the_caller_apply_in_the_child(process: SourceProcess) -> None:
     functions = (
         "from tenonnx import limits\ndef opened(): return limits.current().depth\ndef same(depth): return depth\n"
     )
@@ -180,7 +180,7 @@ def test_limits_of_the_caller_hold_in_the_child(process: SourceProcess) -> None:
         assert SourceProcess(Path(process.worker.file), process.worker.name, opening=())("same") == 7
 
 
-def test_what_a_function_raises_ends_nothing(process: SourceProcess) -> None:
+def test_an_exception_does_not_end_the_process(process: SourceProcess) -> None:
     with pytest.raises(CallFailed):
         process("refuse", 1)
     assert process("count") == 0

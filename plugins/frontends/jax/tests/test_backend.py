@@ -124,7 +124,7 @@ NUMBERS = (
 
 
 @pytest.mark.parametrize("name", [*APART, *TOGETHER])
-def test_every_size_gives_what_numpy_gives(name):
+def test_every_size_agrees_with_numpy(name):
     graph = graph_of(rows_of((APART | TOGETHER)[name], NUMBERS))
     program, made = counted(graph)
     for rows in (4, 10, 22, 14, 26, 18, 30):
@@ -175,7 +175,7 @@ def test_control_flow_is_compiled(text):
     ("text", "node"),
     [(CHOSEN, "NonZero"), (HEAD + "g (float[2] x) => (float[2] y) { y = RandomNormalLike(x) }", "RandomNormal")],
 )
-def test_what_cannot_be_traced_is_refused_by_name(text, node):
+def test_untraceable_nodes_are_refused_by_name(text, node):
     f = tenonnx_jax.function(graph_of(text))
     with pytest.raises(tx.NotRepresentable, match=node):
         jax.jit(f)({}, {"x": jnp.ones(2)})
@@ -397,7 +397,7 @@ def test_an_index_out_of_range_is_refused_with_state():
         program({"i": np.array([3])})
 
 
-def test_quantized_calls_are_compiled_whole():
+def test_quantized_calls_are_compiled_completely():
     text = (
         HEAD + "g (float[N] x) => (float[N] y) <float s = {0.5}, uint8 z = {128}> "
         "{ q = QuantizeLinear(x, s, z) y = DequantizeLinear(q, s, z) }"

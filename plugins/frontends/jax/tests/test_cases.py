@@ -8,6 +8,6 @@ CASES = load_all()
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_files_give_the_numbers_of_jax(name):
+def test_files_agree_with_jax(name):
     judged = Judged(CASES[name])
     assert {opset: wrong for opset in OPSETS if (wrong := judged.at(opset))} == {}

@@ -136,7 +136,7 @@ def test_losses_over_eight_devices_are_those_of_one(trained):
         assert_alike(trained[name], trained["one"])
 
 
-def test_bytes_on_each_device_fall_as_the_plan_says(trained):
+def test_bytes_on_each_device_agree_with_the_plan(trained):
     step = tt.TrainingStep(network(), "softmax_cross_entropy", tt.Adam(1e-2), backend="numpy")
     graph, kept = step.graph(), set(step.program.state)
     for name, (mesh, sharding) in {
@@ -161,7 +161,7 @@ def test_losses_of_two_processes_are_those_of_one(trained):
             assert_alike(each, trained["one"] | {"losses": trained[name]["losses"]})
 
 
-def test_parts_of_two_killed_processes_go_on_over_another_mesh_or_none(tmp_path):
+def test_checkpoints_of_two_killed_processes_resume_over_another_mesh_or_none(tmp_path):
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = str(free.getsockname()[1])
@@ -205,7 +205,7 @@ def test_a_process_that_is_killed_in_an_epoch_resumes_bit_for_bit(tmp_path):
     assert (whole["steps"], rest["steps"]) == (15, 15 - 5 * epoch - samples // 16)
 
 
-def test_a_plan_tells_what_each_device_holds():
+def test_a_plan_shows_the_contents_of_each_device():
     import jax
     from jax.sharding import AbstractMesh
 
@@ -260,7 +260,7 @@ def test_a_sharding_of_a_step_serves_its_validation_and_a_wrong_one_is_refused()
         tt.fit(network(), data, sharding={"pixels": ("data",)}, **how)
 
 
-def test_what_cannot_be_cut_evenly_is_refused():
+def test_uneven_splits_are_refused():
     from jax.sharding import AbstractMesh
 
     with pytest.raises(tx.InvalidCall, match="split evenly"):
@@ -269,7 +269,7 @@ def test_what_cannot_be_cut_evenly_is_refused():
         tenonnx_jax.layout_plan(network(), AbstractMesh((2,), ("model",)), {"no such*": ("model",)})
 
 
-def test_what_a_step_exchanges_follows_from_its_layouts():
+def test_shardings_determine_the_exchanges_of_a_step():
     step = tt.TrainingStep(network(), "softmax_cross_entropy", tt.Adam(1e-2), backend="numpy")
     graph, mesh = step.graph(), {"data": 4, "model": 2}
     batch = {"x": ("data",), "labels": ("data",)}
@@ -366,7 +366,7 @@ def test_the_command_line_plans_and_trains_over_devices(tmp_path):
         (("--mesh", "data=4", "--sharding", "nothing*=data"), "fits no input"),
     ],
 )
-def test_the_command_line_refuses_what_is_no_layout(options, said):
+def test_the_command_line_refuses_invalid_shardings(options, said):
     done = command("plan", EXAMPLES / "digits/digits.onnx", *options)
     assert done.returncode in (1, 2)
     assert said in done.stderr

@@ -128,7 +128,7 @@ def test_files_of_bfloat16_are_legal_at_their_opset(name, tmp_path):
         np.testing.assert_allclose(ours.astype(np.float32), np.asarray(theirs, np.float32), rtol=0.05, atol=0.05)
 
 
-def test_nan_is_kept_where_the_page_says_so(tmp_path):
+def test_nan_is_preserved_as_documented(tmp_path):
     def extremes(x):
         return jnp.argmax(x, 1), jnp.argmin(x, 1), jnp.sort(x, 1), lax.top_k(x, 2)[0], jnp.clip(x, 1, 2)
 

@@ -29,7 +29,7 @@ def opened(name):
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_examples_give_what_numpy_gives(name):
+def test_the_examples_agree_with_numpy(name):
     graph, feeds = opened(name)
     expected, found = graph.run(feeds, backend="numpy"), graph.compile("jax", strict=True)(feeds)
     for each, wanted in expected.items():

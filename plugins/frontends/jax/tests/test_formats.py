@@ -47,7 +47,7 @@ def test_decoders_keep_all_their_dims(name, tmp_path):
     assert len([dim for dim in dims if dim.isidentifier()]) >= 3
 
 
-def test_relations_that_the_file_needs_are_told(tmp_path):
+def test_relations_that_the_file_requires_are_reported(tmp_path):
     report = tx.convert(EXAMPLES / "decoder/decoder.onnx", tmp_path / "m.stablehlo")
     assert "note: the file does not take total=1: it needs total - sequence >= 0" in report.notes
 
@@ -97,7 +97,7 @@ def test_sizes_stay_symbolic(name, tmp_path):
     ],
     ids=["a size by contents", "text"],
 )
-def test_what_has_no_form_is_refused(graph, said, suffix, tmp_path):
+def test_unsupported_graphs_are_refused(graph, said, suffix, tmp_path):
     with pytest.raises(NotRepresentable, match=said):
         tx.convert(graph, tmp_path / f"m.{suffix}")
     assert list(tmp_path.iterdir()) == []

@@ -113,7 +113,7 @@ def test_callbacks_are_refused_by_name():
         tx.load(calls_back, x)
 
 
-def test_a_branch_that_fixes_a_dim_is_told_by_its_line():
+def test_a_branch_that_fixes_a_dim_is_reported_with_its_line():
     def fixed(a):
         return a * 2 if a.shape[0] == 3 and bool(a.shape[0] > 2) and a.sum() > 0 else a
 
@@ -134,7 +134,7 @@ def test_a_branch_that_fixes_a_dim_is_told_by_its_line():
         ({"dims": {"a": {0: "n", 1: "n"}}}, "has two sizes"),
     ],
 )
-def test_what_does_not_fit_is_refused(options, said):
+def test_mismatched_arguments_are_refused(options, said):
     with pytest.raises(InvalidCall, match=said):
         tx.load(lambda a: a + 1, x, **options)
 
@@ -155,7 +155,7 @@ def test_verification_looks_at_other_sizes():
     assert len(found.outputs) == 3
 
 
-def test_softmax_gelu_and_layer_norm_stay_whole():
+def test_softmax_gelu_and_layer_norm_are_single_nodes():
     graph = tx.load(lambda a: jax.nn.gelu(jax.nn.softmax(a), approximate=False), x, dynamic_batch=True)
     assert [node.op_type for node in graph.nodes] == ["Softmax", "Gelu"]
 
@@ -256,12 +256,12 @@ def test_a_convolution_has_no_transpositions_around_it():
     assert found == ["Transpose", *["Conv", "Relu"] * 3, "Transpose"]
 
 
-def test_layers_that_normalize_stay_whole():
+def test_normalizations_are_single_nodes():
     assert [n.op_type for n in tx.load(nnx.LayerNorm(4, rngs=nnx.Rngs(0)), x).nodes] == ["LayerNormalization"]
     assert [n.op_type for n in tx.load(lambda a: jax.nn.log_softmax(a), x).nodes] == ["LogSoftmax"]
 
 
-def test_what_was_exported_is_refused_by_name(tmp_path):
+def test_exported_programs_are_refused_by_name(tmp_path):
     exported = jax.export.export(jax.jit(lambda a: a + 1))(x)
     with pytest.raises(InvalidCall, match="StableHLO"):
         tx.load(exported, x)

@@ -56,7 +56,7 @@ def test_a_wrong_rule_is_found(rule):
         check_case(weighted(rule), "jax")
 
 
-def test_what_jax_has_no_form_for_is_not_compared():
+def test_calls_that_jax_cannot_express_are_not_compared():
     def refusing(X, W, *, by):
         raise NotRepresentable("JAX must have a form for it")
 

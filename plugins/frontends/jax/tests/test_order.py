@@ -78,7 +78,7 @@ def test_a_function_reduces_elements_in_their_order(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["decay", "largest magnitude", "first of the largest", "last"])
-def test_only_functions_that_are_not_associative_take_one_step_for_each_element(name):
+def test_only_functions_that_are_not_associative_need_a_step_per_element(name):
     graph = tx.load(*FOLDS[name], verify=False)
     assert any(n.op_type == "Loop" for n in graph.nodes) == (name in {"decay", "largest magnitude"})
 

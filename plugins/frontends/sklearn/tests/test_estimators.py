@@ -105,7 +105,7 @@ class Doubled(LinearRegression):
         return super().predict(X) * 2
 
 
-def test_what_has_no_rule_is_refused_by_name():
+def test_estimators_without_a_rule_are_refused_by_name():
     model = Doubled().fit(rows_of(20), rows_of(20)[:, 0])
     with pytest.raises(tx.NotRepresentable, match="Doubled"):
         tx.load(model)
@@ -250,7 +250,7 @@ def test_the_command_line_reads_a_joblib_file_that_is_trusted(tmp_path):
     assert [value.name for value in tx.load(tmp_path / "model.onnx").outputs] == ["label", "probabilities"]
 
 
-def test_the_command_line_takes_options_of_reading(tmp_path, capsys):
+def test_the_command_line_accepts_options_of_reading(tmp_path, capsys):
     import joblib
 
     from tenonnx_cli import main
@@ -270,7 +270,7 @@ def test_the_command_line_takes_options_of_reading(tmp_path, capsys):
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_every_estimator_has_a_rule_or_says_why_it_can_have_none():
+def test_every_estimator_has_a_rule_or_a_reason_for_having_none():
     from sklearn.experimental import enable_halving_search_cv, enable_iterative_imputer  # noqa: F401
     from sklearn.utils import all_estimators
 
@@ -293,7 +293,7 @@ REFUSED = [
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("place", range(len(REFUSED)))
-def test_what_ends_elsewhere_is_refused(place):
+def test_unsupported_final_steps_are_refused(place):
     model, why = REFUSED[place]
     with pytest.raises(tx.NotRepresentable, match=why):
         tx.load(model.fit(np.abs(rows_of(30))))
@@ -345,7 +345,7 @@ def fitted_on_float32():
 
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("place", range(11))
-def test_what_was_fitted_on_float32_is_carried_as_well(place, tmp_path):
+def test_estimators_fitted_on_float32_are_converted_as_accurately(place, tmp_path):
     from sklearn.experimental import enable_iterative_imputer  # noqa: F401
 
     X = rows_of(150).astype(np.float32)
@@ -365,7 +365,7 @@ def test_identifiers_keep_all_their_digits():
 
 
 @pytest.mark.filterwarnings("ignore")
-def test_rows_that_are_made_up_miss_numbers_and_hold_unknown_categories():
+def test_random_rows_have_missing_numbers_and_unknown_categories():
     X = np.floor(np.abs(rows_of(80, 2)) * 2)
     X[::9, 0] = np.nan
     model = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-5).fit(X)
@@ -380,7 +380,7 @@ def test_rows_that_are_made_up_miss_numbers_and_hold_unknown_categories():
 
 
 @pytest.mark.parametrize("kind", [GaussianNB, KNeighborsClassifier, RandomForestClassifier])
-def test_members_that_have_probabilities_alone_decide_by_these(kind):
+def test_members_with_only_probabilities_decide_by_these(kind):
     X = rows_of(120)
     several = np.stack([X[:, 0] > 0.3, X[:, 1] > X[:, 2]], axis=1).astype(int)
     rows = np.float32(rows_of(300, seed=1))
@@ -424,7 +424,7 @@ def test_factors_of_kernels_keep_their_digits_on_onnxruntime(settings, tmp_path)
     np.testing.assert_allclose(found, model.decision_function(asked), rtol=1e-9, atol=1e-9)
 
 
-def test_one_row_of_what_gives_a_vector_for_it():
+def test_models_that_return_a_vector_for_one_row():
     X = np.random.default_rng(0).normal(size=(60, 4))
     graph = tx.load(SparsePCA(2, max_iter=3, random_state=0).fit(X))
     assert [value.shape[1] for value in graph.outputs] == [2]
@@ -442,7 +442,7 @@ def test_labels_that_were_spread_to_no_neighbor_are_missing():
     np.testing.assert_allclose(found["probabilities"], expected, rtol=1e-5)
 
 
-def test_a_file_that_no_package_reads_or_that_holds_no_estimator_is_refused(tmp_path):
+def test_a_file_without_a_readable_estimator_is_refused(tmp_path):
     (tmp_path / "broken.joblib").write_bytes(b"no pickle")
     (tmp_path / "map.pkl").write_bytes(pickle.dumps({"a": 1}))
     moved = pickle.dumps(Ridge()).replace(b"linear_model._ridge", b"linear_model._rigde")
@@ -457,7 +457,7 @@ def test_a_file_that_no_package_reads_or_that_holds_no_estimator_is_refused(tmp_
             tx.load(tmp_path / name, trust=True)
 
 
-def test_what_lacks_a_fit_or_a_column_is_told():
+def test_a_missing_fit_or_column_is_reported():
     with pytest.raises(tx.InvalidCall, match="call its fit"):
         tx.load(make_pipeline(StandardScaler(), LogisticRegression()))
     X = np.random.default_rng(0).normal(size=(20, 2))
@@ -466,7 +466,7 @@ def test_what_lacks_a_fit_or_a_column_is_told():
         feeds(graph, {"x0": X[:, 0]})
 
 
-def test_a_subclass_may_take_the_rule_of_its_base():
+def test_a_subclass_may_use_the_rule_of_its_base():
     class Twin(LogisticRegression):
         pass
 

@@ -37,7 +37,7 @@ def run(graph, rows):
 
 @pytest.mark.parametrize("kind", [float, np.int64])
 @pytest.mark.parametrize("kept", [None, 20])
-def test_a_scaler_before_trees_sends_whole_numbers_where_the_estimator_does(kind, kept):
+def test_integers_take_the_branch_of_the_estimator_after_a_scaler(kind, kept):
     """Even for rows outside of the example: thresholds are derived from the scaler on float64 rows."""
     rows = WHOLE.astype(kind)
     model = make_pipeline(StandardScaler(), RandomForestClassifier(20, random_state=0)).fit(rows[:300], ABOVE[:300])
@@ -65,7 +65,7 @@ def test_rows_that_float32_rounds_over_a_threshold_make_the_graph_float64(fitted
         tx.load(model, rows, dtype="float32")
 
 
-def test_rows_that_float32_holds_stay_float32():
+def test_rows_that_float32_represents_stay_float32():
     model = DecisionTreeClassifier().fit(NUMBERS, PAIRS[:, 0])
     assert str(tx.load(model, NUMBERS).inputs[0].dtype) == "float32"
 
@@ -80,7 +80,7 @@ def test_targets_with_other_numbers_of_classes_have_an_output_each(kind):
 
 
 @pytest.mark.parametrize("settings", [{}, {"metric": "manhattan"}, {"n_neighbors": 1, "algorithm": "brute"}])
-def test_nearest_neighbors_give_distances_and_places(settings):
+def test_nearest_neighbors_return_distances_and_indices(settings):
     model = NearestNeighbors(**settings).fit(NUMBERS[:40])
     distances, places = model.kneighbors(NUMBERS[40:])
     found = run(tx.load(model), NUMBERS[40:])
@@ -160,7 +160,7 @@ class Doubled(TransformerMixin, BaseEstimator):
 
 
 @pytest.mark.parametrize("first", ["passthrough", None, FunctionTransformer(), make_union("passthrough")])
-def test_pipelines_whose_first_step_tells_no_columns(first):
+def test_pipelines_whose_first_step_has_no_column_names(first):
     model = make_pipeline(first, "passthrough", LogisticRegression()).fit(NUMBERS, PAIRS[:, 1])
     vote = VotingClassifier([("one", model)], voting="soft").fit(NUMBERS, PAIRS[:, 1])
     for each in (model, vote):
@@ -169,7 +169,7 @@ def test_pipelines_whose_first_step_tells_no_columns(first):
             np.testing.assert_allclose(found["probabilities"], each.predict_proba(NUMBERS), atol=1e-6)
 
 
-def test_a_class_without_columns_is_named_where_no_example_tells_them():
+def test_a_class_without_columns_is_named_if_there_is_no_example():
     model = make_pipeline(Doubled()).fit(NUMBERS)
     with pytest.raises(tx.InvalidCall, match="Doubled without n_features_in_"):
         tx.load(model)

@@ -25,7 +25,7 @@ def rows():
 @pytest.mark.parametrize(
     "trees", [RandomForestClassifier(8, random_state=0), HistGradientBoostingClassifier(max_iter=8)]
 )
-def test_trees_take_rows_before_scaling(trees, scaler, dtype):
+def test_trees_read_unscaled_rows(trees, scaler, dtype):
     X, y = rows()
     model = make_pipeline(scaler, trees).fit(X.astype(dtype), y)
     split = X.astype(dtype)  # thresholds are between these rows, or on them
@@ -37,7 +37,7 @@ def test_trees_take_rows_before_scaling(trees, scaler, dtype):
     np.testing.assert_array_equal(graph.run({"X": beside})["label"], model.predict(beside))
 
 
-def test_weights_take_the_scale_in_unless_the_centre_is_far():
+def test_weights_absorb_the_scale_unless_the_center_is_far():
     X, y = rows()
     near = make_pipeline(StandardScaler(), LogisticRegression()).fit(X, y)
     assert tx.load(near, X).nodes[0].op_type == "MatMul"

@@ -121,6 +121,6 @@ def test_a_pipeline_of_texts():
         {"token_pattern": r"\b(\w)\w+\b"},
     ],
 )
-def test_what_no_text_op_computes_is_refused(options):
+def test_unsupported_text_settings_are_refused(options):
     with pytest.raises(tx.NotRepresentable):
         tx.load(CountVectorizer(**options).fit(SEEN))

@@ -80,7 +80,7 @@ def _cumulates(X):
         (lambda X: X[X[:, 0] > 0], "one row in is one row out"),
     ],
 )
-def test_what_is_no_step_of_a_row_is_refused_by_its_line(function, why):
+def test_functions_across_rows_are_refused_with_their_line(function, why):
     model = FunctionTransformer(function, check_inverse=False).fit(ROWS)
     with pytest.raises(tx.NotRepresentable, match=why):
         tx.load(model)
@@ -114,7 +114,7 @@ def test_a_function_of_two_rows(place):
         (lambda a, b: a - b, "one number"),
     ],
 )
-def test_a_metric_that_is_no_numpy_call_is_refused(metric, why):
+def test_a_metric_that_is_not_a_numpy_call_is_refused(metric, why):
     model = KNeighborsRegressor(2).fit(KNOWN, KNOWN[:, 0])
     model.effective_metric_ = metric
     with pytest.raises(tx.NotRepresentable, match=why):
@@ -147,7 +147,7 @@ def test_a_function_counts_in_texts(place, backend):
         lambda X: X + "!",
     ],
 )
-def test_what_is_not_counted_in_texts_is_refused_with_what_is(function):
+def test_unsupported_text_functions_are_refused_with_the_supported_ones(function):
     model = FunctionTransformer(function, check_inverse=False).fit(TEXTS)
     with pytest.raises(tx.NotRepresentable, match=r"X\.str\.split\(\)\.str\.len\(\)"):
         tx.load(model, TEXTS)

@@ -67,7 +67,7 @@ def test_text_labels_are_refused():
     assert "np.unique" in caught.value.do
 
 
-def test_scoring_reads_files_alone(tmp_path):
+def test_scoring_only_reads_files(tmp_path):
     score = pytest.importorskip("tenonnx_score", reason="tenonnx-score is another package").score
     with pytest.raises(tx.InvalidCall, match="neither a path nor a list of paths"):
         score(linear(), pairs().batch(8), tmp_path / "scores")

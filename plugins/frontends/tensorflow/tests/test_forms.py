@@ -55,7 +55,7 @@ def test_forms_for_nothing_are_refused(forms: dict[str, Any], told: str) -> None
         tx.load(tf.function(lambda x: tf.nn.relu(x) + 1.0), X, forms=forms)
 
 
-def test_what_a_form_changes_is_caught() -> None:
+def test_wrong_results_of_a_form_are_found() -> None:
     with pytest.raises(tx.VerificationFailed):
         tx.load(tf.function(lambda x: tf.nn.relu(x) + 1.0), X, forms={"Relu": lambda node, x: ops.neg(x)})
 

@@ -91,7 +91,7 @@ def test_refused_recurrent_layers(given: dict[str, object], said: str) -> None:
 
 @pytest.mark.parametrize("opset", [13, 17, 21])
 @pytest.mark.parametrize("name", ["conv", "depthwise", "transpose_conv", "avg_pool", "dense", "batch_matmul"])
-def test_quantized_values_load_as_they_are_written(name: str, opset: int) -> None:
+def test_quantized_values_are_loaded_unchanged(name: str, opset: int) -> None:
     """onnxruntime moves Transpose past quantization itself, and from opset 21 on cannot load the result."""
     path = converted(_FUNCTIONS[name], [_X], "int8")
     stream = io.BytesIO()

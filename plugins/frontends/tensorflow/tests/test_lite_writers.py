@@ -60,7 +60,7 @@ def composites(*, deep: bool) -> Path:
     return built(pair, [composite(1, 0, 1)], [0], [1], *others)
 
 
-def test_composites_are_the_graph_beside_them() -> None:
+def test_composites_are_replaced_by_their_graph() -> None:
     _, (found,) = compared(composites(deep=False), X)
     np.testing.assert_array_equal(found, X / 2)
 
@@ -118,7 +118,7 @@ def test_axes_that_a_tensor_lacks_are_refused(shape: tuple[int, ...], axis: int)
         tx.load(built([T(shape=shape), T(shape=shape)], [squeeze], [0], [1]))
 
 
-def test_products_that_the_interpreter_takes_for_zero_are_not_compared() -> None:
+def test_products_that_the_interpreter_flushes_to_zero_are_not_compared() -> None:
     quantized = RANDOM.integers(-127, 128, (8, 4)).astype(np.int8)
     weights = RANDOM.uniform(0.001, 0.002, 4).astype(np.float32)
     tensors = [

@@ -21,7 +21,7 @@ DRAWS = {
 
 
 @pytest.mark.parametrize("name", DRAWS)
-def test_what_is_drawn_is_not_verified(name: str) -> None:
+def test_random_outputs_are_not_verified(name: str) -> None:
     draw, mean, deviation = DRAWS[name]
     function, x = tf.function(lambda x: [draw(x), x * 2.0]), np.zeros(500, np.float32)
     graph = tx.load(function, x)
@@ -46,6 +46,6 @@ def _verification(function: Any, x: Any) -> Any:
     return compare(tx.load(function, x, verify=False))
 
 
-def test_options_that_there_are_not_are_refused() -> None:
+def test_unknown_options_are_refused() -> None:
     with pytest.raises(tx.InvalidCall, match="color"):
         tx.load(tf.function(lambda x: x), np.zeros(3, np.float32), color="red")

@@ -16,9 +16,7 @@ SOURCES = {"rule": "tenonnx_tensorflow", "lite_rule": "tenonnx_litert.reading"}
 
 
 @pytest.mark.parametrize("kind", TABLES)
-def test_a_package_does_not_take_over_what_has_a_rule(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
+def test_a_package_cannot_replace_existing_rules(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     rules, name = TABLES[kind]
     own, before = f"AcmeOwn{kind}", rules[name]  # type: ignore[index]
     module = tmp_path / f"acme_{kind}s.py"

@@ -122,7 +122,7 @@ def test_a_source_of_one_size_is_refused() -> None:
         tx.load(tf.function(lambda x: tf.reshape(x, [6, 4])), X, dynamic_batch=True)
 
 
-def test_what_the_source_takes_and_the_trace_does_not_is_a_failure() -> None:
+def test_sizes_that_only_the_source_accepts_are_a_failure() -> None:
     @tf.function
     def by_size(x: Any) -> Any:
         return x + 1 if x.shape[0] == 2 else x

@@ -266,7 +266,7 @@ def test_a_rule_of_a_third_party() -> None:
         del RULES["Betainc"]
 
 
-def test_what_has_no_rule_is_named() -> None:
+def test_ops_without_a_rule_are_named() -> None:
     def function(x: Any) -> Any:
         return (
             tf.raw_ops.Betainc(a=x, b=x, x=x) + tf.random.stateless_gamma([3], [1, 2], x) + tf.raw_ops.Igamma(a=x, x=x)
@@ -404,7 +404,7 @@ def test_convolution_of_any_length_by_onednn() -> None:
     assert "float32[batch" in made.stdout
 
 
-def test_a_function_that_gives_nothing_for_a_name() -> None:
+def test_a_function_without_a_result_for_a_name() -> None:
     graph = tx.load(tf.function(lambda x: {"a": x * 2, "b": None, "c": x + 1}), X)
     assert [value.name for value in graph.outputs] == ["a", "c"]
 

@@ -66,7 +66,7 @@ def test_without_the_domain_it_is_refused_with_a_hint(function: Callable[..., An
     assert name in [node.op_type for node in model.graph.node]
 
 
-def test_what_begins_behind_the_end_is_empty() -> None:
+def test_substrings_after_the_end_are_empty() -> None:
     graph = tx.load(tf.function(lambda x: tf.strings.substr(x, 3, 2)), np.asarray(["abcdef"], object))
     assert next(iter(graph.run({graph.inputs[0].name: np.asarray(["ab"], object)}).values())).tolist() == [""]
 

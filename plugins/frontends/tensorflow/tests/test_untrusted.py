@@ -151,7 +151,7 @@ def test_the_path_of_an_asset_in_a_variable() -> None:
         assert RunnablePart(graph, frozenset("f")).problems()
 
 
-def test_the_reason_is_told(tmp_path: Path) -> None:
+def test_the_reason_is_reported(tmp_path: Path) -> None:
     path = dict(FROZEN)["PrintV2"](tmp_path)
     with pytest.warns(UnverifiedWarning, match=r"not verified against TensorFlow: the model contains PrintV2 \(node"):
         graph = tx.load(path)
@@ -196,7 +196,7 @@ def test_an_honest_table_is_verified(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("place", ["assets/words.txt", "variables/variables.index", "saved_model.pb"])
 @pytest.mark.parametrize("kind", ["link", "pipe", "hard link"])
-def test_files_of_the_folder_are_no_links(place: str, kind: str, tmp_path: Path) -> None:
+def test_links_in_the_folder_are_refused(place: str, kind: str, tmp_path: Path) -> None:
     path = _saved_table(tmp_path / "a")
     (path / place).rename(tmp_path / "moved")
     if kind == "link":
@@ -314,7 +314,7 @@ def test_layers_that_the_file_has_no_weights_for(suffix: str, tmp_path: Path) ->
 @pytest.mark.parametrize(
     ("name", "dtype"), [("m.keras", "bfloat16"), ("folder.keras", "bfloat16"), ("m.h5", "float16")]
 )
-def test_what_keras_saves_is_written_anew(name: str, dtype: str, tmp_path: Path) -> None:
+def test_keras_files_are_rewritten(name: str, dtype: str, tmp_path: Path) -> None:
     """Types of arrays, state of an optimizer, vocabularies, and models in folders."""
     numbers, words = keras.Input((3,), name="x"), keras.Input((), dtype="string", name="w")
     held = keras.layers.StringLookup(vocabulary=["red", "green"], name="lookup")(words)
@@ -340,7 +340,7 @@ def test_an_old_keras_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert "3.13.2" in str(caught.value)
 
 
-def test_configs_that_are_no_configs(tmp_path: Path) -> None:
+def test_invalid_configs(tmp_path: Path) -> None:
     for text in ("[]", "null", '"x"', "{", json.dumps({"class_name": 5, "config": {}}), json.dumps({"class_name": []})):
         with pytest.raises(tx.TenonnxError):
             tx.load(hostile.archive(tmp_path / "m.keras", text))
@@ -405,7 +405,7 @@ def test_a_file_that_ends_the_process_is_not_verified(
         assert tx.load(path).nodes
 
 
-def test_a_conversion_is_told_that_it_is_not_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unverified_conversion_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _frozen_file(tmp_path / "a")
     _crashing(tmp_path / "crashing.py", monkeypatch)
     found = tx.convert(path, tmp_path / "m.onnx").verification

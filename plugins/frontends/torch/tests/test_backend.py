@@ -154,7 +154,7 @@ def test_everything_is_on_the_device(name):
         assert (found[key].device.type, tuple(found[key].shape)) == ("meta", array.shape)
 
 
-def test_what_numpy_computes_beside_a_device_is_told():
+def test_nodes_that_numpy_computes_are_reported():
     graph = tx.Graph(opsets={"ai.onnx": 18})
     x = graph.input("x", "float32", (1, 1, 2, 2))
     graph.output("y", ops.cast(ops.cast(x, to="uint16"), to="float32"))
@@ -192,7 +192,7 @@ def test_a_graph_is_compiled_for_two_kinds_of_feeds():
         assert_same(graph.run({"x": fed(rows)}, backend="numpy"), program({"x": fed(rows)}))
 
 
-def test_the_default_compiler_gives_the_same():
+def test_the_default_compiler_has_the_same_results():
     graph = layer(2)
     program = graph.compile("torch", compiled=True, strict=True)
     assert_same(graph.run({"x": fed(2)}, backend="numpy"), program({"x": fed(2)}))
@@ -219,7 +219,7 @@ def drawn():
 
 
 @pytest.mark.parametrize("make", [of_contents, of_numpy, drawn])
-def test_what_cannot_be_compiled_is_told_and_runs(make):
+def test_uncompilable_graphs_are_reported_and_run(make):
     graph, feeds = make(), {"x": np.float32([0, 1, 4, 0])}
     with pytest.raises(tx.UnsupportedOp, match="nodes that PyTorch does not compute"):
         graph.compile("torch", compiled="aot_eager", strict=True)(feeds)
@@ -291,7 +291,7 @@ MODELS = {
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_the_examples_give_what_numpy_gives(name):
+def test_the_examples_agree_with_numpy(name):
     graph = tx.load(EXAMPLES / f"{name}.onnx")
     with np.load(EXAMPLES / f"{MODELS[name]}.npz") as held:
         feeds = {value.name: held[value.name] for value in graph.inputs}
@@ -326,7 +326,7 @@ def test_state_is_that_of_numpy_after_100_steps(options):
         np.testing.assert_allclose(trained["torch"][name], array, rtol=0, atol=bound, err_msg=name)
 
 
-def test_fit_trains_on_a_device_and_refuses_one_that_there_is_not():
+def test_fit_trains_on_a_device_and_refuses_a_missing_one():
     images, labels = digits()
     graph = tx.load(EXAMPLES / "digits_cnn/digits-cnn.onnx")
     options = {"loss": "softmax_cross_entropy", "optimizer": tt.Adam(8e-3), "epochs": 2, "batch_size": 24}

@@ -19,7 +19,7 @@ def decoder():
     return transformers.GPT2LMHeadModel(config).eval()
 
 
-def test_a_step_of_a_decoder_takes_and_gives_its_cache(decoder):
+def test_a_decoder_step_has_its_cache_as_inputs_and_outputs(decoder):
     tokens = torch.arange(8).reshape(2, 4)
     before = decoder(tokens, use_cache=True).cache
     names = [f"cache_{layer}_{kind}" for layer in (0, 1) for kind in ("keys", "values")]
@@ -98,7 +98,7 @@ class Step(torch.nn.Module):
         return found.logits, found.cache
 
 
-def test_a_step_of_a_decoder_beside_an_encoder_takes_and_gives_both_caches(translator, tmp_path):
+def test_a_decoder_step_with_an_encoder_has_both_caches_as_inputs_and_outputs(translator, tmp_path):
     text, mask, said = tokens()
     with torch.no_grad():
         first = translator(input_ids=text, attention_mask=mask, decoder_input_ids=said, use_cache=True)

@@ -76,7 +76,7 @@ def test_axes_come_from_a_file_and_without_names(tmp_path):
         ({"height": 8, "width": 6, "dynamic_batch": True}, ["float32[batch, 3, 8, 6]"]),
     ],
 )
-def test_shapes_stand_for_tensors(call, types):
+def test_shapes_are_accepted_instead_of_tensors(call, types):
     assert [str(value.type) for value in tx.load(Net(), **call).inputs] == types
 
 
@@ -103,7 +103,7 @@ def test_deploy_is_opset_17_any_batch_and_simplified(tmp_path):
     assert {o.domain: o.version for o in onnx.load(path).opset_import} == {"": 13}
 
 
-def test_an_export_tells_what_it_did_in_one_line(tmp_path):
+def test_an_export_prints_as_one_line(tmp_path):
     path, module = tmp_path / "m.onnx", nn.Linear(500, 1000)
     done = tenonnx_torch.export(module, torch.randn(2, 500), path, opset_version=17)
     assert done.passed is True
@@ -195,12 +195,12 @@ def test_keys_of_a_detector_are_its_names():
         ({"height": 8, "width": 8, "rtol": float("nan")}, "rtol is not a non-negative number"),
     ],
 )
-def test_bad_calls_are_told(call, what):
+def test_bad_calls_are_reported(call, what):
     with pytest.raises(tx.InvalidCall, match=what):
         tx.load(Net(), **({} if {"height", "input_shape"} & set(call) else {"input_shape": (1, 3, 8, 8)}), **call)
 
 
-def test_bad_exports_are_told(tmp_path):
+def test_bad_exports_are_reported(tmp_path):
     with pytest.raises(tx.InvalidCall, match="both examples and shapes were given"):
         tx.load(Net(), torch.ones(1, 3, 8, 8), input_shape=(1, 3, 8, 8))
     with pytest.raises(tx.InvalidCall, match="unknown preset"):
@@ -273,14 +273,14 @@ def test_the_command_line_refuses_bad_names(options, what, source, tmp_path, cap
     assert not path.exists()
 
 
-def test_names_are_for_functions_alone(tmp_path, capsys):
+def test_task_is_only_for_functions(tmp_path, capsys):
     tenonnx_torch.export(nn.Linear(3, 2), tmp_path / "m.onnx", input_shape=(1, 3))
     code, told = convert(capsys, tmp_path / "m.onnx", "-o", tmp_path / "n.onnx", "--task", "regression")
     assert code == 2
     assert "--task was given for something other than a function that returns a model" in told
 
 
-def test_parameters_stay_as_they_are_if_asked(tmp_path, capsys):
+def test_parameters_stay_unchanged_on_request(tmp_path, capsys):
     source, path = tmp_path / "net.py", tmp_path / "net.onnx"
     source.write_text(
         "from torch import nn\n\ndef make_model():\n"

@@ -27,9 +27,9 @@ def test_single_ops(name):
 
 
 @pytest.mark.parametrize("name", WHOLE)
-def test_single_ops_that_are_compiled_as_a_whole(name):
+def test_single_compiled_ops(name):
     assert compiled.run(onnx_suites.node_cases()[name], "aot_eager") == "compiled"
 
 
-def test_what_contents_decide_runs_node_by_node():
+def test_data_dependent_graphs_run_node_by_node():
     assert compiled.run(onnx_suites.node_cases()["test_nonmaxsuppression_two_classes"], "aot_eager") == "node by node"

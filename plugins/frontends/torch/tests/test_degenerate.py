@@ -76,7 +76,7 @@ def possible(functions, *tensors):
 
 @pytest.mark.parametrize("opset", OPSETS)
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (2, 0, 3), ()], ids=str)
-def test_what_has_no_elements_or_no_axes_is_reduced_as_pytorch_does(shape, opset, tmp_path):
+def test_empty_tensors_and_scalars_are_reduced_as_in_pytorch(shape, opset, tmp_path):
     functions = SCALAR if shape == () else [*NOTHING, *(ALONG_AN_AXIS if shape[-1] else [])]
     module = possible(functions, torch.full(shape, 0.7))
     assert tenonnx_torch.export(module, torch.full(shape, 0.7), tmp_path / "m.onnx", opset_version=opset).passed
@@ -140,14 +140,14 @@ NORMALIZATIONS = {
 
 
 @pytest.mark.parametrize("name", NORMALIZATIONS)
-def test_statistics_beside_a_normalization_are_those_that_it_took(name, tmp_path):
+def test_returned_statistics_are_those_that_the_normalization_used(name, tmp_path):
     generator = torch.Generator().manual_seed(0)
     x, *rest = (torch.rand(shape, generator=generator) for shape in ((4, 3, 5), 3, 3, 3, 3))
     done = tenonnx_torch.export(Apply(NORMALIZATIONS[name]), (x, *rest), tmp_path / "m.onnx", opset_version=17)
     assert done.passed
 
 
-def test_other_calls_stay_as_they_are():
+def test_other_calls_are_unchanged():
     assert (
         empty_tensors.DEGENERATE[aten.addmm.default](torch.ones(2), torch.ones(2, 3), torch.ones(3, 2))
         is NotImplemented

@@ -110,7 +110,7 @@ def test_tasks_name_the_outputs(tmp_path):
         tx.load(Detector(), image, task="detecting")
 
 
-def test_batch_normalization_in_training_takes_the_statistics_of_the_batch():
+def test_batch_normalization_in_training_uses_the_statistics_of_the_batch():
     module, x = nn.BatchNorm1d(3).train(), torch.randn(4, 3)
     before = {name: buffer.clone() for name, buffer in module.named_buffers()}
     graph = tx.load(module, x)
@@ -159,7 +159,7 @@ def test_bags_of_embeddings_are_joined_without_a_loop(tmp_path):
     assert not {"Loop", "If", "SequenceEmpty"}.intersection(node.op_type for node in tx.load(path).walk())
 
 
-def test_what_the_exporter_has_no_form_for(tmp_path):
+def test_operators_that_the_exporter_lacks(tmp_path):
     def compute(x):
         whole = (x.nan_to_num(0.0) * 3).to(torch.int32)
         found = [x.median(1).values, x.nan_to_num(0.0).kthvalue(2, 1, keepdim=True).values, whole.median(0).values]
@@ -177,7 +177,7 @@ def test_what_the_exporter_has_no_form_for(tmp_path):
     assert {output.run for output in done.verification.outputs} == {"rows=4", "rows=1", "rows=9", "rows=26"}
 
 
-def test_what_is_drawn_is_not_verified_and_the_rest_compared(tmp_path):
+def test_random_outputs_are_not_verified_and_the_others_are_compared(tmp_path):
     class Both(nn.Module):
         def forward(self, x):
             return nn.functional.dropout(x, 0.5), x * 2
@@ -201,7 +201,7 @@ def test_what_is_drawn_is_not_verified_and_the_rest_compared(tmp_path):
     assert "not compared, not verified: output (drawn at random)" in str(alone)
 
 
-def test_rules_of_the_user_hold_for_modules():
+def test_rules_of_the_user_apply_to_modules():
     module, x = nn.Sequential(nn.Linear(3, 2), nn.ReLU()), torch.randn(4, 3)
     graph = tx.load(module, x, rules={"Relu": lambda node, x: x * 2.0})
     expected = module[0](x).detach().numpy() * 2
@@ -329,7 +329,7 @@ class Speaking(nn.Module):
         (Custom(), None, "cannot trace", "in forward: return Foreign.apply(x)"),
     ],
 )
-def test_what_has_no_form_leads_to_the_line_of_the_module(module, dims, what, where):
+def test_unsupported_operators_are_reported_with_the_line_of_the_module(module, dims, what, where):
     with pytest.raises(tx.NotRepresentable, match=what) as caught:
         tx.load(module, torch.randn(4, 3), dims=dims)
     assert where in str(caught.value)
@@ -348,7 +348,7 @@ def test_what_has_no_form_leads_to_the_line_of_the_module(module, dims, what, wh
         (Speaking(), "Speaking returns something other than tensors", "output_told: 'done'"),
     ],
 )
-def test_a_module_that_fails_by_itself_is_told_where(module, what, where):
+def test_a_failing_module_is_reported_with_its_line(module, what, where):
     with pytest.raises(tx.InvalidCall, match=what) as caught:
         tx.load(module, torch.randn(4, 3))
     assert where in str(caught.value)
@@ -376,7 +376,7 @@ class Blind(nn.Module):
 BLIND = (torch.randn(2, 4, 3), torch.randn(2, 6, 3)), {0: {1: "queries"}, 1: {1: "keys"}}
 
 
-def test_queries_that_see_no_key_give_0(tmp_path):
+def test_queries_without_visible_keys_result_in_0(tmp_path):
     assert tenonnx_torch.export(Blind(), BLIND[0], tmp_path / "m.onnx", dims=BLIND[1]).passed
 
 
@@ -415,7 +415,7 @@ def test_bad_calls_are_refused(examples, options, what):
         tx.load(nn.Linear(3, 2), *examples, **options)
 
 
-def test_elements_of_a_larger_size_are_no_copies():
+def test_resized_examples_are_not_copies():
     from tenonnx_torch.examples import Examples
 
     boxes, classes = torch.tensor([[0.0, 0.0, 1.0, 2.0], [1.0, 1.0, 2.0, 2.0]]), torch.tensor([5, 3])
@@ -437,7 +437,7 @@ def test_one_name_of_a_dim_is_one_number():
     assert caught.value.given == '2 in "x", 3 in "y"'
 
 
-def test_what_is_no_plain_module_is_refused():
+def test_other_sources_than_modules_are_refused():
     with pytest.raises(tx.InvalidCall, match=r"is neither a torch\.nn\.Module"):
         tx.load(torch.ones(2))
     with pytest.raises(tx.InvalidCall, match=r"is neither a torch\.nn\.Module"):

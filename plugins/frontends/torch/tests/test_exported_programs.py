@@ -124,7 +124,7 @@ def test_sizes_stay_symbolic(name, tmp_path):
         np.testing.assert_allclose(found, expected, rtol=1e-5)
 
 
-def test_relations_of_dims_are_told(tmp_path):
+def test_relations_of_dims_are_reported(tmp_path):
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x, y = (graph.input(name, "float32", (dim, 2)) for name, dim in (("x", "n"), ("y", "m")))
     graph.output("z", x + ops.slice_(y, np.array([1]), np.array([2**63 - 1]), np.array([0])))
@@ -141,7 +141,7 @@ def test_relations_of_dims_are_told(tmp_path):
     ],
     ids=["a size by contents", "text"],
 )
-def test_what_has_no_form_is_refused(graph, said, tmp_path):
+def test_unsupported_graphs_are_refused(graph, said, tmp_path):
     with pytest.raises(NotRepresentable, match=said):
         tx.convert(graph, tmp_path / "m.pt2", verify=False)
     assert list(tmp_path.iterdir()) == []
@@ -175,7 +175,7 @@ def test_images_of_any_batch_are_resized_by_factors(factors, how, tmp_path):
 @pytest.mark.parametrize(
     ("lengths", "mode"), [([9, 7], "linear"), ([3, 8], "linear"), ([6, 4], "linear"), ([12, 4], "nearest")]
 )
-def test_images_of_any_batch_are_resized_to_sizes_behind_that_of_the_batch(lengths, mode, tmp_path):
+def test_images_of_any_batch_are_resized_to_sizes_after_the_batch(lengths, mode, tmp_path):
     made = tx.Graph(opsets={"ai.onnx": 19})
     x = made.input("x", "float32", ("n", 2, 6, 4))
     with made.building():

@@ -101,7 +101,7 @@ def test_a_form_may_call_an_op_of_another_domain(domain, form):
 ACME = Plugin("acme", "acme.forms", "tenonnx.torch_ops", "acme", "1.0")
 
 
-def test_packages_give_forms(monkeypatch):
+def test_packages_provide_forms(monkeypatch):
     monkeypatch.setattr(lowerings, "loaded", lambda group: [(ACME, FORMS)] if group == "tenonnx.torch_ops" else [])
     assert tx.load(Net(), X)
     with pytest.raises(
@@ -148,7 +148,7 @@ def test_the_group_is_known():
     assert not group.fits(of_parts)
 
 
-def test_a_refusal_says_how_to_give_a_form():
+def test_a_refusal_explains_how_to_define_a_form():
     with pytest.raises(tx.NotRepresentable) as caught:
         tx.load(Net(), X)
     assert "in forward: y = squareplus(x, 4.0, self.scale)" in str(caught.value)
@@ -169,7 +169,7 @@ def test_bad_forms_are_refused(given):
         (lambda x: x, "unexpected keyword|positional argument"),
     ],
 )
-def test_a_form_that_does_not_fit_is_told(form, error):
+def test_a_mismatched_form_is_reported(form, error):
     with pytest.raises(Exception, match=error):
         tx.load(Net(), X, forms={**FORMS, "acme::squareplus": form})
 
@@ -233,12 +233,12 @@ def test_forms_of_classes_are_verified_and_come_from_packages(monkeypatch):
     assert tx.load(Routed(), X4)
 
 
-def test_a_refusal_says_how_to_give_a_class_a_form():
+def test_a_refusal_explains_how_to_define_a_form_of_a_class():
     with pytest.raises(tx.NotRepresentable, match="PyTorch cannot trace Routed") as caught:
         tx.load(Routed(), X4)
     assert "forms={Router: function}, or tenonnx.torch_ops of a package" in str(caught.value)
 
 
-def test_a_form_of_a_class_that_gives_no_values_is_told():
+def test_a_form_of_a_class_without_values_is_reported():
     with pytest.raises(tx.InvalidCall, match="the form of Router returned something other than values"):
         tx.load(Routed(), X4, forms={Router: lambda router, x, scale=1.0: 1})

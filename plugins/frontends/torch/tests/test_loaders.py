@@ -63,7 +63,7 @@ def test_data_sets_are_shuffled_as_arrays(dataset):
     np.testing.assert_array_equal(trained(dataset, **how), trained((X, LABELS), **how))
 
 
-def test_a_sampler_is_told_the_epoch():
+def test_a_sampler_gets_the_epoch():
     sampler = DistributedSampler(TENSORS, num_replicas=1, rank=0, seed=5)
     found = trained(DataLoader(TENSORS, batch_size=8, sampler=sampler))
     other = DistributedSampler(TENSORS, num_replicas=1, rank=0, seed=5)

@@ -243,7 +243,7 @@ def test_distances():
 # ----- errors ---------------------------------------------------------------------------------------------------------
 
 
-def test_probabilities_are_no_logarithms():
+def test_probabilities_are_not_taken_for_logarithms():
     x, labels = normal(8, CLASSES), RANDOM.integers(0, CLASSES, 8)
     with pytest.raises(InvalidCall, match="logarithms") as caught:
         tt.evaluate(passing(CLASSES, activation="softmax"), (x, labels), loss="negative_log_likelihood")
@@ -253,7 +253,7 @@ def test_probabilities_are_no_logarithms():
         tt.evaluate(passing(CLASSES), (shares, labels), loss="negative_log_likelihood")
 
 
-def test_an_axis_that_nothing_tells_must_be_said():
+def test_an_ambiguous_axis_has_to_be_given():
     x, labels = normal(8, CLASSES, CLASSES), RANDOM.integers(0, CLASSES, (8, CLASSES))
     for options in ({"loss": "softmax_cross_entropy"}, {"metrics": ["accuracy"]}):
         with pytest.raises(InvalidCall, match="class axis is ambiguous") as caught:

@@ -81,7 +81,7 @@ def test_numbers_and_gradients_are_ours():
         assert np.allclose(parameter.grad, expected, rtol=0, atol=2e-5 * np.abs(expected).max()), name
 
 
-def test_a_fine_tune_in_torch_goes_back_into_the_file(tmp_path):
+def test_a_model_tuned_in_torch_is_written_back_to_the_file(tmp_path):
     graph = cnn()
     images, labels = (torch.from_numpy(each) for each in digits())
     network = tenonnx_torch.module(graph)
@@ -145,7 +145,7 @@ def test_copies_of_networks_have_the_type_and_the_device_of_the_original(place):
     assert kinds[0] == kinds[1]
 
 
-def test_what_a_body_makes_of_a_parameter_follows_it():
+def test_values_computed_from_a_parameter_follow_it():
     graph = parse(
         "g (float[1, 2] x) => (float[1, 2] y) <float[2, 2] w = {1, 2, 3, 4}> { t = Identity(w) y = Gemm(x, t) }"
     )
@@ -156,7 +156,7 @@ def test_what_a_body_makes_of_a_parameter_follows_it():
     assert network(torch.ones(1, 2)).tolist() == [[0, 0]]
 
 
-def test_what_decides_sizes_is_no_parameter():
+def test_values_that_determine_sizes_are_no_parameters():
     graph = parse(
         "g (float[1, 1, 2] x) => (float[1, 1, 4] y) <float[3] s = {1, 1, 2}, float[1] b = {1}>"
         """{ z = Resize<mode = "nearest">(x, "", s) y = Add(z, b) }"""
@@ -200,7 +200,7 @@ def test_gradients_pass_straight_through_quantized_values(code):
     assert scale.grad.item() == pytest.approx((1 - 0.8) + (1 - 1.2) + (2 - 2) + largest - 1)
 
 
-def test_where_numpy_computes_no_gradient_is_lost_in_silence():
+def test_gradients_through_numpy_are_never_lost_silently():
     from tenonnx.extend import primitive
 
     @primitive("Backwards", domain="org.lab", since=1)
@@ -231,7 +231,7 @@ def test_inputs_that_do_not_fit_are_refused(inputs, named, what):
         network(*inputs, **named)
 
 
-def test_what_a_step_fails_with_names_the_node():
+def test_an_error_of_a_step_names_the_node():
     network = tenonnx_torch.module(parse("g (float[n] x, float[m] z) => (float[k] y) { y = Add(x, z) }"))
     with pytest.raises(tx.InvalidCall, match=r"Add@\d+\) cannot be computed by PyTorch: The size of tensor"):
         network(torch.ones(2), torch.ones(3))
@@ -252,7 +252,7 @@ def test_a_third_party_op_runs_by_its_body_or_its_own_rule():
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16, torch.bfloat16])
-def test_a_module_that_was_converted_takes_and_gives_this_type(dtype):
+def test_a_converted_module_has_inputs_and_outputs_of_its_type(dtype):
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x = graph.input("x", "float32", ("n", 2))
     graph.output("y", ops.matmul(x, graph.variable("w", np.float32([[1, 2], [3, 4]]))))

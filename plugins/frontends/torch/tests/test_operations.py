@@ -106,7 +106,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_what_the_exporter_lacks_is_the_same_at_opset_13(name, tmp_path):
+def test_operations_that_the_exporter_lacks_are_equal_at_opset_13(name, tmp_path):
     module, examples, dims = CASES[name]
     done = tenonnx_torch.export(module, examples, tmp_path / "m.onnx", opset_version=13, dims=dims)
     assert done.passed

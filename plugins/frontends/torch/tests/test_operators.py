@@ -439,7 +439,7 @@ SHUT = torch.where(NOTHING, 0.0, LOWEST)
 
 @pytest.mark.parametrize("mask", [NOTHING, SHUT], ids=["booleans", "floats"])
 @pytest.mark.parametrize("scale", [None, 0.3])
-def test_a_query_that_may_attend_to_nothing_gives_0(mask, scale, tmp_path):
+def test_a_fully_masked_query_results_in_0(mask, scale, tmp_path):
     def attend(query, key, mask):
         return functional.scaled_dot_product_attention(query, key, key, mask, scale=scale, enable_gqa=True)
 
@@ -465,7 +465,7 @@ def test_any_of_a_batch_that_is_empty_is_false():
     ],
     ids=["vander", "multilabel_margin_loss", "put", "argwhere", "triangle of booleans"],
 )
-def test_what_the_exporter_alone_gets_wrong_is_right(function, tmp_path):
+def test_operations_that_the_exporter_gets_wrong_are_right(function, tmp_path):
     assert tenonnx_torch.export(Apply(function), torch.rand(3, 4), tmp_path / "m.onnx", opset_version=13).passed
 
 

@@ -50,7 +50,7 @@ def test_a_program_of_core_operations_is_a_source():
     assert "1.weight" in {value.name for value in graph.variables}
 
 
-def test_what_a_program_does_not_say_is_refused(program, tmp_path):
+def test_incomplete_programs_are_refused(program, tmp_path):
     with pytest.raises(tx.InvalidCall, match='axis 1 of input "x" is not one that the program leaves free'):
         tx.load(program, dims={"x": {1: "width"}})
     with pytest.raises(tx.InvalidCall, match=r"is neither a torch\.nn\.Module nor a torch\.export"):

@@ -123,7 +123,7 @@ def test_hostile_files_are_refused(name, honest, tmp_path):
 
 
 @pytest.mark.parametrize("name", list(hostile_programs.harmless(os.devnull)))  # type: ignore[arg-type]
-def test_what_is_not_needed_is_not_looked_at(name, honest, tmp_path):
+def test_unneeded_entries_are_ignored(name, honest, tmp_path):
     marker = tmp_path / "marker"
     path = hostile_programs.edited(honest, tmp_path / "m.pt2", hostile_programs.harmless(marker)[name])
     assert len(tx.load(path).outputs) == 3
@@ -136,7 +136,7 @@ def test_a_refusal_names_the_operators_and_the_option(honest, tmp_path):
         tx.load(hostile_programs.edited(honest, tmp_path / "m.pt2", edit))
 
 
-def test_archives_that_are_none_are_refused(honest, tmp_path):
+def test_invalid_archives_are_refused(honest, tmp_path):
     members = hostile_programs.members_of(honest)
     path = hostile_programs.write(tmp_path / "deflated.pt2", members, zipfile.ZIP_DEFLATED)
     with pytest.raises(tx.InvalidModel, match="compressed"):

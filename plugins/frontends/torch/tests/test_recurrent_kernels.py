@@ -64,7 +64,7 @@ UNUSUAL = [
 
 
 @pytest.mark.parametrize(("name", "attributes"), [*USUAL, *UNUSUAL])
-def test_a_layer_gives_what_numpy_gives(name, attributes):
+def test_a_layer_agrees_with_numpy(name, attributes):
     ways = [("forward", 0, True), ("reverse", 0, False), ("bidirectional", 1, True), ("reverse", 1, True)]
     for direction, layout, states in ways:
         given = {"direction": direction, "layout": layout, "states": states, "bias": states} | attributes
@@ -88,7 +88,7 @@ def test_the_gradient_by_a_kernel_is_ours(name, attributes):
         np.testing.assert_allclose(parameter.grad, wanted[f"{key}/grad"], rtol=1e-4, atol=1e-5, err_msg=key)
 
 
-def test_kernels_take_the_usual_layers_and_no_others():
+def test_kernels_accept_the_usual_layers_and_no_others():
     cases = [*((*case, True) for case in USUAL), *((*case, False) for case in UNUSUAL)]
     for name, attributes, usual in cases:
         graph, _ = layer(name, **attributes)

@@ -118,7 +118,7 @@ def test_a_module_of_the_graph_has_the_same_parameters():
         tenonnx_torch.module(graph, trainable="nothing")
 
 
-def test_adapters_stand_beside_no_buffers():
+def test_adapters_are_not_added_to_buffers():
     class Mixed(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -136,7 +136,7 @@ def test_adapters_stand_beside_no_buffers():
     ]
 
 
-def test_a_frozen_module_says_so():
+def test_a_frozen_module_is_marked_as_frozen():
     module = torch.nn.Linear(2, 2).requires_grad_(False)
     graph = tx.load(module, torch.randn(2, 2))
     with pytest.raises(InvalidCall, match="no variable to train") as caught:

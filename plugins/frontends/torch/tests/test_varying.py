@@ -140,7 +140,7 @@ def test_packed_sequences_may_lie_by_time_and_be_padded_to_a_length():
     assert str(graph.outputs[0].type) == "float32[8, batch, 10]"
 
 
-def test_what_else_takes_a_packed_sequence_is_refused():
+def test_other_consumers_of_packed_sequences_are_refused():
     class Averaged(Packed):
         def forward(self, x, lengths):
             return self.layer(pack_padded_sequence(x, lengths, batch_first=True))[0].data.mean()
@@ -149,7 +149,7 @@ def test_what_else_takes_a_packed_sequence_is_refused():
         tx.load(Averaged(nn.GRU).eval(), torch.randn(3, 6, 4), torch.tensor([6, 6, 6]))
 
 
-def test_the_outputs_of_a_detector_stand_in_the_order_of_the_task():
+def test_the_outputs_of_a_detector_have_the_order_of_the_task():
     function = lambda x: (x[:, :4], x[:, 0], (x[:, 0] > 0).to(torch.int64))  # noqa: E731
     with pytest.raises(tx.InvalidCall, match=r"does not return boxes, labels and scores, in this order"):
         tx.load(Apply(function), torch.randn(3, 5), task="detection")

@@ -186,7 +186,7 @@ def test_kernels_that_are_given_are_columns(kernel):
     assert _run(model, rows)["label"].tolist() == model.predict(rows).tolist()
 
 
-def test_weights_that_were_made_sparse():
+def test_sparse_weights():
     X, score, asked = np.nan_to_num(data()[0]), data()[1], np.nan_to_num(data()[2])
     model = LogisticRegression(C=0.05, l1_ratio=1.0, solver="saga").fit(X, score > 0).sparsify()
     assert (_run(model, asked)["label"] == model.predict(asked)).all()

@@ -101,7 +101,7 @@ def test_tables_of_arrow_are_fed_to_what_was_fitted_on_pandas():
         assert graph.run(feeds(graph, other))["label"].tolist() == model.predict(asked).tolist()
 
 
-def test_categories_follow_from_the_fit_of_histogram_boosting_alone():
+def test_only_the_fit_of_histogram_boosting_determines_categories():
     rows = table()
     model = histogram().fit(rows, target(rows))
     graph = tx.load(model)
@@ -149,7 +149,7 @@ def test_categories_that_occurred_together_are_counted_together(tmp_path):
         np.testing.assert_allclose(found, model.predict_proba(rows), atol=1e-6)
 
 
-def test_categories_of_catboost_behind_a_step():
+def test_categories_of_catboost_after_a_step():
     rows = table(missing=False).astype({"city": object})
     upper = FunctionTransformer().set_output(transform="pandas")
     model = make_pipeline(upper, cat()).fit(rows, target(rows))

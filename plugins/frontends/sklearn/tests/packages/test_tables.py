@@ -95,7 +95,7 @@ def test_the_kinds_of_columns_follow_from_the_fit_where_they_do():
     assert [str(value.dtype) for value in graph.inputs] == ["float32", "string", "float32", "float32", "string"]
 
 
-def test_zipmap_gives_maps(tmp_path):
+def test_zipmap_returns_maps(tmp_path):
     rows = frame()
     model = pipeline(OneHotEncoder(), LogisticRegression()).fit(rows, target(rows))
     run = onnxruntime_of(tx.load(model, rows, zipmap=True), tmp_path / "m.onnx")
@@ -130,7 +130,7 @@ def test_a_pipeline_fitted_on_polars():
     assert found["label"].tolist() == model.predict(rows).tolist()
 
 
-def test_steps_that_give_tables():
+def test_steps_that_return_tables():
     rows = frame().drop(columns="note")
     impute = ColumnTransformer(
         [
@@ -170,7 +170,7 @@ def test_texts_of_any_kind(kind):
     assert graph.run(feeds(graph, rows))["label"].tolist() == model.predict(rows).tolist()
 
 
-def test_functions_take_columns_by_their_names():
+def test_functions_access_columns_by_name():
     rows = frame()[["age", "visits", "member"]].fillna(40.0)
     function = FunctionTransformer(lambda table: np.column_stack([table["age"] / 10, np.log1p(table[["visits"]])]))
     model = make_pipeline(function, LinearRegression()).fit(rows, rows["visits"])

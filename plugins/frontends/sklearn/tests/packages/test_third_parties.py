@@ -128,7 +128,7 @@ def test_skrub_squashes_infinities_and_constants():
     np.testing.assert_allclose(found, model.transform(asked), atol=1e-6)
 
 
-def test_what_skrub_hashes_or_dates_is_refused_by_name():
+def test_hashes_and_dates_of_skrub_are_refused_by_name():
     skrub = pytest.importorskip("skrub")
     rows = tables_of_skrub()
     with pytest.raises(tx.NotRepresentable, match=r"skrub\.MinHashEncoder"):

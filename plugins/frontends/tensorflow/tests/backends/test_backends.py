@@ -115,7 +115,7 @@ def test_several_results_of_a_file_are_compared_by_name(tmp_path: Any) -> None:
     tx.load(path, example, dynamic_batch=True)
 
 
-def test_what_cannot_be_read() -> None:
+def test_unreadable_models() -> None:
     with pytest.raises(tx.InvalidCall, match=r"the inputs of .* are unknown"):
         tx.load(keras.Sequential([L.Dense(2)]))
     with pytest.raises(tx.InvalidCall, match="image"):
