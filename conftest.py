@@ -51,8 +51,8 @@ EXACT = {
         "DynamicQuantizeMatMul@1-export",
     ),
     "quantized/tests/test_examples.py": (
-        "it_says[bert-dynamic]",
-        "it_says[resnet-qoperator]",
+        "expected_results[bert-dynamic]",
+        "expected_results[resnet-qoperator]",
         "every_form[bert-dynamic-",
         "every_form[bert-static-to_qoperator]",
     ),
