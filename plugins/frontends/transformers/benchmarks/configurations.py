@@ -52,6 +52,7 @@ def measure(name: str, layout: str, sender: Any) -> None:
                 "graphs": list(report.graphs),
                 "difference": report.max_difference,
                 "tokens": [each.to_dict() for each in report.generated],
+                "notes": list(report.notes),
             }
     sender.send({**row, "seconds": round(time.perf_counter() - begin, 1)})
 
@@ -76,9 +77,10 @@ def row_of(name: str, layout: str, limit: float) -> dict[str, Any]:
 def line_of(row: dict[str, Any]) -> str:
     """Format a row as a line of the table."""
     if "error" in row:
-        return f"| {row['name']} | {row['error'][:400]} | | | {row['seconds']:.0f} |"
+        return f"| {row['name']} | {row['error'][:400]} | | | | {row['seconds']:.0f} |"
     tokens = ", ".join(f"{each['equal']} of {each['tokens']} ({each['runtime']})" for each in row["tokens"])
-    return f"| {row['name']} | {row['task']} | {row['difference']:.2g} | {tokens} | {row['seconds']:.0f} |"
+    notes = "; ".join(row["notes"])
+    return f"| {row['name']} | {row['task']} | {row['difference']:.2g} | {tokens} | {notes} | {row['seconds']:.0f} |"
 
 
 def main() -> None:
@@ -95,7 +97,8 @@ def main() -> None:
         widen(name)
     known = given.json.read_text("utf-8").splitlines() if given.resume and given.json.is_file() else []
     done = {row["name"] for row in map(json.loads, known) if "error" not in row}
-    print("| configuration | task | largest difference | greedy tokens | seconds |\n| --- | --- | --- | --- | --- |")
+    print("| configuration | task | largest difference | greedy tokens | notes | seconds |")
+    print("| --- | --- | --- | --- | --- | --- |")
     right = len(done.intersection(given.names))
     for name in given.names:
         if name in done:
