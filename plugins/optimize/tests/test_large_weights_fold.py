@@ -7,6 +7,7 @@ import onnx
 import pytest
 
 import tenonnx as tx
+import tenonnx_standard as ops
 
 #: above the limit below which any result is folded
 W = np.random.default_rng(0).standard_normal((520, 520)).astype(np.float32)
@@ -52,3 +53,18 @@ def test_parts_that_are_read_twice_stay_parts():
     model = onnx.parser.parse_model(f"""<ir_version: 8, opset_import: ["": 17]>
         g (float[n] x) => (float[m] y) {{ s0 = Neg (x) {nodes} y = Neg (s30) }}""")
     assert [node.op_type for node in tx.simplify(tx.load(model)).nodes].count("Concat") == 30
+
+
+def test_a_large_transposed_weight_is_a_view_that_is_written_by_rows(tmp_path):
+    weight = np.random.default_rng(0).standard_normal((700, 2000), np.float32)
+    graph = tx.Graph()
+    x = graph.input("x", "float32", ("n", 2000))
+    graph.output("y", ops.matmul(x, ops.transpose(graph.variable("w", weight), perm=[1, 0])))
+    made = tx.simplify(graph)
+    assert [node.op_type for node in made.nodes] == ["MatMul"]
+    assert np.shares_memory(made["w"].data.array(), weight)
+    np.testing.assert_array_equal(made["w"].data.rows(3, 5), weight.T[3:5])
+    tx.export(made, tmp_path / "y.onnx")
+    written = tx.load(tmp_path / "y.onnx")["w"].data.array()
+    assert written.flags.c_contiguous
+    np.testing.assert_array_equal(written, weight.T)

@@ -223,3 +223,21 @@ def test_merged_weights_are_not_taken_for_parameters(tmp_path):
     y = np.zeros((2, 9, 2), np.float32)
     history = tt.fit(merged, (x.numpy(), y), loss="mean_squared_error", batch_size=2, backend="numpy")
     assert any("exporter folded others" in note and "conv1.weight" in note for note in history.notes)
+
+
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_graph_changes_with_the_module_only_if_weights_are_shared(shared):
+    module = torch.nn.Embedding(300, 100)
+    graph = tx.load(module, torch.zeros(2, dtype=torch.int64), share_weights=shared)
+    before = module.weight.detach().numpy().copy()
+    with torch.no_grad():
+        module.weight.add_(1)
+    np.testing.assert_array_equal(graph["weight"].data.array(), module.weight.detach() if shared else before)
+
+
+def test_large_weights_in_bfloat16_keep_their_bits():
+    module = torch.nn.Embedding(300, 200).to(torch.bfloat16)
+    graph = tx.load(module, torch.zeros(2, dtype=torch.int64), verify=False)
+    held = graph["weight"].data.array()
+    assert held.dtype.name == "bfloat16"
+    np.testing.assert_array_equal(held.astype(np.float32), module.weight.detach().float().numpy())

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tenonnx.extend import DType, Graph, TensorType, Value, find_trait, is_trainable, moves_data
+from tenonnx.extend import Contents, DType, Graph, TensorType, Value, find_trait, is_trainable, moves_data
 from tenonnx.extend.formats import Role
 from tenonnx.extend.transforms import (
     LARGEST_RESULT,
@@ -38,6 +38,33 @@ def folding_weights(largest: int = LARGEST_RESULT) -> Decision:
         return fold(rewriter, call) if kept is None else [kept]
 
     return decide
+
+
+#: Transposed weights of at least this many bytes are not copied.
+LARGE = 1 << 20
+
+
+class TransposedContents(Contents):
+    """A view of a large weight with permuted axes, which is written by rows and never copied as a whole."""
+
+    __slots__ = ("_array", "type")
+
+    def __init__(self, array: Any, dtype: DType) -> None:
+        self._array = array.view()
+        self._array.flags.writeable = False
+        self.type = TensorType(dtype, array.shape)
+
+    @property
+    def nbytes(self) -> int:
+        return int(self._array.nbytes)
+
+    def array(self) -> Any:
+        return self._array
+
+    def rows(self, start: int, stop: int) -> Any:
+        import numpy as np
+
+        return np.ascontiguousarray(self._array[start:stop])
 
 
 def _variable(call: Call) -> Value | None:
@@ -76,9 +103,13 @@ def _transposed(rewriter: Rewriter, call: Call) -> Value | None:
     order = next((axes for axes in orders if _has_same_layout(places.transpose(axes), moved)), None)
     if order is None or not np.may_share_memory(places, moved):
         return None
-    contents = np.ascontiguousarray(source.data.array().transpose(order))
     name = rewriter.name(f"{source.name}/transposed")
-    made = constant_value(contents, source.dtype, rewriter.graph, name)
+    contents = source.data.array().transpose(order)
+    if contents.nbytes < LARGE:
+        made = constant_value(np.ascontiguousarray(contents), source.dtype, rewriter.graph, name)
+    else:
+        data = TransposedContents(contents, source.dtype)
+        made = Value(name, data.type, data=data, graph=rewriter.graph)
     made.role = role_of_transposed(source, order)
     return made
 

@@ -42,7 +42,7 @@ def first_difference(module: torch.nn.Module, examples: Examples, graph: Graph, 
     """The line of the module that computes the first differing value, empty if unknown."""
     with forms.for_modules(module):
         program = traced(module, examples)
-    _, program = converted(program, forms)
+    program = converted(program, forms).program
     names = {value.name: value.name for node in graph.nodes for value in node.outputs if value is not None}
     given = [spec.arg.name for spec in program.graph_signature.output_specs if spec.kind.name == "USER_OUTPUT"]
     names |= {name: value.name for name, value in zip(given, graph.outputs, strict=True)}

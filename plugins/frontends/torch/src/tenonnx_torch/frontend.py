@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+import torch
 from torch.utils import _pytree as pytree
 
 from tenonnx.extend import Graph, InvalidCall, NotRepresentable, Registry, formats
@@ -17,7 +18,7 @@ from tenonnx.extend.rules import apply_rules
 from tenonnx_frontends import Dims, chosen_names, output_names, unknown_dims, warn_unverified
 from tenonnx_torch.calls import Shapes, examples_of
 from tenonnx_torch.differences import verified
-from tenonnx_torch.examples import Examples
+from tenonnx_torch.examples import Examples, to_numpy
 from tenonnx_torch.lowerings import DOMAIN, Form, Forms
 from tenonnx_torch.programs import as_module, borders, shapes_of
 from tenonnx_torch.roles import set_roles
@@ -27,10 +28,9 @@ from tenonnx_torch.verification import verify_against
 
 if TYPE_CHECKING:
     import onnx
-    import torch
 
 #: Options for reading a module that is converted to a file.
-for_files: Mapping[str, Any] = {"simplify": None}
+for_files: Mapping[str, Any] = {"simplify": None, "share_weights": True}
 
 #: Output names by task, in order.
 TASKS: Mapping[str, Sequence[str]] = {
@@ -55,6 +55,7 @@ def read(
     task: str | None = None,
     forms: Mapping[str, Form] | None = None,
     simplify: bool | None = False,
+    share_weights: bool = False,
     verify: bool | float = True,
     atol: float | None = None,
     rtol: float | None = None,
@@ -71,6 +72,7 @@ def read(
     operators (``"acme::scale"``) to lowerings made of ops; they have the operator's signature, with values for tensors.
     Lowerings of module classes get the module as first argument, with values for its parameters. ``simplify`` computes
     new weights where that removes nodes; None does so without merging weights, and not in training mode, as for a file.
+    With ``share_weights``, large weights are not copied: the graph changes with the module.
     ``atol`` and ``rtol`` replace the default tolerances; ``verify`` may be a number for ``atol``. The graph has the
     exporter's opset version; ``tx.export`` converts it to any other. Raises ``NotRepresentable``, naming lines of the
     module, where it cannot be traced or has no ONNX equivalent; ``InvalidCall`` for invalid examples, dims and names;
@@ -91,7 +93,7 @@ def read(
     )
     allowed = Allowed.of(verify, atol, rtol)
     known = Forms(forms)
-    graph, given = graph_of(module, given, registry, input_names, output_names, task, known)
+    graph, given = graph_of(module, given, registry, input_names, output_names, task, known, share_weights)
     left = simplified(graph, simplify)
     if allowed is not None:
         warn_unverified(verified(module, given, left, graph, allowed, known))
@@ -114,17 +116,21 @@ def graph_of(
     outputs: Sequence[str] | None,
     task: str | None,
     forms: Forms,
+    share_weights: bool = False,
 ) -> tuple[Graph, Examples]:
     """The unverified graph of a module, and the examples with the borders of the traced sizes."""
     check_call(module, examples)
     with forms.for_modules(module):
         program = traced(module, examples)
-    model, _ = converted(program, forms)
+    model, _, weights = converted(program, forms)
     restore_training_forms(model)
     _forget_the_exporter(model)
     symbols = _names_of_dims(examples, shapes_of(program))
     _name_dims(model, symbols)
     made = formats.read(model, registry=registry)
+    for name, tensor in weights.items():
+        shared = share_weights and isinstance(tensor, torch.nn.Parameter)  # calls may change buffers
+        made[name].data = to_numpy(tensor) if shared else to_numpy(tensor).copy()
     made = apply_rules(made, forms.rules, strict=True) if forms.rules else made
     graph = tidied(made, module.state_dict().keys())
     graph.opsets.pop(DOMAIN, None)

@@ -9,10 +9,11 @@ import logging
 import re
 import traceback
 import warnings
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
 
 import onnx
+import onnx_ir
 import sympy
 import torch
 from onnx_ir import traversal
@@ -244,7 +245,22 @@ def _lines_that_fix_sizes(module: torch.nn.Module, examples: Examples) -> list[s
     return list(watched.found)[-3:]
 
 
-def converted(program: Program, forms: Forms) -> tuple[onnx.ModelProto, Program]:
+#: Weights of at least this many bytes are not copied into the exporter's model.
+LARGE = 1 << 16
+
+
+class Converted(NamedTuple):
+    """The exporter's model, and the program after decomposition.
+
+    The model has no contents of its large ``weights``, which are tensors by name.
+    """
+
+    model: onnx.ModelProto
+    program: Program
+    weights: Mapping[str, torch.Tensor]
+
+
+def converted(program: Program, forms: Forms) -> Converted:
     """The exporter's model of a program, at its default opset version, and the program after decomposition.
 
     The exporter's optimizer is off, so that every parameter keeps its name and BatchNormalization is not folded; our
@@ -263,9 +279,7 @@ def converted(program: Program, forms: Forms) -> tuple[onnx.ModelProto, Program]
                 raise _without_form(error) from error
 
 
-def _converted(
-    program: Program, forms: Forms, decompose: Callable[[Program, Any], Program]
-) -> tuple[onnx.ModelProto, Program]:
+def _converted(program: Program, forms: Forms, decompose: Callable[[Program, Any], Program]) -> Converted:
     def prepared(program: Program, registry: Any) -> Program:
         made = decompose(program, registry)
         fix_decomposed_program(made)
@@ -286,7 +300,21 @@ def _converted(
             custom_translation_table=table,
         )
     _rename_computed(exported.model.graph)
-    return exported.model_proto, exported.exported_program
+    weights = _take_weights(exported.model.graph)
+    return Converted(exported.model_proto, exported.exported_program, weights)
+
+
+def _take_weights(graph: Any) -> dict[str, torch.Tensor]:
+    """Replace the contents of large initializers by their types alone. Returns these contents by name."""
+    found: dict[str, torch.Tensor] = {}
+    for name, value in graph.initializers.items():
+        contents = value.const_value
+        tensor = getattr(contents, "raw", None)
+        if isinstance(tensor, torch.Tensor) and contents.nbytes >= LARGE and not tensor.is_complex():
+            found[name] = tensor
+            kind = onnx.TensorProto(name=name, data_type=int(contents.dtype), dims=tuple(contents.shape))
+            value.const_value = onnx_ir.serde.TensorProtoTensor(kind)
+    return found
 
 
 def _rename_computed(graph: Any) -> None:

@@ -62,8 +62,6 @@ def export(
     place = Path(out)
     if place.is_file() or place.suffix == ".onnx":
         raise InvalidCall("the output of a model folder is not a folder", given=str(out), do="give a folder: -o out")
-    progress("reading the model")
-    source = source_of(model, task, trust)
     chosen: Layout = LAYOUTS[layout]
     if fields.get("target") is None:
         fields["opset_version"] = 17 if opset_version is None else opset_version
@@ -71,7 +69,12 @@ def export(
         fields["opset_version"] = opset_version
     settings = Settings(chosen, fields, verify, atol, rtol, progress, precision)
     place.parent.mkdir(parents=True, exist_ok=True)
-    with TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent) as made:
+    with (
+        TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent) as made,
+        TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent, ignore_cleanup_errors=True) as scratch,
+    ):
+        progress("reading the model")
+        source = source_of(model, task, trust, Path(scratch))
         report = write_model(source, Path(made), settings)
         files = sorted(str(path.relative_to(made)) for path in Path(made).rglob("*") if path.is_file())
         for name in files:

@@ -5,6 +5,7 @@ The keys are documented in https://onnxruntime.ai/docs/genai/reference/config.ht
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from importlib.util import find_spec
 from pathlib import Path
@@ -146,6 +147,10 @@ def is_installed() -> bool:
     return find_spec("onnxruntime_genai") is not None
 
 
+#: Session options for comparing: weights stay in the file that is mapped.
+_UNPACKED = json.dumps({"model": {"decoder": {"session_options": {"session.disable_prepacking": "1"}}}})
+
+
 def generated_by_genai(folder: Path, prompts: Prompts, steps: int) -> np.ndarray[Any, Any]:
     """Generate greedy tokens with onnxruntime-genai, int of shape (batch, ``steps``), without stopping early.
 
@@ -155,7 +160,9 @@ def generated_by_genai(folder: Path, prompts: Prompts, steps: int) -> np.ndarray
 
     length = prompts.tokens.shape[1] + steps
     try:
-        model = runtime.Model(str(folder))
+        config = runtime.Config(str(folder))
+        config.overlay(_UNPACKED)
+        model = runtime.Model(config)
         parameters = runtime.GeneratorParams(model)
         parameters.set_search_options(
             max_length=length,

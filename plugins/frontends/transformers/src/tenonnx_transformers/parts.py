@@ -46,6 +46,7 @@ class Part:
             output_names=list(self.outputs),
             verify=False,
             simplify=None,
+            share_weights=True,
         )
         for value in list(found.variables):
             plain = value.name.removeprefix(PREFIX)

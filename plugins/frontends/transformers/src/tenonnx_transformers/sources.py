@@ -17,6 +17,7 @@ import transformers
 from transformers import AutoConfig
 
 from tenonnx.extend import InvalidCall, InvalidModel, NotRepresentable, UnsafePath
+from tenonnx_transformers.mapped_weights import convert_weights, needs_conversion
 from tenonnx_transformers.tasks import Task, class_for, task_named, task_of
 
 #: Config file of a transformers folder.
@@ -40,12 +41,18 @@ class Source:
         return str(self.folder or type(self.model).__name__)
 
 
-def source_of(model: torch.nn.Module | str | os.PathLike[str], task: str | None = None, trust: bool = False) -> Source:
+def source_of(
+    model: torch.nn.Module | str | os.PathLike[str],
+    task: str | None = None,
+    trust: bool = False,
+    scratch: Path | None = None,
+) -> Source:
     """Load a module or folder. Nothing is downloaded, and without ``trust`` no code of the folder runs.
 
-    Weights of a folder are loaded as float32. Raises ``InvalidCall`` for another type of model, an unknown task, and
-    folders that need ``trust`` (with Python code or pickled weights); ``InvalidModel`` if the files of a folder are
-    broken or do not match; ``NotRepresentable`` for quantized weights.
+    Weights become float32, and stay in files that are mapped: large ones of another type are converted in files of
+    the empty folder ``scratch``, if it is given. Raises ``InvalidCall`` for another type of model, for an unknown task,
+    and for folders that need ``trust``, with code of their own or pickled weights. Raises ``InvalidModel`` if the files
+    of a folder do not match, and ``NotRepresentable`` for quantized weights.
     """
     if isinstance(model, torch.nn.Module):
         if not isinstance(getattr(model, "config", None), transformers.PreTrainedConfig):
@@ -63,7 +70,12 @@ def source_of(model: torch.nn.Module | str | os.PathLike[str], task: str | None 
     names = getattr(config, "architectures", None) or []
     chosen = task_named(task) if task is not None else _task_of_folder(folder, names)
     class_name = names[0] if names and _fits(names[0], chosen) else class_for(chosen, config.model_type)
-    return Source(_weights(folder, config, class_name, trust), chosen, folder)
+    weights = folder
+    if scratch is not None and needs_conversion(folder):
+        _check_shards(folder)
+        convert_weights(folder, scratch)
+        weights = scratch
+    return Source(_weights(weights, config, class_name, trust), chosen, folder)
 
 
 def _task_of_folder(folder: Path, names: list[str]) -> Task:

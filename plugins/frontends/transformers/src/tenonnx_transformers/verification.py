@@ -65,6 +65,7 @@ class Session:
         """Load a file. Raises ``VerificationFailed`` if onnxruntime cannot load it."""
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 4  # errors are reported by exceptions
+        options.add_session_config_entry("session.disable_prepacking", "1")  # weights stay in the mapped file
         try:
             return cls(onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"]))
         except Exception as error:  # of its own binding

@@ -36,8 +36,8 @@ from tenonnx_transformers.verification import (
     near,
 )
 
-#: Bytes of weights above which they are stored as external data, since a protobuf message is limited to 2 GiB.
-LARGE = 1_500_000_000
+#: Bytes of weights from which they go to a file of their own, which onnxruntime maps instead of copying it.
+LARGE = 250_000_000
 
 
 @dataclass(frozen=True)
@@ -126,14 +126,24 @@ def plain_attention(model: Any) -> Iterator[None]:
 
 def write_part(part: Part, folder: Path, settings: Settings) -> tuple[Path, Graph]:
     """Write one graph. Raises ``NotRepresentable`` if ONNX or the target cannot express it."""
-    settings.progress(f"tracing {part.name}")
-    with quiet():
-        graph = part.graph()
-    path = folder / settings.layout.subfolder / f"{part.name}.onnx"
-    path.parent.mkdir(parents=True, exist_ok=True)
+    graph = _trace_part(part, settings)
+    path = _path_of(part, folder, settings)
     settings.progress(f"writing {part.name}")
     _write_graph(graph, path, settings)
     return path, graph
+
+
+def _trace_part(part: Part, settings: Settings) -> Graph:
+    settings.progress(f"tracing {part.name}")
+    with quiet():
+        return part.graph()
+
+
+def _path_of(part: Part, folder: Path, settings: Settings) -> Path:
+    """The file of a part, in a folder that exists."""
+    path = folder / settings.layout.subfolder / f"{part.name}.onnx"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return path
 
 
 def _write_graph(graph: Graph, path: Path, settings: Settings) -> None:
@@ -155,28 +165,41 @@ def _write_decoder(source: Source, folder: Path, settings: Settings) -> Written:
             given=f"layer {held.layer} of {type(model).__name__}: {held.kind}",
             do="use --layout onnxruntime",
         )
-    for part in parts:
-        path, graph = write_part(part, folder, settings)
-        written.graphs[str(path.relative_to(folder))] = list(part.examples)
-        written.lossy.append((part, path, graph))
-        runs.append(path)
     write_configs(source, folder)
+    for part in parts:
+        path = _path_of(part, folder, settings)
+        written.graphs[str(path.relative_to(folder))] = list(part.examples)
     settings.layout.write(source, folder, written.graphs, states)
     if settings.fuses and len(parts) == 1:
-        settings.progress("fusing attention")
-        faster = fused(graph, genai.context_length(model.config.get_text_config(decoder=True)))
-        if faster is not None:
-            try:
-                _write_graph(faster, path, settings)
-                _verify_decoder(written, source, folder, Decoder([Session.of(path)], one_by_one=True), settings)
-            except (tx.NotRepresentable, tx.UnsupportedOp, tx.VerificationFailed) as error:
-                written.notes.append(f"written without fused operators: {error.what}")
-                written.compared, written.generated = [], []
-                _write_graph(graph, path, settings)
-            else:
-                written.lossy = [(parts[0], path, faster)]
-                return written
+        return _write_fused(written, source, folder, parts[0], settings)
+    for part in parts:
+        path, graph = write_part(part, folder, settings)
+        written.lossy.append((part, path, graph))
+        runs.append(path)
     _verify_decoder(written, source, folder, Decoder([Session.of(path) for path in runs]), settings)
+    return written
+
+
+def _write_fused(written: Written, source: Source, folder: Path, part: Part, settings: Settings) -> Written:
+    """Write a decoder with fused operators, or plainly where these do not equal the model."""
+    graph, path = _trace_part(part, settings), _path_of(part, folder, settings)
+    settings.progress("fusing attention")
+    faster = fused(graph, genai.context_length(source.config.get_text_config(decoder=True)))
+    if faster is not None:
+        written.lossy = [(part, path, faster)]
+        settings.progress(f"writing {part.name}")
+        try:
+            _write_graph(faster, path, settings)
+            _verify_decoder(written, source, folder, Decoder([Session.of(path)], one_by_one=True), settings)
+        except (tx.NotRepresentable, tx.UnsupportedOp, tx.VerificationFailed) as error:
+            written.notes.append(f"written without fused operators: {error.what}")
+            written.compared, written.generated = [], []
+        else:
+            return written
+    written.lossy = [(part, path, graph)]
+    settings.progress(f"writing {part.name}")
+    _write_graph(graph, path, settings)
+    _verify_decoder(written, source, folder, Decoder([Session.of(path)]), settings)
     return written
 
 
