@@ -1,4 +1,4 @@
-"""Tests of memory-mapped weights and of streaming them to files."""
+"""Memory mapping and streaming of weights."""
 
 import numpy as np
 import pytest

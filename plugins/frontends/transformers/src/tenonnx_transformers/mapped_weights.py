@@ -1,4 +1,4 @@
-"""Conversion of a folder's weights to float32 in files, which are then memory-mapped."""
+"""Float32 copies of a folder's weights, for memory mapping."""
 
 from __future__ import annotations
 
