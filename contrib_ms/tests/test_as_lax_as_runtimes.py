@@ -1,4 +1,4 @@
-"""Calls with redundant inputs or attributes, which onnxruntime accepts."""
+"""Calls with redundant inputs or attributes that onnxruntime accepts."""
 
 import numpy as np
 import onnx

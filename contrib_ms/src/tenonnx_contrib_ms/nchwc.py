@@ -1,4 +1,4 @@
-"""The domain com.microsoft.nchwc: images with blocked channels (NCHWc), whose declared shapes are unblocked.
+"""The domain com.microsoft.nchwc: images with blocked channels (NCHWc) and unblocked declared shapes.
 
 onnxruntime's optimizer emits these ops for the CPU it runs on, and files do not contain the block size. It is inferred
 from the channels of all convolutions of the graph or, if these are ambiguous, from this CPU, as in onnxruntime.

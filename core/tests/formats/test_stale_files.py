@@ -102,7 +102,7 @@ test_stale_files.export(sys.argv[2], 7.0)
 
 @pytest.mark.skipif(os.name == "nt", reason="there are no such signals")
 @pytest.mark.parametrize("where", ["writing", "verified", "between", "replaced"])
-def test_leftovers_of_a_killed_export_are_removed_by_the_next(where, tmp_path):
+def test_files_of_a_killed_export_are_removed_by_the_next(where, tmp_path):
     path = tmp_path / "m.onnx"
     export(path, 1.0)
     command = [sys.executable, "-c", KILLED, str(Path(__file__).parent), str(path), where]

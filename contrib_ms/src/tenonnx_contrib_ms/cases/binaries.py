@@ -1,4 +1,4 @@
-"""Operators without cases: compiled binaries, which run only on certain devices."""
+"""Operators without cases: compiled binaries for certain devices."""
 
 from __future__ import annotations
 

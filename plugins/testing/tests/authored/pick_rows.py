@@ -1,4 +1,4 @@
-"""Rows at given indices, which may be negative."""
+"""Rows at given indices, positive or negative."""
 
 import numpy as np
 

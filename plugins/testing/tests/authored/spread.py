@@ -1,4 +1,4 @@
-"""Maximum minus minimum along axes, which are an attribute below version 2."""
+"""Maximum minus minimum along axes. Axes are an attribute below version 2."""
 
 import numpy as np
 from hypothesis import strategies as st
