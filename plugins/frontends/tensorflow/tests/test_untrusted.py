@@ -7,6 +7,7 @@ import os
 import re
 import sys
 import warnings
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -294,6 +295,22 @@ def test_an_archive_that_unpacks_to_too_much(tmp_path: Path) -> None:
 def test_a_damaged_file_ends_a_worker_process_only(write: Callable[[Path], Path], tmp_path: Path) -> None:
     with pytest.raises(tx.InvalidModel, match="HDF5"):
         tx.load(write(tmp_path))
+
+
+@pytest.mark.parametrize("name", ["assets/x/y", f"assets/{'n' * 300}"])
+def test_names_that_no_file_has(name: str, tmp_path: Path) -> None:
+    config = hostile._config(hostile._layer("keras.layers", "ReLU", {}))
+    assert tx.load(hostile.archive(tmp_path / "m.keras", config, more={"assets/x": b"", "../y": b""})).nodes
+    with pytest.raises(tx.InvalidModel, match="cannot copy"):
+        tx.load(hostile.archive(tmp_path / "m.keras", config, more={"assets/x": b"", name: b""}))
+
+
+def test_an_archive_without_metadata(tmp_path: Path) -> None:
+    path = _keras_file(tmp_path / "a")
+    with zipfile.ZipFile(path) as archive, zipfile.ZipFile(tmp_path / "m.keras", "w") as made:
+        for name in ("config.json", "model.weights.h5"):
+            made.writestr(name, archive.read(name))
+    assert tx.load(tmp_path / "m.keras").nodes
 
 
 @pytest.mark.parametrize("suffix", [".keras", ".h5"])

@@ -63,7 +63,7 @@ def loaded(source: Any, trust: bool = False) -> tuple[Any, bool]:
     config, checked = _config_of(text, path)
     is_apart = _check_names(path, config, trust)
     with tempfile.TemporaryDirectory() as folder, bounded_weights(path, None if trust else _held(members, weights)):
-        written = _written(Path(folder), path.suffix, checked, members, weights)
+        written = _written(Path(folder), path, checked, members, weights)
         try:
             return keras.saving.load_model(str(written), compile=False, safe_mode=not trust), is_apart
         except Exception as error:
@@ -104,11 +104,14 @@ def _registered(name: str) -> Any:
     return keras.saving.get_registered_object(name)
 
 
-def _parts(path: Path) -> tuple[Any, dict[str, bytes], list[Object]]:
-    """The config of a model as text, the other files of a folder or archive, and the objects of its HDF5 file."""
+def _parts(path: Path) -> tuple[Any, dict[str, bytes] | None, list[Object]]:
+    """The config of a model as text, the other files of a folder or archive, and the objects of its HDF5 file.
+
+    None stands for a single HDF5 file.
+    """
     if path.suffix != ".keras" and not path.is_dir():
         weights = read_hdf5(path)
-        return weights[0][1].get("model_config"), {}, weights
+        return weights[0][1].get("model_config"), None, weights
     members, weights = _folder(path) if path.is_dir() else _archive(path)
     if _CONFIG not in members or not (weights or _ARRAYS in members):
         missing = _WEIGHTS if _CONFIG in members else _CONFIG
@@ -155,21 +158,26 @@ def _needed(names: Sequence[str]) -> list[str]:
     ]
 
 
-def _held(members: Mapping[str, bytes], weights: Sequence[Object]) -> int:
+def _held(members: Mapping[str, bytes] | None, weights: Sequence[Object]) -> int:
     """Number of elements of the weights in a file."""
-    return hdf5_files.elements(weights) + len(members.get(_ARRAYS, b""))
+    return hdf5_files.elements(weights) + len((members or {}).get(_ARRAYS, b""))
 
 
-def _written(folder: Path, suffix: str, config: str, members: Mapping[str, bytes], weights: Sequence[Object]) -> Path:
-    """Files of the same format, for Keras to read."""
-    if not members:
+def _written(
+    folder: Path, path: Path, config: str, members: Mapping[str, bytes] | None, weights: Sequence[Object]
+) -> Path:
+    """Files of the same format in ``folder``, for Keras to read. Raises ``InvalidModel`` for names that no file has."""
+    if members is None:
         weights[0][1]["model_config"] = config
-        write_hdf5(folder / f"model{suffix}", weights)
-        return folder / f"model{suffix}"
+        write_hdf5(folder / f"model{path.suffix}", weights)
+        return folder / f"model{path.suffix}"
     for name, contents in {**members, _CONFIG: config.encode()}.items():
         place = folder / name
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(contents)
+        try:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_bytes(contents)
+        except (OSError, ValueError) as error:
+            raise InvalidModel(f'cannot copy "{name[:80]}" of "{path}"', given=str(error)[:200]) from error
     if weights:
         write_hdf5(folder / _WEIGHTS, weights)
     return folder
