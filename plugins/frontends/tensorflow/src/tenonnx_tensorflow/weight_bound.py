@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
+import operator
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -67,4 +67,4 @@ def bounded_weights(path: Path, held: int | None) -> Iterator[None]:
 def _elements(shape: Any) -> int:
     """Number of elements of a shape; 1 for what Keras refuses."""
     sizes = shape if isinstance(shape, list | tuple) else [shape]
-    return math.prod(int(size) for size in sizes if isinstance(size, Integral) and size >= 0)
+    return math.prod(max(operator.index(size), 0) for size in sizes if hasattr(size, "__index__"))
