@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -17,13 +16,15 @@ from tenonnx_torch.empty_tensors import DEGENERATE, count, is_degenerate
 from tenonnx_torch.exporter import decomposed_by_pytorch
 from tenonnx_torch.indexing import INDEXING
 from tenonnx_torch.matrices import MATRICES
+from tenonnx_torch.narrow_integers import NARROW, is_narrow
 from tenonnx_torch.numerics import NUMERICS
+from tenonnx_torch.pooling import POOLING
 from tenonnx_torch.primitives import PRIMITIVES
 from tenonnx_torch.program_fixes import calls
 from tenonnx_torch.random import DRAWING
 from tenonnx_torch.sort import ORDER
 from tenonnx_torch.special import SPECIAL
-from tenonnx_torch.windows import WINDOWS, each
+from tenonnx_torch.windows import WINDOWS
 
 aten = torch.ops.aten
 
@@ -40,6 +41,9 @@ def decomposed(program: Any, registry: Any) -> Any:
     table = _table(registry, _called(program))
     for target in {_functional(node.target) for node in calls(program) if is_degenerate(node)} & DEGENERATE.keys():
         table[target] = _first_of(DEGENERATE[target], table.get(target))
+    called = [(node, _functional(node.target)) for node in calls(program)]
+    for target in {target for node, target in called if is_narrow(node, target)}:
+        table[target] = _first_of(NARROW[target], table.get(target))
     return program.run_decompositions(table)
 
 
@@ -254,34 +258,6 @@ def _bucket_of_number(value: float, edges: torch.Tensor, **options: Any) -> torc
     return _bucket(torch.full((), value), edges, **options)
 
 
-def _averages(rank: int) -> Callable[..., Any]:
-    """Average pooling with a divisor, which the exporter ignores: the sum of each window divided by it."""
-    plain = (torch.nn.functional.avg_pool1d, torch.nn.functional.avg_pool2d, torch.nn.functional.avg_pool3d)[rank - 1]
-
-    def pooled(
-        x: torch.Tensor,
-        kernel: Any,
-        stride: Any = (),
-        padding: Any = 0,
-        ceil_mode: bool = False,
-        count_include_pad: bool = True,
-        divisor_override: int | None = None,
-    ) -> Any:
-        if divisor_override is None:
-            return NotImplemented
-        sizes, steps, edges = (each(given, rank) for given in (kernel, stride or kernel, padding))
-        around: list[Any] = []
-        for size, step, edge, length in zip(sizes, steps, edges, x.shape[-rank:], strict=True):
-            count = (length + 2 * edge - size + (step - 1 if ceil_mode else 0)) // step + 1
-            if ceil_mode and (count - 1) * step >= length + edge:
-                count -= 1
-            around = [edge, max((count - 1) * step + size - length - edge, 0), *around]
-        whole = plain(torch.nn.functional.pad(x, around), sizes, steps)
-        return whole * (math.prod(sizes) / divisor_override)
-
-    return pooled
-
-
 def _with_corners(x: torch.Tensor, size: Any, corners: bool, *scales: Any) -> Any:
     """Linear resizing with aligned corners, one axis at a time: the exporter writes wrong scales for size 1."""
     if not corners:
@@ -434,8 +410,6 @@ _DECOMPOSITIONS: Table = {
     aten.sort.stable: _stably_sorted,
     aten.bucketize.Tensor: _bucket,
     aten.bucketize.Scalar: _bucket_of_number,
-    aten.avg_pool2d.default: _averages(2),
-    aten.avg_pool3d.default: _averages(3),
     **dict.fromkeys(_LINEAR_RESIZES, _with_corners),
     aten.stack.default: _stacked,
     aten.copy.default: _copied,
@@ -449,6 +423,7 @@ _DECOMPOSITIONS: Table = {
     **MATRICES,
     **ORDER,
     **WINDOWS,
+    **POOLING,
     **SPECIAL,
     **BESSEL,
     **DRAWING,
