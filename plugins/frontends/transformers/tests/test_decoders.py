@@ -13,9 +13,9 @@ import tenonnx as tx
 import tenonnx_transformers
 from tenonnx_cli import REFUSED, main
 from tenonnx_transformers.genai import check_states
-from tenonnx_transformers.generation import compare_tokens
+from tenonnx_transformers.generation import compare_tokens, prompts_for
 from tenonnx_transformers.states import BATCH, PAST, State
-from tenonnx_transformers.verification import check
+from tenonnx_transformers.verification import check, takes_inner_padding
 
 ROUNDING = tx.extend.checks.Tolerance(1e-5, 1e-5, "rounding")
 
@@ -242,3 +242,9 @@ def test_the_command_reports_unsupported_options(folder, capsys):
     assert "the output of a model folder is not a folder" in capsys.readouterr().err
     assert main(["convert", str(folder), "-o", str(folder / "out"), "--layout", "gena"]) == REFUSED
     assert "unknown layout: gena" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "ignored"), [("gpt2", True), ("llama", True), ("gpt_neo", False), ("mpt", False)])
+def test_windows_and_distances_count_padding_between_tokens(name, ignored):
+    model = make(name).eval()
+    assert takes_inner_padding(model, prompts_for(model.config)) is ignored

@@ -193,6 +193,24 @@ def takes_padding(model: Any, prompts: Prompts) -> bool:
     return torch.allclose(*last, rtol=1e-2, atol=1e-2)
 
 
+def takes_inner_padding(model: Any, prompts: Prompts) -> bool:
+    """Whether the model ignores padding between a prompt and later tokens, as onnxruntime-genai inserts it.
+
+    Windows of attention and biases by distance may count padding as tokens.
+    """
+    text = prompts.single(0).tokens
+    last = []
+    for pads in (0, steps_for(model.config)):
+        cut = text.shape[1] - 2
+        inner = torch.full((1, pads), prompts.pad)
+        tokens = torch.cat([text[:, :cut], inner, text[:, cut:]], 1)
+        mask = torch.ones_like(tokens)
+        mask[:, cut : cut + pads] = 0
+        with torch.no_grad():
+            last.append(model(**token_inputs(model, tokens, mask), use_cache=False).logits[0, -1])
+    return torch.allclose(*last, rtol=1e-2, atol=1e-2)
+
+
 def logits_after(model: Any, prompts: Prompts, expected: np.ndarray[Any, Any]) -> Any:
     """Return a function from a prompt index and a step to the model's logits, for ``compare_tokens``."""
 

@@ -34,6 +34,7 @@ from tenonnx_transformers.verification import (
     compare_logits,
     logits_after,
     near,
+    takes_inner_padding,
 )
 
 #: Bytes of weights from which they go to a file of their own, which onnxruntime maps instead of copying it.
@@ -215,6 +216,7 @@ def _verify_decoder(written: Written, source: Source, folder: Path, run: Decoder
     if settings.layout.name == "genai" and genai.is_installed():
         settings.progress("generating by onnxruntime-genai")
         padded = not has_window(source.config) and all(PAST in state.axes.values() for state in states)
+        padded = padded and takes_inner_padding(model, prompts_for(model.config))
         written.generated.append(_compare_genai(model, folder, allowed, padded))
 
 
