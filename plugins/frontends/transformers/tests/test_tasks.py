@@ -10,8 +10,8 @@ import tenonnx as tx
 import tenonnx_transformers
 from tenonnx_transformers.calls import inputs_for
 from tenonnx_transformers.encoder_decoders import encoder_decoder_parts
-from tenonnx_transformers.sources import source_of
-from tenonnx_transformers.tasks import TASKS, class_for, task_of
+from tenonnx_transformers.sources import Source, source_of
+from tenonnx_transformers.tasks import TASKS, class_for, task_named, task_of
 
 
 def test_the_list_has_forty_decoders_and_the_other_kinds():
@@ -104,3 +104,18 @@ def test_layouts_reject_unsupported_models(tmp_path):
 def test_the_signature_matches_the_documentation():
     names = set(inspect.signature(tenonnx_transformers.export).parameters)
     assert {"layout", "task", "trust", "verify", "atol", "rtol", "opset_version", "progress"} <= names
+
+
+def test_an_encoder_that_shortens_speech_gives_states_of_its_own_length():
+    model = make("speech_to_text").eval()
+    parts = encoder_decoder_parts(Source(model, task_named("automatic-speech-recognition"), None))
+    assert parts.encoder.dims["input_features"] == {0: "batch_size", 1: "num_samples"}
+    assert parts.first.dims["encoder_hidden_states"] == {0: "batch_size", 1: "encoder_sequence_length"}
+    crossed = next(state for state in parts.states if state.kind == "encoder.key")
+    assert crossed.axes == {0: "batch_size", 2: "encoder_sequence_length"}
+
+
+def test_a_mask_that_an_encoder_computes_is_refused():
+    model = make("moonshine").eval()
+    with pytest.raises(tx.NotRepresentable, match="reads a mask that its encoder computes"):
+        encoder_decoder_parts(Source(model, task_named("automatic-speech-recognition"), None))

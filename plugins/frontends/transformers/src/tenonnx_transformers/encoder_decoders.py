@@ -11,6 +11,7 @@ from torch import Tensor
 from transformers import cache_utils
 from transformers.modeling_outputs import BaseModelOutput
 
+from tenonnx.extend import NotRepresentable
 from tenonnx_transformers.calls import inputs_for
 from tenonnx_transformers.parts import Part
 from tenonnx_transformers.sources import Source
@@ -45,14 +46,22 @@ def encoder_decoder_parts(source: Source) -> Parts:
 
     with torch.no_grad():
         (hidden,) = encode(inputs)
-    source_dims = {0: BATCH, 1: SOURCE} if hidden.shape[1] == length else {0: BATCH}
-    encoder_dims = {name: {0: BATCH, 1: SOURCE} if tensor.ndim == 2 else {0: BATCH} for name, tensor in inputs.items()}
-    encoder = Part("encoder_model", model, encode, inputs, ["last_hidden_state"], encoder_dims)
+    other = inputs_for(source, *_PROBES[1][:2])
+    with torch.no_grad():
+        (longer,) = encode(other)
+    grows = hidden.shape[1] != longer.shape[1]
+    source_dims = {0: BATCH, 1: SOURCE} if grows else {0: BATCH}
+    length_name = SOURCE if hidden.shape[1] == length else "num_samples"  # convolutions shorten sound
+    input_dims: dict[str, Mapping[int, str]] = {
+        name: {0: BATCH, 1: length_name} if tensor.shape[1] != other[name].shape[1] else {0: BATCH}
+        for name, tensor in inputs.items()
+    }
+    encoder = Part("encoder_model", model, encode, inputs, ["last_hidden_state"], input_dims)
 
     mask = {"encoder_attention_mask": inputs["attention_mask"]} if masked else {}
     tokens = {"input_ids": torch.arange(batch * new).reshape(batch, new) % 7}
     dims: dict[str, Mapping[int, str]] = {
-        "encoder_attention_mask": {0: BATCH, 1: SOURCE},
+        "encoder_attention_mask": input_dims.get("attention_mask", {}),
         "input_ids": {0: BATCH, 1: LENGTH},
         "encoder_hidden_states": source_dims,
         **{state.past: state.axes for state in states},
@@ -107,6 +116,13 @@ def _states(source: Source) -> list[State]:
     for batch, length, new in _PROBES:
         inputs, cache = inputs_for(source, batch, length), _new_cache(model)
         with torch.no_grad():
+            encoded = model.get_encoder()(**inputs, return_dict=True)
+            if getattr(encoded, "attention_mask", None) is not None:
+                raise NotRepresentable(
+                    f"the decoder of {type(model).__name__} reads a mask that its encoder computes, which is not "
+                    "supported yet",
+                    given=type(encoded).__name__,
+                )
             model(
                 **inputs,
                 decoder_input_ids=torch.zeros(batch, new, dtype=torch.int64),
@@ -114,7 +130,7 @@ def _states(source: Source) -> list[State]:
                 **{cache_parameter(model): cache},
             )
         caches.append(cache)
-        sizes.append((batch, new, length))
+        sizes.append((batch, new, encoded.last_hidden_state.shape[1]))
     own = states_of([tensors_of(each.self_attention_cache) for each in caches], [each[:2] for each in sizes])
     other = states_of(
         [tensors_of(each.cross_attention_cache) for each in caches],
