@@ -1,14 +1,17 @@
 """Memory mapping and streaming of weights."""
 
 import numpy as np
+import onnxruntime
 import pytest
 import torch
 import transformers
 from configurations import make
 
 import tenonnx as tx
+import tenonnx_standard as ops
 import tenonnx_transformers
 from tenonnx_transformers import mapped_weights, writing
+from tenonnx_transformers.data_files import split_data
 from tenonnx_transformers.decoders import decoder_part, decoder_states
 from tenonnx_transformers.sources import quiet, source_of
 
@@ -79,3 +82,30 @@ def test_a_fused_decoder_is_written_once(tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "_write_graph", lambda *given: (written.append(given[1]), write(*given)))
     report = tenonnx_transformers.export(make("llama"), tmp_path / "out", layout="genai", verify=False)
     assert [path.name for path in written] == list(report.graphs)
+
+
+def test_data_are_divided_into_files_of_a_maximum_size(tmp_path):
+    largest = 200_000
+    graph = tx.Graph()
+    x = graph.input("x", "float32", ("n", 100))
+    arrays = [np.random.default_rng(seed).standard_normal((100, 100), np.float32) for seed in range(12)]
+    arrays.append(np.ones((100, 600), np.float32))  # larger than a file
+    for place, array in enumerate(arrays):
+        x = ops.matmul(x, graph.variable(f"w{place}", array))
+    graph.output("y", x)
+    path = tmp_path / "model.onnx"
+    tx.export(graph, path, external_data_threshold=1024)
+    split_data(path, largest)
+    files = sorted(tmp_path.glob("model.onnx.data*"))
+    assert len(files) == 4
+    assert [file.name for file in files if file.stat().st_size > largest] == ["model.onnx.data_3"]
+    read = tx.load(path)
+    for place, array in enumerate(arrays):
+        np.testing.assert_array_equal(read[f"w{place}"].data.array(), array)
+    onnxruntime.InferenceSession(str(path))
+
+
+@pytest.mark.parametrize("size", [0, -1, True, "2GB"])
+def test_a_maximum_size_that_is_no_number_of_bytes_is_refused(size, tmp_path):
+    with pytest.raises(tx.InvalidCall, match="is not a positive number of bytes"):
+        tenonnx_transformers.export(tmp_path, tmp_path / "out", max_shard=size)

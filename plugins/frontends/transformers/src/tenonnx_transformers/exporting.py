@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx.extend import InvalidCall
 from tenonnx_transformers.calls import call_part
+from tenonnx_transformers.data_files import check_size
 from tenonnx_transformers.decoders import decoder_parts, decoder_states
 from tenonnx_transformers.encoder_decoders import encoder_decoder_parts
 from tenonnx_transformers.layouts import LAYOUTS, Layout
@@ -31,6 +32,7 @@ def export(
     task: str | None = None,
     layout: str = "onnxruntime",
     precision: str = "fp32",
+    max_shard: int | None = None,
     trust: bool = False,
     verify: bool = True,
     atol: float | None = None,
@@ -44,6 +46,7 @@ def export(
     - ``task``: as in pipelines of transformers; by default that of the architecture;
     - ``layout``: the runtime that reads the folder: ``onnxruntime``, ``genai`` or ``transformers.js``;
     - ``precision``: ``fp32``, ``fp16``, ``bf16``, or for weights only ``int8`` or ``int4``;
+    - ``max_shard``: the maximum size of a file of weights, in bytes; a single tensor can exceed it;
     - ``trust``: allows running code of the folder and reading pickles;
     - ``verify``: compares the files with the model before anything is written to ``out``, on logits at several sizes
       and on greedy tokens. Lower precisions are compared with the float32 graph;
@@ -59,6 +62,7 @@ def export(
     if layout not in LAYOUTS:
         raise InvalidCall("unknown layout", given=repr(layout), available=", ".join(LAYOUTS))
     check_precision(precision)
+    check_size(max_shard)
     place = Path(out)
     if place.is_file() or place.suffix == ".onnx":
         raise InvalidCall("the output of a model folder is not a folder", given=str(out), do="give a folder: -o out")
@@ -67,7 +71,7 @@ def export(
         fields["opset_version"] = 17 if opset_version is None else opset_version
     elif opset_version is not None:
         fields["opset_version"] = opset_version
-    settings = Settings(chosen, fields, verify, atol, rtol, progress, precision)
+    settings = Settings(chosen, fields, verify, atol, rtol, progress, precision, max_shard)
     place.parent.mkdir(parents=True, exist_ok=True)
     with (
         TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent) as made,

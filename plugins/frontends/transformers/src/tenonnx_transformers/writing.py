@@ -14,6 +14,7 @@ import tenonnx as tx
 from tenonnx.extend import Graph, NotRepresentable
 from tenonnx_transformers import genai
 from tenonnx_transformers.calls import call_part
+from tenonnx_transformers.data_files import split_data
 from tenonnx_transformers.decoders import decoder_parts, decoder_states
 from tenonnx_transformers.encoder_decoders import encoder_decoder_parts
 from tenonnx_transformers.fused import fused
@@ -52,6 +53,7 @@ class Settings:
     rtol: float | None
     progress: Callable[[str], object]
     precision: str = "fp32"
+    max_shard: int | None = None
 
     @property
     def fuses(self) -> bool:
@@ -150,8 +152,10 @@ def _path_of(part: Part, folder: Path, settings: Settings) -> Path:
 def _write_graph(graph: Graph, path: Path, settings: Settings) -> None:
     size = sum(value.data.nbytes for value in graph.variables if value.data is not None)
     domains = {"domains": ["ai.onnx", "com.microsoft"]} if settings.fuses and "target" not in settings.fields else {}
-    external = {"external_data_threshold": 1024 if size > LARGE else None}
+    external = {"external_data_threshold": 1024 if size > min(LARGE, settings.max_shard or LARGE) else None}
     tx.export(graph, path, **{**domains, **external, **settings.fields})
+    if settings.max_shard is not None:
+        split_data(path, settings.max_shard)
 
 
 def _write_decoder(source: Source, folder: Path, settings: Settings) -> Written:
