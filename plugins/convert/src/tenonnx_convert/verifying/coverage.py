@@ -161,8 +161,10 @@ class Coverage:
         if self.drawn is None:
             return
         for region in self._ours.regions:
+            if not self._ours.missing(region) or not self._is_affordable(1):
+                continue
             inputs = sorted(inputs_that_decide(self._ours.graph, region), key=lambda value: value.name)
-            for value in inputs if self._ours.missing(region) else ():
+            for value in inputs:
                 at, feeds = self._captured_at.get(region.path, ("", self.judge.feeds))
                 for contents in _other_contents(feeds.get(value.name), region, self._ours.missing(region)):
                     if not self._ours.missing(region) or not self._is_affordable(1):

@@ -249,6 +249,7 @@ class RegionCoverage:
                 self.problem = error.what
         if self._observer is None:
             self.regions = []
+        self._decided = [region for region in self.regions if region.is_decided]
 
     def observe(self, feeds: Mapping[str, Any]) -> tuple[Entries, list[str]]:
         """Run the graph; returns the entries, and the regions that no earlier run entered, as text."""
@@ -283,9 +284,8 @@ class RegionCoverage:
     @property
     def _dead(self) -> list[Path]:
         """Regions that never run, since a constant decides so."""
-        entered = {path for path, counts in self.entries.trips.items() if counts - {0}}
-        ran = self.entries.captured.keys()
-        return [each.path for each in self.regions if each.is_decided and each.path in ran and each.path not in entered]
+        trips, ran = self.entries.trips, self.entries.captured.keys()
+        return [each.path for each in self._decided if each.path in ran and not trips.get(each.path, set()) - {0}]
 
     def never_entered(self) -> list[NodeRegion]:
         """The regions that no run entered, although they depend on inputs."""
