@@ -1,5 +1,7 @@
 """Dynamic sizes that PyTorch would fix to those of the examples, or cannot trace."""
 
+import functools
+
 import pytest
 import torch
 from modules import Apply
@@ -121,7 +123,8 @@ class Packed(nn.Module):
         return *pad_packed_sequence(steps, batch_first=self.batch_first, **self.packing), last
 
 
-@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN])
+@pytest.mark.filterwarnings("ignore:LSTM with projections")
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN, functools.partial(nn.LSTM, proj_size=3)])
 def test_packed_sequences_have_any_lengths(kind, tmp_path):
     module = Packed(kind, padding_value=-1.0).eval()
     dims = {"x": {0: "batch", 1: "time"}, "lengths": BATCH}
@@ -132,6 +135,19 @@ def test_packed_sequences_have_any_lengths(kind, tmp_path):
         found = graph.run({"x": x.numpy(), "lengths": given.numpy()})
         assert steps.shape[1] == max(lengths)
         torch.testing.assert_close(torch.from_numpy(found["output_0"].copy()), steps, atol=1e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("axis", [0, 1, 2])
+def test_zero_points_of_channels_may_be_floats(axis):
+    def quantized(x):
+        scales, zeros = torch.tensor([0.1, 0.2, 0.05]), torch.tensor([0.0, 3.5, -4.25])
+        return torch.fake_quantize_per_channel_affine(x, scales, zeros, axis, -128, 127)
+
+    x = torch.randn(3, 3, 3, generator=torch.Generator().manual_seed(0)) * 9
+    graph = tx.load(Apply(quantized), x)
+    for backend in ("numpy", "onnxruntime"):
+        (found,) = graph.run({graph.inputs[0].name: x.numpy()}, backend=backend).values()
+        torch.testing.assert_close(torch.from_numpy(found.copy()), quantized(x), atol=1e-5, rtol=1e-5)
 
 
 def test_packed_sequences_may_lie_by_time_and_be_padded_to_a_length():

@@ -106,22 +106,31 @@ def projected_lstm(
     train: bool,
     bidirectional: bool,
     batch_first: bool,
+    lengths: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """One LSTM layer with projections, which ONNX lacks, as a scan over the time steps."""
+    """One LSTM layer with projections, which ONNX lacks, as a scan over the time steps.
+
+    Beyond its length a sequence keeps its states, and its outputs are not defined.
+    """
     steps = input.transpose(0, 1) if batch_first else input
+    inside = torch.ones_like(steps[:, :, :1], dtype=torch.bool)
+    if lengths is not None:
+        inside = (torch.arange(steps.shape[0]).unsqueeze(1) < lengths).unsqueeze(-1)
     size, outputs, ends = len(params) // (1 + bidirectional), [], []
     for side in range(1 + bidirectional):
         into, again, *rest = params[side * size : (side + 1) * size]
         gates = torch.nn.functional.linear(steps, into, rest[0] + rest[1] if has_biases else None)
 
         def step(state: Any, given: Any, again: Any = again, out: Any = rest[-1]) -> Any:
-            i, f, g, o = (given + state[0] @ again.transpose(0, 1)).chunk(4, -1)
+            i, f, g, o = (given[0] + state[0] @ again.transpose(0, 1)).chunk(4, -1)
             cell = f.sigmoid() * state[1] + i.sigmoid() * g.tanh()
             hidden = (o.sigmoid() * cell.tanh()) @ out.transpose(0, 1)
+            if lengths is not None:
+                hidden, cell = torch.where(given[1], hidden, state[0]), torch.where(given[1], cell, state[1])
             return (hidden, cell), hidden.clone()
 
-        gates = gates.flip(0) if side else gates
-        last, found = scan(step, (hx[0][side], hx[1][side]), gates)
+        given = (gates.flip(0), inside.flip(0)) if side else (gates, inside)
+        last, found = scan(step, (hx[0][side], hx[1][side]), given)
         outputs.append(found.flip(0) if side else found)
         ends.append(last)
     joined = torch.cat(outputs, -1)
@@ -268,10 +277,8 @@ class Recurrences(TorchFunctionMode):
         input, state, params, biases, layers, dropout, train, both, batch_first = args
         last_ones: list[Any] = [lengths, *more]
         if kept is lstm and state[0].shape[2] != state[1].shape[2]:
-            if lengths is not None:
-                raise NotRepresentable("an LSTM with projections takes sequences of several lengths")
-            varies = any(isinstance(length, torch.SymInt) for length in input.shape)
-            kept, last_ones = (projected_lstm if varies else function), []
+            scanned = lengths is not None or any(isinstance(length, torch.SymInt) for length in input.shape)
+            kept, last_ones = (projected_lstm, [lengths]) if scanned else (function, [])
         starts = state if isinstance(state, list | tuple) else [state]
         size, sides, ends = len(params) // layers, 1 + both, []
         for k in range(layers):

@@ -100,7 +100,7 @@ def fake_quantize_per_tensor(x: Tensor, scale: Any, zero_point: Any, quant_min: 
 def fake_quantize_per_channel(
     x: Tensor, scale: Tensor, zero_point: Tensor, axis: int, quant_min: int, quant_max: int
 ) -> Tensor:
-    if not _varies(x) and _is_written(quant_min, quant_max):
+    if not _varies(x) and _is_written(quant_min, quant_max) and not zero_point.is_floating_point():
         return torch.fake_quantize_per_channel_affine(x, scale, zero_point, axis, quant_min, quant_max)
     return _rounded(x, scale, zero_point, axis % x.ndim, quant_min, quant_max)
 
