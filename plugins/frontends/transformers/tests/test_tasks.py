@@ -119,3 +119,10 @@ def test_a_mask_that_an_encoder_computes_is_refused():
     model = make("moonshine").eval()
     with pytest.raises(tx.NotRepresentable, match="reads a mask that its encoder computes"):
         encoder_decoder_parts(Source(model, task_named("automatic-speech-recognition"), None))
+
+
+def test_a_decoder_reads_the_encoder_outputs_of_its_own_class():
+    model = make("nllb_moe").eval()
+    parts = encoder_decoder_parts(Source(model, task_named("text2text-generation"), None))
+    logits = parts.first.call(parts.first.examples)[0]
+    assert logits.shape[-1] == model.config.vocab_size

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 from transformers import cache_utils
-from transformers.modeling_outputs import BaseModelOutput
 
 from tenonnx.extend import NotRepresentable
 from tenonnx_transformers.calls import inputs_for
@@ -45,7 +44,9 @@ def encoder_decoder_parts(source: Source) -> Parts:
         return [model.get_encoder()(**given, return_dict=True).last_hidden_state]
 
     with torch.no_grad():
-        (hidden,) = encode(inputs)
+        encoded = model.get_encoder()(**inputs, return_dict=True)
+    kind: Any = type(encoded)  # models read fields of their own class
+    hidden: Tensor = encoded.last_hidden_state
     other = inputs_for(source, *_PROBES[1][:2])
     with torch.no_grad():
         (longer,) = encode(other)
@@ -70,7 +71,7 @@ def encoder_decoder_parts(source: Source) -> Parts:
     def decode(given: Mapping[str, Tensor], cache: Any, encoded: Tensor) -> list[Tensor]:
         asked = {"attention_mask": given["encoder_attention_mask"]} if masked else {}
         found = model(
-            encoder_outputs=BaseModelOutput(last_hidden_state=encoded),
+            encoder_outputs=kind(last_hidden_state=encoded),
             decoder_input_ids=given["input_ids"],
             use_cache=True,
             **asked,
