@@ -9,7 +9,9 @@ from pathlib import Path
 
 import numpy as np
 import onnx
+import onnxruntime
 import pytest
+from onnx import helper
 
 import tenonnx as tx
 import tenonnx_standard as ops
@@ -17,10 +19,14 @@ from tenonnx.errors import InvalidCall, NotRepresentable
 from tenonnx_cli import main
 from tenonnx_run.runner import CommandRunner, FunctionRunner
 from tenonnx_run.worker import CallFailed, NoAnswer, ProcessCrashed
+from tenonnx_testing.cases import collected, load
+from tenonnx_testing.models import Trial
 from tenonnx_testing.probing import probe as probing
 from tenonnx_testing.probing.journal import Journal
 from tenonnx_testing.probing.probe import ProbeRequest, measure
+from tenonnx_testing.probing.sequences import with_tensors
 from tenonnx_testing.probing.summary import entries, failures
+from tenonnx_testing.probing.trials import probes
 
 RUNNER = """
 import os, time
@@ -423,3 +429,29 @@ def test_common_element_types_are_left_out_only_where_they_failed():
     )
     assert dtypes("And", *others) == ("bool", "int8")
     assert dtypes("Conv", *others) == ("float32", "float64", "int8")
+
+
+SEQUENCE_OPS = ["SplitToSequence", "SequenceInsert", "SequenceEmpty", "SequenceLength", "ConcatFromSequence"]
+
+
+@pytest.mark.parametrize("name", SEQUENCE_OPS)
+def test_sequences_stay_within_the_model(name):
+    """Consumers such as onnxruntime-web have sequences, but not as inputs and outputs of a model."""
+    load()
+    (case,) = [case for case in collected() if (case.op.domain, case.op.name) == ("ai.onnx", name)]
+    count = 0
+    for probe in probes(case, {"ai.onnx": 21}, 6):
+        graph = probe.trial.model.graph
+        assert all(value.type.HasField("tensor_type") for value in (*graph.input, *graph.output))
+        session = onnxruntime.InferenceSession(probe.trial.model.SerializeToString())
+        for found, wanted in zip(session.run(None, dict(probe.trial.feeds)), probe.trial.expected, strict=True):
+            np.testing.assert_array_equal(found, wanted)
+        count += 1
+    assert count
+
+
+def test_optional_inputs_cannot_be_fed_as_tensors():
+    kind = helper.make_optional_type_proto(helper.make_tensor_type_proto(onnx.TensorProto.FLOAT, [2]))
+    value, output = helper.make_value_info("x", kind), helper.make_tensor_value_info("y", onnx.TensorProto.BOOL, [])
+    graph = helper.make_graph([helper.make_node("OptionalHasElement", ["x"], ["y"])], "g", [value], [output])
+    assert with_tensors(Trial(helper.make_model(graph), {"x": None}, (np.array(False),))) is None

@@ -14,6 +14,7 @@ from tenonnx_testing import schemas
 from tenonnx_testing.cases import Call, Case, collected
 from tenonnx_testing.kit import covering_calls, first_dtype
 from tenonnx_testing.models import Trial, single_node
+from tenonnx_testing.probing.sequences import with_tensors
 from tenonnx_testing.run import Failure, blaming, evaluate, is_index
 
 #: Oldest version of ai.onnx that is probed.
@@ -167,6 +168,7 @@ def _trial(
             trial = single_node(case.op, there, span.last, expected, newest["ai.onnx"], constant=constant)
     except (Failure, TenonnxError):
         return None
+    trial = None if trial is None else with_tensors(trial)
     return None if trial is None or _has_empty(trial.expected) else trial
 
 
