@@ -1,4 +1,4 @@
-"""Models of single ops with tensors in place of sequences, which many consumers take within a model only."""
+"""Single-op models with tensors in place of sequences: many consumers have sequences within a model only."""
 
 from __future__ import annotations
 

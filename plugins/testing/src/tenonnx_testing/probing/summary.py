@@ -77,13 +77,13 @@ def entries(
 
 
 def _without_inexact_inputs(results: Sequence[Result]) -> list[Result]:
-    """Leave out failures of calls whose later inputs have a dtype that the consumer mostly computes wrongly.
+    """Leave out failures of calls whose later inputs have a float dtype that the consumer mostly computes wrongly.
 
     Limits of an op are about the dtype of the first input, and calls with the dtype as first input show the fault.
     """
     wrong = Counter(each["dtype"] for each in results if each["outcome"] == WRONG)
     right = Counter(each["dtype"] for each in results if each["outcome"] == RIGHT)
-    inexact = {dtype for dtype, count in wrong.items() if count > right[dtype]}
+    inexact = {dtype for dtype, count in wrong.items() if "float" in dtype and count > right[dtype]}
     return [
         each
         for each in results
@@ -234,7 +234,7 @@ def failures(results: Iterable[Result]) -> list[OpFailure]:
         by_op.setdefault(result["op"], []).append(result)
     found = []
     for op, held in sorted(by_op.items()):
-        right = {each["dtype"] for each in held if each["outcome"] == RIGHT}
+        right = {each["dtype"] for each in held if each["outcome"] == RIGHT or each.get("with_constants")}
         for outcome in (WRONG, REFUSED, CRASHED, HUNG):
             failed = [each for each in held if each["outcome"] == outcome]
             if failed:
