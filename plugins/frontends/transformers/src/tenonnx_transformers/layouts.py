@@ -41,7 +41,8 @@ class Layout:
     """Folder layout of a runtime. ``subfolder`` contains the graphs.
 
     ``fuses`` allows operators that only onnxruntime has. ``check`` raises ``NotRepresentable`` for decoder states that
-    the runtime does not support. ``write`` writes further files of the runtime.
+    the runtime does not support. ``write`` writes further files of the runtime. Weights of more than ``embedded`` bytes
+    go to a file of their own, which onnxruntime maps instead of copying it.
     """
 
     name: str
@@ -49,6 +50,7 @@ class Layout:
     fuses: bool = False
     check: Callable[[str, Sequence[State]], None] = lambda model_type, states: None
     write: Callable[[Source, Path, Mapping[str, Sequence[str]], Sequence[State]], None] = lambda *_: None
+    embedded: int = 250_000_000
 
 
 def write_configs(source: Source, folder: Path) -> None:
@@ -89,6 +91,7 @@ LAYOUTS: Mapping[str, Layout] = {
     for layout in (
         Layout("onnxruntime"),
         Layout("genai", fuses=True, check=genai.check_states, write=_write_genai),
-        Layout("transformers.js", subfolder="onnx", check=_check_transformers_js),
+        # transformers.js finds data files only where its configuration names them
+        Layout("transformers.js", subfolder="onnx", check=_check_transformers_js, embedded=1_500_000_000),
     )
 }

@@ -38,9 +38,6 @@ from tenonnx_transformers.verification import (
     takes_inner_padding,
 )
 
-#: Bytes of weights from which they go to a file of their own, which onnxruntime maps instead of copying it.
-LARGE = 250_000_000
-
 
 @dataclass(frozen=True)
 class Settings:
@@ -152,7 +149,8 @@ def _path_of(part: Part, folder: Path, settings: Settings) -> Path:
 def _write_graph(graph: Graph, path: Path, settings: Settings) -> None:
     size = sum(value.data.nbytes for value in graph.variables if value.data is not None)
     domains = {"domains": ["ai.onnx", "com.microsoft"]} if settings.fuses and "target" not in settings.fields else {}
-    external = {"external_data_threshold": 1024 if size > min(LARGE, settings.max_shard or LARGE) else None}
+    embedded = min(settings.layout.embedded, settings.max_shard or settings.layout.embedded)
+    external = {"external_data_threshold": 1024 if size > embedded else None}
     tx.export(graph, path, **{**domains, **external, **settings.fields})
     if settings.max_shard is not None:
         split_data(path, settings.max_shard)
