@@ -330,6 +330,52 @@ def test_a_plan_lists_remedies_and_their_costs(tmp_path, model, capfd):
     assert plan["after"]["ops"] == {"Relu": 2, "Sub": 2}
 
 
+SPANS = """
+opsets = { "ai.onnx" = 21 }
+
+[[ops]]
+names = ["Concat", "Expand", "Reshape", "Unsqueeze"]
+until = 13
+
+[[ops]]
+names = ["Add", "Constant", "Gather", "Mul", "Relu", "Sub", "Tanh", "Transpose"]
+
+[[ops]]
+names = ["Sigmoid"]
+since = 20
+"""
+
+
+@pytest.mark.parametrize(
+    ("version", "ops", "found"),
+    [
+        (17, ["Relu", "Add"], 17),  # the nearest
+        (17, ["Reshape"], 13),  # older
+        (17, ["Sigmoid"], 20),  # newer
+        (17, ["Reshape", "Unsqueeze", "Sigmoid"], 13),  # most of them
+        (21, ["Relu", "Gelu"], 13),  # Gelu may become any op, most of which are there
+        (13, ["Relu", "Gelu"], 13),
+    ],
+)
+def test_a_target_has_the_version_with_most_of_the_ops(version, ops, found, tmp_path):
+    (tmp_path / "mine.toml").write_text(SPANS)
+    target = tx.Target.load(tmp_path / "mine.toml")
+    assert target.nearest("ai.onnx", version, [("ai.onnx", op) for op in ops]) == found
+
+
+def test_a_graph_moves_to_the_opset_that_has_its_ops(tmp_path):
+    (tmp_path / "mine.toml").write_text(SPANS)
+    graph = tx.Graph(opsets={"ai.onnx": 17})
+    graph.output("y", ops.unsqueeze(ops.relu(graph.input("x", "float32", ("n", 3))), [0]))
+    moved = tx.retarget(graph, target=str(tmp_path / "mine.toml"))
+    assert moved.opsets == {"ai.onnx": 13}
+    np.testing.assert_array_equal(
+        moved.run({next(iter(moved.inputs)).name: np.ones((2, 3), "f")})["y"], np.ones((1, 2, 3), "f")
+    )
+    with pytest.raises(tx.NotRepresentable, match="Unsqueeze"):
+        tx.retarget(graph, 17, target=str(tmp_path / "mine.toml"))
+
+
 MEASURED = [target for target in runtimes()[0].values() if "tenonnx targets probe" in target.source]
 
 

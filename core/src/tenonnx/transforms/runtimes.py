@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from tenonnx.graph.containers import Operator
@@ -33,8 +33,8 @@ class Runtime(Protocol):
     file_size: int | None
     external_data: bool
 
-    def nearest(self, domain: str, version: int) -> int:
-        """The supported version of a domain that is nearest to ``version``."""
+    def nearest(self, domain: str, version: int, ops: Collection[tuple[str, str]] = ()) -> int:
+        """The supported version of a domain for a graph of ``ops``, each a domain and a name, at ``version``."""
 
     def versions(self, domain: str) -> str:
         """The supported versions of a domain, as text."""

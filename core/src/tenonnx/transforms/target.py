@@ -99,7 +99,9 @@ def target_for(
     domains = [domains] if isinstance(domains, str) else domains
     _check_domains([*wanted, *(domains or ())], graph, opsets)
     if runtime is not None:
-        opsets = {domain: runtime.nearest(domain, held) for domain, held in opsets.items() if domain in runtime.opsets}
+        ops = {(node.domain, node.op_type) for node in graph.walk()}
+        known = [(domain, held) for domain, held in opsets.items() if domain in runtime.opsets]
+        opsets = {domain: runtime.nearest(domain, held, ops) for domain, held in known}
     for domain, version in wanted.items():
         _check_version(canonical_domain(domain), version, graph, runtime)
         opsets[canonical_domain(domain)] = version

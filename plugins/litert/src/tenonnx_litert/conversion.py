@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, ClassVar
 
 import tenonnx_standard as ops
@@ -40,7 +40,7 @@ class LiteRT:
     file_size = None
     external_data = True
 
-    def nearest(self, domain: str, version: int) -> int:
+    def nearest(self, domain: str, version: int, ops: Collection[tuple[str, str]] = ()) -> int:
         return 1
 
     def versions(self, domain: str) -> str:

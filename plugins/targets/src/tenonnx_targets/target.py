@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 
 #: Text for the versions of a domain without a documented limit.
 ANY_VERSION = "any"
+
+#: Share of the ops of a domain at the version with the most of them that another version has to have.
+MOST = 0.9
 
 #: Wildcard for all ops of a domain in a list of ops.
 ALL_OPS = "*"
@@ -137,10 +140,24 @@ class Target:
             listed = {(domain, ALL_OPS): (OpLimits(),) for domain in self.opsets}
         return replace(self, ops=listed, without=self.without | {_op_of(name) for name in ops})
 
-    def nearest(self, domain: str, version: int) -> int:
-        """The supported version of a domain that is nearest to ``version``."""
-        newest = self.opsets[domain]
-        return max(self.minimum.get(domain, 1), version if newest is None else min(newest, version))
+    def nearest(self, domain: str, version: int, ops: Collection[tuple[str, str]] = ()) -> int:
+        """The version with most of the supported ``ops``, and of versions with as many the nearest to ``version``.
+
+        An op that is not supported may become any other: with such ops, versions with far fewer of all ops are avoided.
+        """
+        oldest, newest = self.minimum.get(domain, 1), self.opsets[domain]
+        nearest = max(oldest, version if newest is None else min(newest, version))
+        found = {op: self._entries(*op) for op in ops}
+        used = [entries for (owner, _), entries in found.items() if entries and owner == domain]
+        every = [entries for (owner, _), entries in (self.ops or {}).items() if entries and owner == domain]
+        others = [] if all(found.values()) else every
+        versions = range(oldest, (newest or nearest) + 1)
+        most = max(_count_supported(others, at) for at in versions)
+
+        def rank(at: int) -> tuple[int, bool, int]:
+            return _count_supported(used, at), _count_supported(others, at) >= MOST * most, -abs(at - nearest)
+
+        return max(versions, key=rank)
 
     def versions(self, domain: str) -> str:
         """The supported versions of a domain, as text."""
@@ -222,6 +239,11 @@ class Target:
         dtypes = None if self.dtypes is None else sorted(map(str, self.dtypes))
         shown = {"dtypes": dtypes, "ops": ops, "unspecified": sorted(self.unspecified)}
         return {name: each for name, each in asdict(self).items() if name not in ("without", "accuracy")} | shown
+
+
+def _count_supported(listed: Iterable[tuple[OpLimits, ...]], version: int) -> int:
+    """The number of ops that have an entry with a version."""
+    return sum(any((e.since or 1) <= version <= (e.until or version) for e in entries) for entries in listed)
 
 
 def _op_of(name: str) -> tuple[str, str]:
