@@ -1,5 +1,7 @@
 """Memory mapping and streaming of weights."""
 
+import dataclasses
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -13,6 +15,7 @@ import tenonnx_transformers
 from tenonnx_transformers import mapped_weights, writing
 from tenonnx_transformers.data_files import split_data
 from tenonnx_transformers.decoders import decoder_part, decoder_states
+from tenonnx_transformers.layouts import LAYOUTS
 from tenonnx_transformers.sources import quiet, source_of
 
 
@@ -103,6 +106,24 @@ def test_data_are_divided_into_files_of_a_maximum_size(tmp_path):
     for place, array in enumerate(arrays):
         np.testing.assert_array_equal(read[f"w{place}"].data.array(), array)
     onnxruntime.InferenceSession(str(path))
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_weights_above_the_size_of_a_layout_go_to_their_own_file(name, tmp_path):
+    graph = tx.Graph()
+    graph.output("y", ops.matmul(graph.input("x", "float32", ("n", 100)), graph.variable("w", np.ones((100, 9), "f"))))
+    for embedded in (3600, 3599):
+        layout = dataclasses.replace(LAYOUTS[name], embedded=embedded)
+        path = tmp_path / f"{embedded}.onnx"
+        writing._write_graph(
+            graph, path, writing.Settings(layout, {}, verify=False, atol=None, rtol=None, progress=print)
+        )
+        assert path.with_name(f"{path.name}.data").exists() == (embedded < 3600)
+
+
+def test_transformers_js_gets_one_file_up_to_what_protobuf_allows():
+    """Its loader takes data files only where a configuration names them."""
+    assert LAYOUTS["transformers.js"].embedded == 1_500_000_000 > LAYOUTS["genai"].embedded
 
 
 @pytest.mark.parametrize("size", [0, -1, True, "2GB"])
