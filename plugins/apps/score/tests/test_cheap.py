@@ -8,8 +8,10 @@ import pytest
 from pyarrow import parquet
 
 import tenonnx as tx
-from tenonnx_score import Watch, run, trial
+from tenonnx_convert.options import options_of
+from tenonnx_score import ScoreConfig, Watch, run, trial
 from tenonnx_score.engines import on_local
+from tenonnx_score.options import GROUP_ROWS, PART_ROWS
 from tenonnx_score.trial import CHEAP_ROWS, CHEAP_SECONDS, Trial
 
 
@@ -39,6 +41,12 @@ def test_a_cheap_model_has_one_thread_unless_more_are_faster(factor, threads, sc
     tx.score(scale, tmp_path / "t.parquet", tmp_path / "out", on="local:1", watch=watch)
     tx.score(scale, tmp_path / "t.parquet", tmp_path / "three", on="local:1", threads=3, watch=watch)
     assert used == [threads, 3]
+
+
+def test_the_help_has_the_default_numbers_of_rows():
+    text = options_of(ScoreConfig)["part_rows"].help
+    assert f"{PART_ROWS:,}" in text
+    assert f"{GROUP_ROWS:,}" in text
 
 
 def test_a_model_is_cheap_by_the_time_of_a_row():

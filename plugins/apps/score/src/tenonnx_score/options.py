@@ -93,7 +93,7 @@ class ScoreConfig:
     part_rows: int | None = option(
         None,
         "Rows of one file of the output. A resumed run repeats only the files that were not finished. By default "
-        f"{PART_ROWS:,}; a cheap model gets whole row groups of Parquet of up to {GROUP_ROWS:,} rows.",
+        "250,000; a cheap model gets whole row groups of Parquet of up to 1,048,576 rows.",
         "--part-rows",
         kind="rows",
         metavar="ROWS",
