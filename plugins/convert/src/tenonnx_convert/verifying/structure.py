@@ -20,8 +20,8 @@ from tenonnx.graph.constants import Constant
 from tenonnx.graph.graph import Graph, Node
 from tenonnx.op.op import Op
 from tenonnx.op.signature import kind_of
-from tenonnx.transforms.retarget import retarget_to
-from tenonnx.transforms.target import is_as_written, target_for
+from tenonnx.transforms.retarget import retarget_where_needed
+from tenonnx.transforms.target import target_for
 
 #: Larger initializers are passed as types only, since shape inference reads only small contents.
 _LARGEST = 1 << 20
@@ -87,9 +87,8 @@ def _objections(path: str, model: bytes, inferred: bool, declared: str) -> list[
 
 def _without_weights(graph: Graph) -> onnx.ModelProto:
     """The model with large tensors as inputs, so that the checker neither copies them nor opens their files."""
-    target = target_for(graph)
-    written = graph if is_as_written(graph, target) else retarget_to(graph, target, refuse=False).graph
-    model, initializers = as_message(written)
+    written = retarget_where_needed(graph, target_for(graph), refuse=False)
+    model, initializers = as_message(written.graph)
     listed = {info.name for info in model.graph.input}
     for name, contents in initializers:
         if _is_small(contents):
