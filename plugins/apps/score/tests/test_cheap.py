@@ -12,7 +12,7 @@ from tenonnx_convert.options import options_of
 from tenonnx_score import ScoreConfig, Watch, run, trial
 from tenonnx_score.engines import on_local
 from tenonnx_score.options import GROUP_ROWS, PART_ROWS
-from tenonnx_score.trial import CHEAP_ROWS, CHEAP_SECONDS, Trial
+from tenonnx_score.trial import CHEAP_SECONDS, Trial
 
 
 @pytest.mark.parametrize(("cheap", "counts"), [(True, [300, 300, 300, 100]), (False, [250, 250, 250, 250])])
@@ -50,6 +50,6 @@ def test_the_help_has_the_default_numbers_of_rows():
 
 
 def test_a_model_is_cheap_by_the_time_of_a_row():
-    found = Trial("numpy", 64, True, row_bytes=100, row_seconds=CHEAP_SECONDS / CHEAP_ROWS)
+    found = Trial("numpy", 64, True, row_bytes=100, row_seconds=CHEAP_SECONDS / GROUP_ROWS)
     assert not found.is_cheap
     assert found._replace(row_seconds=found.row_seconds / 2).is_cheap

@@ -40,7 +40,8 @@ class Part(NamedTuple):
 def parts(slices: Iterable[Slice], rows: int, *, split: bool = True) -> Iterator[Part]:
     """Group slices, in order, into parts of ``rows`` rows, or more if a slice of text cannot be split.
 
-    Without ``split`` parts end with a slice: each part with rows of a row group of Parquet reads it from its start.
+    Without ``split`` parts consist of whole slices. Reading a part decodes its first row group of Parquet from the
+    start, even if the part begins in the middle of it.
     """
     number, count = 0, 0
     held: list[Slice] = []

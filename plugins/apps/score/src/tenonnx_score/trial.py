@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tenonnx import InvalidFeed, InvalidModel
 from tenonnx_data.readers import READERS, Bad, Chunk, Sources, read
+from tenonnx_score.options import GROUP_ROWS
 from tenonnx_score.parts import batches
 from tenonnx_score.scorer import Scored, Scorer
 from tenonnx_score.summary import leaves
@@ -21,9 +22,9 @@ LEAST, MOST, GROWTH, FIXED = 64, 1 << 14, 4, 1024
 #: Speedup that justifies a larger batch size; the number of timed calls, and their time limit in seconds.
 PAYS, CALLS, LONGEST = 1.05, 3, 0.5
 
-#: A model is cheap if this many rows take less than these seconds. It has one thread, unless more are faster by this
-#: factor.
-CHEAP_ROWS, CHEAP_SECONDS, FASTER = 1 << 20, 5.0, 1.4
+#: A model is cheap if ``GROUP_ROWS`` rows take less than these seconds. It has one thread, unless more are faster by
+#: this factor.
+CHEAP_SECONDS, FASTER = 5.0, 1.4
 
 #: Maximum bytes of the rows that are read, prepared and written together.
 LARGEST = 16 << 20
@@ -53,7 +54,7 @@ class Trial(NamedTuple):
     @property
     def is_cheap(self) -> bool:
         """Whether threads, and reading rows again, may cost more than the model."""
-        return self.row_seconds * CHEAP_ROWS < CHEAP_SECONDS
+        return self.row_seconds * GROUP_ROWS < CHEAP_SECONDS
 
 
 def first_rows(sources: Sources, paths: Iterable[str], rows: int) -> Iterator[Chunk]:
