@@ -12,7 +12,7 @@ from torch.utils import _pytree as pytree
 
 aten = torch.ops.aten
 
-#: Operations that lack int16, those that lack all types of 8 and 16 bits, and those whose result is uint8.
+#: Operators without int16, those without any integers of 8 and 16 bits, and those whose result for uint8 is uint8.
 _OF_16_BITS = (
     *(aten.amax.default, aten.amin.default, aten.aminmax.default, aten.argmax.default, aten.argmin.default),
     *(aten.max.default, aten.max.dim, aten.min.default, aten.min.dim, aten.maximum.default, aten.minimum.default),
@@ -30,6 +30,14 @@ _OF_TRUTH = tuple(
     getattr(getattr(aten, name), overload) for name in ("any", "all") for overload in ("default", "dim", "dims")
 )
 _BITS_8_AND_16 = (torch.int8, torch.uint8, torch.int16)
+
+#: Element types that each operator lacks.
+_TYPES = {
+    **dict.fromkeys(_OF_16_BITS, (torch.int16,)),
+    **dict.fromkeys(_OF_ALL, _BITS_8_AND_16),
+    **dict.fromkeys(_OF_TRUTH, (torch.uint8,)),
+    aten._unique2.default: (*_BITS_8_AND_16, torch.int32),
+}
 
 
 def _widened(operator: Any, dtypes: Collection[torch.dtype]) -> Callable[..., Any]:
@@ -54,7 +62,7 @@ def _widened(operator: Any, dtypes: Collection[torch.dtype]) -> Callable[..., An
 
 def _unique(x: Tensor, *arguments: Any, **keywords: Any) -> Any:
     """Distinct elements, in int64: onnxruntime has no other kernel of integers."""
-    if x.dtype not in (*_BITS_8_AND_16, torch.int32):
+    if x.dtype not in _TYPES[aten._unique2.default]:
         return NotImplemented
     found, *rest = aten._unique2.default(x.to(torch.int64), *arguments, **keywords)
     return found.to(x.dtype), *rest
@@ -73,17 +81,9 @@ def _as_bytes(operator: Any) -> Callable[..., Any]:
 
 #: Functions by operator, for calls with the element types of ``_TYPES``.
 NARROW: Mapping[Any, Callable[..., Any]] = {
-    **{operator: _widened(operator, (torch.int16,)) for operator in _OF_16_BITS},
-    **{operator: _widened(operator, _BITS_8_AND_16) for operator in _OF_ALL},
+    **{operator: _widened(operator, _TYPES[operator]) for operator in (*_OF_16_BITS, *_OF_ALL)},
     **{operator: _as_bytes(operator) for operator in _OF_TRUTH},
     aten._unique2.default: _unique,
-}
-
-_TYPES = {
-    **dict.fromkeys(_OF_16_BITS, (torch.int16,)),
-    **dict.fromkeys(_OF_ALL, _BITS_8_AND_16),
-    **dict.fromkeys(_OF_TRUTH, (torch.uint8,)),
-    aten._unique2.default: (*_BITS_8_AND_16, torch.int32),
 }
 
 
