@@ -1,5 +1,6 @@
 """Public names and the modules that define them."""
 
+from tenonnx.formats.external import Pieces as Pieces
 from tenonnx.formats.files import check_output as check_output
 from tenonnx.formats.files import check_readable as check_readable
 from tenonnx.formats.files import open_inside as open_inside

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from tenonnx.extend.formats import read_tensors
+from tenonnx.extend.formats import Pieces, Tensor, read_tensors, write_tensors
 
 #: Element types of safetensors files that are converted, as types of numpy.
 _FLOATS: Mapping[str, Any] = {"F16": np.float16, "BF16": ml_dtypes.bfloat16, "F64": np.float64}
@@ -44,20 +43,17 @@ def convert_weights(folder: Path, made: Path) -> None:
 
 def _convert_file(path: Path, place: Path) -> None:
     entries, metadata = read_tensors(path)
-    header: dict[str, Any] = {"__metadata__": metadata}
-    end = 0
-    for name, entry in entries.items():
-        found = _FLOATS.get(entry.dtype)
-        size = entry.region.length if found is None else entry.region.length // np.dtype(found).itemsize * 4
-        dtype = entry.dtype if found is None else "F32"
-        header[name] = {"dtype": dtype, "shape": list(entry.shape), "data_offsets": [end, end + size]}
-        end += size
-    encoded = json.dumps(header).encode()
-    encoded += b" " * (-len(encoded) % 8)
-    with place.open("wb") as file:
-        file.write(len(encoded).to_bytes(8, "little") + encoded)
-        for entry in entries.values():
-            numbers = np.frombuffer(entry.region.view(), _FLOATS.get(entry.dtype, np.uint8))
-            for start in range(0, numbers.size, _PIECE):
-                piece = numbers[start : start + _PIECE]
-                file.write((piece.astype(np.float32) if entry.dtype in _FLOATS else piece).data)
+    write_tensors(place, [_converted(name, entry) for name, entry in entries.items()], metadata)
+
+
+def _converted(name: str, entry: Any) -> Tensor:
+    """A tensor to write in float32, or as it is if it holds no other floats."""
+    if entry.dtype not in _FLOATS:
+        return Tensor(name, entry.dtype, entry.shape, entry.region.length, lambda: entry.region)
+    numbers = np.frombuffer(entry.region.view(), _FLOATS[entry.dtype])
+    length = numbers.size * 4
+
+    def pieces() -> Iterator[Any]:
+        return (numbers[at : at + _PIECE].astype(np.float32) for at in range(0, numbers.size, _PIECE))
+
+    return Tensor(name, "F32", entry.shape, length, lambda: Pieces(length, pieces))
