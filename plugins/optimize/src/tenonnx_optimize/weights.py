@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from tenonnx.extend import Contents, DType, Graph, TensorType, Value, find_trait, is_trainable, moves_data
+from tenonnx.extend import ArrayConstant, DType, Graph, TensorType, Value, find_trait, is_trainable, moves_data
 from tenonnx.extend.formats import Role
 from tenonnx.extend.transforms import (
     LARGEST_RESULT,
@@ -44,22 +44,10 @@ def folding_weights(largest: int = LARGEST_RESULT) -> Decision:
 LARGE = 1 << 20
 
 
-class TransposedContents(Contents):
+class TransposedContents(ArrayConstant):
     """A view of a large weight with permuted axes, which is written by rows and never copied as a whole."""
 
-    __slots__ = ("_array", "type")
-
-    def __init__(self, array: Any, dtype: DType) -> None:
-        self._array = array.view()
-        self._array.flags.writeable = False
-        self.type = TensorType(dtype, array.shape)
-
-    @property
-    def nbytes(self) -> int:
-        return int(self._array.nbytes)
-
-    def array(self) -> Any:
-        return self._array
+    __slots__ = ()
 
     def rows(self, start: int, stop: int) -> Any:
         import numpy as np
