@@ -58,14 +58,14 @@ def with_tensors(trial: Trial) -> Trial | None:
 
 
 def _observe(graph: onnx.GraphProto, name: str, dtype: int, contents: list[Any]) -> list[Any]:
-    """Add outputs that tell the contents of a sequence, and return these outputs.
+    """Add tensor outputs with the contents of a sequence; returns their expected values.
 
-    They are one tensor of all elements where these have one shape, the length if there is none, or else each element.
+    An empty sequence gives its length, elements of one shape give one tensor, and others a tensor each.
     """
     if not contents:
         graph.node.append(helper.make_node("SequenceLength", [name], [f"{name}_length"]))
         graph.output.append(helper.make_tensor_value_info(f"{name}_length", onnx.TensorProto.INT64, ()))
-        return [np.array(len(contents))]
+        return [np.array(0)]
     if len({array.shape for array in contents}) == 1:
         joined = np.stack(contents)
         graph.node.append(helper.make_node("ConcatFromSequence", [name], [f"{name}_joined"], axis=0, new_axis=1))
