@@ -114,6 +114,38 @@ def test_places_that_a_mask_of_later_axes_names_are_written(index, value, shape,
         torch.testing.assert_close(torch.from_numpy(found), write(x, mask))
 
 
+def test_masks_together_with_further_indices(tmp_path):
+    def write(x, rows, columns, last, i):
+        found = []
+        for place in [(rows, i), (rows, 0), (rows, WHOLE, -1), (WHOLE, columns, i), (i[:2], WHOLE, last)]:
+            y = x.clone()
+            y[place] = x[place] * 2 + 1
+            found += [x[place], y]
+        y = x.index_put((rows, i), torch.tensor(0.5), accumulate=True)
+        return *found, x[rows, i[:, None]], y
+
+    masks = (torch.tensor(mask) > 0 for mask in ([1, 0, 1, 1], [1, 0, 1, 0, 1], [1, 0, 1]))
+    passes(write, torch.randn(4, 5, 3), *masks, torch.tensor([0, 2, 1]), path=tmp_path)
+
+
+def test_a_mask_with_a_further_index_of_any_length(tmp_path):
+    def write(x, labels):
+        kept = labels >= 0
+        y = x.clone()
+        y[kept, 0] = x[kept, 1]
+        return x[kept, labels[kept]], y
+
+    passes(write, torch.randn(4, 3), torch.tensor([0, -1, 2, 1]), path=tmp_path, dims={0: {0: "n"}, 1: {0: "n"}})
+
+
+def test_order_statistics_of_any_length(tmp_path):
+    def compute(x):
+        middle = x.median(1).values, x.median(0, keepdim=True).values, x.median(), x.nanmedian(-1).values
+        return *middle, x.quantile(0.3, 1), x.nanquantile(torch.tensor([0.1, 0.5]), 0), x.round().mode(1).values
+
+    passes(compute, torch.randn(4, 7), path=tmp_path, dims={0: {0: "n", 1: "k"}})
+
+
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
 def test_shifts_keep_the_type(dtype, tmp_path):
     def shift(x, y):

@@ -56,10 +56,41 @@ def take(x: Tensor, index: Tensor) -> Tensor:
     return x.reshape(-1).index_select(0, places).reshape(index.shape)
 
 
+def _is_mask(index: Any) -> bool:
+    return isinstance(index, Tensor) and index.ndim > 0 and index.dtype in (torch.bool, torch.uint8)
+
+
+def _with_positions(indices: Sequence[Any]) -> Any:
+    """Indices with the positions of masks in place of masks that broadcast with further indices."""
+    arrays = sum(isinstance(index, Tensor | list) or hasattr(index, "__array__") for index in indices)
+    if arrays < 2 or not any(map(_is_mask, indices)):
+        return NotImplemented
+    found: list[Any] = []
+    for index in indices:
+        found.extend(index.nonzero().unbind(1) if _is_mask(index) else [index])
+    return found
+
+
+def get_item(x: Tensor, index: Any) -> Tensor:
+    """Read by masks together with further indices, of which PyTorch loses the number of elements in a trace."""
+    positions = _with_positions(index) if isinstance(index, tuple) else NotImplemented
+    return x[index] if positions is NotImplemented else x[tuple(positions)]
+
+
+def get_by_masks(x: Tensor, indices: Sequence[Any]) -> Any:
+    positions = _with_positions(indices)
+    return NotImplemented if positions is NotImplemented else aten.index.Tensor(x, positions)
+
+
 def put_by_mask(x: Tensor, indices: Sequence[Any], values: Tensor, accumulate: bool = False) -> Any:
-    """Masked assignment with a mask that does not cover the first axes: each masked position takes the next value."""
+    """Masked assignment with a mask that does not cover the first axes: each masked position takes the next value.
+
+    Masks with further indices become positions.
+    """
     given = [index for index in indices if index is not None]
-    if len(given) != 1 or given[0].dtype not in (torch.bool, torch.uint8) or indices[0] is not None:
+    if (positions := _with_positions(indices)) is not NotImplemented:
+        return aten.index_put.default(x, positions, values, accumulate)
+    if len(given) != 1 or not _is_mask(given[0]) or indices[0] is not None:
         return NotImplemented
     mask, first = given[0].to(torch.bool), len(indices) - 1
     behind = x.ndim - first - mask.ndim
@@ -196,6 +227,7 @@ def new_full(x: Tensor, shape: Sequence[Any], value: Any, *, dtype: torch.dtype 
 #: Functions by operator.
 INDEXING: Mapping[Any, Callable[..., Any]] = {
     aten.index_reduce.default: index_reduce,
+    aten.index.Tensor: get_by_masks,
     aten.index_put.default: put_by_mask,
     aten.put.default: put,
     aten.take.default: take,

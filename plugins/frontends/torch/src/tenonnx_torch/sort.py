@@ -15,8 +15,8 @@ def kth(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor
     if not x.ndim:
         return x.clone(), torch.zeros((), dtype=torch.int64)
     values, places = x.sort(dim)
-    found = values.narrow(dim, k - 1, 1), places.narrow(dim, k - 1, 1)
-    return found if keepdim else (found[0].squeeze(dim), found[1].squeeze(dim))
+    found = values.select(dim, k - 1), places.select(dim, k - 1)
+    return (found[0].unsqueeze(dim), found[1].unsqueeze(dim)) if keepdim else found
 
 
 def median(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
