@@ -68,6 +68,17 @@ def test_a_function_that_calls_it_is_not_quantized(mode: str, inside: str, tmp_p
     assert not {"MatMulInteger", "DequantizeLinear", "MatMulNBits"}.isdisjoint(_ops(out))
 
 
+def test_a_function_that_calls_it_names_it_at_another_opset(
+    inside: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "o.onnx"
+    assert main(["convert", inside, "-o", str(out), "--opset", "13"]) == 2
+    message = capsys.readouterr().err
+    assert "my::F@1" in message
+    assert "com.vendor::Frob@1" in message
+    assert not out.exists()
+
+
 def test_a_function_that_calls_it_stays_float32_in_half_precision(inside: str, tmp_path: Path) -> None:
     out = tmp_path / "h.onnx"
     assert main(["convert", inside, "-o", str(out), "--float16"]) == 0
