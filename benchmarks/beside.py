@@ -224,14 +224,14 @@ def work(python: str, task: str, tool: str, given: Any, rounds: int, seconds: fl
                 process.kill()
                 printed, said = process.communicate()
                 late = True
-        told = [json.loads(line) for line in printed.splitlines() if line.endswith("}")]
-        outcomes += [each for each in told if "begun" not in each and "id" in each]
-        if told and "peak" in told[-1]:
-            return outcomes, told[-1]["peak"] / 1024
-        if late or task in FOUND_THERE or not told:
+        results = [json.loads(line) for line in printed.splitlines() if line.endswith("}")]
+        outcomes += [each for each in results if "begun" not in each and "id" in each]
+        if results and "peak" in results[-1]:
+            return outcomes, results[-1]["peak"] / 1024
+        if late or task in FOUND_THERE or not results:
             print(f"{tool}: {'the time is up' if late else said[-1000:]}", file=sys.stderr)
             return outcomes, math.nan
-        outcomes.append({"id": told[-1]["id"], "error": f"the process ended with code {process.returncode}"})
+        outcomes.append({"id": results[-1]["id"], "error": f"the process ended with code {process.returncode}"})
         done = {each["id"] for each in outcomes}
         given = [job for job in given if job["id"] not in done]
         if not given:
@@ -368,8 +368,8 @@ def section(task: str, results: Mapping[str, Results]) -> list[str]:
 def reasons(tool: str, found: Results) -> list[str]:
     """Jobs that a tool failed or refused, by reason."""
     grouped: dict[str, list[str]] = {}
-    for kind, told in (("wrong", found.wrong), ("refused", found.refused)):
-        for name, why in told.items():
+    for kind, messages in (("wrong", found.wrong), ("refused", found.refused)):
+        for name, why in messages.items():
             text = re.sub(r"/\S+/", "", " ".join(why.split()))  # without the temporary folders of this run
             grouped.setdefault(f"{kind}: {text[:100]}", []).append(name)
     if not grouped:
@@ -419,12 +419,12 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         pythons = {tool: str(Path(path).absolute()) for tool, path in (each.rsplit("=", 1) for each in given.python)}
-        made: dict[Sequence[str], str] = {}
+        labels: dict[Sequence[str], str] = {}
         for task in given.tasks:
             for tool, packages in RIVALS[task].items():
                 if tool not in pythons:
-                    made[packages] = made.get(packages) or environment(packages, folder / f"env-{len(made)}")
-                    pythons[tool] = made[packages]
+                    labels[packages] = labels.get(packages) or environment(packages, folder / f"env-{len(labels)}")
+                    pythons[tool] = labels[packages]
         found = list(models())
         until = time.monotonic() + given.seconds
         left = sum(1 + len(SHIMS[task]) + len(RIVALS[task]) for task in given.tasks)

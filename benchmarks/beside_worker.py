@@ -242,10 +242,10 @@ def architectures() -> Iterator[tuple[str, Callable[[], tuple[Any, tuple[Any, ..
 
     def images(package: str, name: str) -> tuple[Any, tuple[Any, ...]]:
         if package == "timm":
-            made = importlib.import_module("timm").create_model(name, pretrained=False)
+            network = importlib.import_module("timm").create_model(name, pretrained=False)
         else:
-            made = importlib.import_module("torchvision.models").get_model(name, weights=None)
-        return made.eval(), (torch.randn(1, 3, 224, 224),)
+            network = importlib.import_module("torchvision.models").get_model(name, weights=None)
+        return network.eval(), (torch.randn(1, 3, 224, 224),)
 
     def texts(name: str) -> tuple[Any, tuple[Any, ...]]:
         package = importlib.import_module("transformers")

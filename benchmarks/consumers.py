@@ -33,8 +33,8 @@ def cases(folder: Path) -> Iterator[tuple[str, Path, Mapping[str, Any], list[Any
         yield name, path, feeds, list(graph.run(feeds, backend="numpy").values())
     data = Path(onnx.__file__).parent / "backend" / "test" / "data"
     for path in sorted(each for kind in FOLDERS for each in (data / kind).glob("*/model.onnx")):
-        held = path.parent / "test_data_set_0"
-        tensors = [[_tensor(file) for file in _numbered(held, kind)] for kind in ("input", "output")]
+        data_set = path.parent / "test_data_set_0"
+        tensors = [[_tensor(file) for file in _numbered(data_set, kind)] for kind in ("input", "output")]
         if any(each is None for kind in tensors for each in kind):
             continue  # sequences and optionals
         names = [value.name for value in tx.load(path).inputs]

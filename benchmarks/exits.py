@@ -114,10 +114,10 @@ def architectures() -> Iterator[tuple[str, Callable[[], object], tuple[object, .
             def __init__(self) -> None:
                 super().__init__()
                 options = {} if kind in ("MobileNetV2Model",) else {"attn_implementation": "eager"}
-                made = getattr(transformers, config)(**small, **options)
-                if hasattr(made, "use_cache"):
-                    made.use_cache = False
-                self.model = getattr(transformers, kind)(made)
+                config_object = getattr(transformers, config)(**small, **options)
+                if hasattr(config_object, "use_cache"):
+                    config_object.use_cache = False
+                self.model = getattr(transformers, kind)(config_object)
 
             def forward(self, x: torch.Tensor) -> torch.Tensor:
                 return self.model(x, return_dict=False)[0]
@@ -201,13 +201,13 @@ def convert(path: Path, suffix: str) -> tuple[str, str]:
             done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT, check=False)
         except subprocess.TimeoutExpired:
             return "failed", f"not within {LIMIT} seconds"
-    told = done.stderr.strip().splitlines() or [""]
+    lines = done.stderr.strip().splitlines() or [""]
     if done.returncode == 0:
         return "right", done.stdout.partition("\n")[0].partition(": ")[2][:100]
-    reason = " ".join(" ".join(told[:3]).split())[:200]
-    kind = told[0].partition(":")[0]
+    reason = " ".join(" ".join(lines[:3]).split())[:200]
+    kind = lines[0].partition(":")[0]
     outcome = (
-        "wrong" if "differ" in told[0] else "refused" if kind in ("NotRepresentable", "UnsupportedOp") else "failed"
+        "wrong" if "differ" in lines[0] else "refused" if kind in ("NotRepresentable", "UnsupportedOp") else "failed"
     )
     return outcome, reason
 

@@ -331,22 +331,22 @@ def _sparse(tensor: TensorProto, *, values: bool) -> onnx.ModelProto:
     sparse = onnx.SparseTensorProto(dims=[1 << 10])
     sparse.values.CopyFrom(tensor if values else other)
     sparse.indices.CopyFrom(other if values else tensor)
-    made = holding(tensor)
-    del made.graph.initializer[:]
-    made.graph.sparse_initializer.append(sparse)
-    return made
+    model = holding(tensor)
+    del model.graph.initializer[:]
+    model.graph.sparse_initializer.append(sparse)
+    return model
 
 
 def _constant(tensor: TensorProto) -> onnx.ModelProto:
-    made = holding(tensor)
-    del made.graph.initializer[:]
-    made.graph.node.insert(0, helper.make_node("Constant", [], ["w"], value=tensor))
-    return made
+    model = holding(tensor)
+    del model.graph.initializer[:]
+    model.graph.node.insert(0, helper.make_node("Constant", [], ["w"], value=tensor))
+    return model
 
 
 def _branch(tensor: TensorProto) -> onnx.ModelProto:
-    made = holding(tensor)
-    inner = made.graph
+    branch = holding(tensor)
+    inner = branch.graph
     model = holding(onnx.numpy_helper.from_array(np.array(True), "c"))
     del model.graph.node[:]
     model.graph.node.append(helper.make_node("If", ["c"], ["y"], then_branch=inner, else_branch=inner))
@@ -354,14 +354,14 @@ def _branch(tensor: TensorProto) -> onnx.ModelProto:
 
 
 def _function(tensor: TensorProto) -> onnx.ModelProto:
-    made = _constant(tensor)
+    model = _constant(tensor)
     imports = [helper.make_opsetid("", 21), helper.make_opsetid("local", 1)]
-    function = helper.make_function("local", "F", [], ["y"], list(made.graph.node), imports)
-    del made.graph.node[:]
-    made.graph.node.append(helper.make_node("F", [], ["y"], domain="local"))
-    made.opset_import.append(imports[1])
-    made.functions.append(function)
-    return made
+    function = helper.make_function("local", "F", [], ["y"], list(model.graph.node), imports)
+    del model.graph.node[:]
+    model.graph.node.append(helper.make_node("F", [], ["y"], domain="local"))
+    model.opset_import.append(imports[1])
+    model.functions.append(function)
+    return model
 
 
 #: Models that contain a tensor in each possible place.

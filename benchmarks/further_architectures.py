@@ -135,13 +135,13 @@ def further() -> Iterator[tuple[str, Callable[[], object], tuple[object, ...]]]:
     class First(nn.Module):
         def __init__(self, kind: str, config: str, small: dict[str, object]) -> None:
             super().__init__()
-            made = getattr(transformers, config)(**small)
-            if hasattr(made, "use_cache"):
-                made.use_cache = False
+            config_object = getattr(transformers, config)(**small)
+            if hasattr(config_object, "use_cache"):
+                config_object.use_cache = False
             try:
-                self.model = getattr(transformers, kind)._from_config(made, attn_implementation="eager")
+                self.model = getattr(transformers, kind)._from_config(config_object, attn_implementation="eager")
             except (TypeError, ValueError):
-                self.model = getattr(transformers, kind)(made)
+                self.model = getattr(transformers, kind)(config_object)
 
         def forward(self, x: torch.Tensor) -> torch.Tensor:
             return self.model(x, return_dict=False)[0]

@@ -85,11 +85,11 @@ def gpt2(length: int, past: int) -> tuple[tx.Graph, Feeds]:
     y, _, _, x = skip(x, ops.gather(model.weight(2 * LENGTH, HIDDEN), places), *model.norm())
     results, feeds = {}, {}
     for layer in range(LAYERS):
-        held = model.graph.input(f"past_{layer}", "float32", (2, "batch", HEADS, "past", SIZE))
+        past_state = model.graph.input(f"past_{layer}", "float32", (2, "batch", HEADS, "past", SIZE))
         feeds[f"past_{layer}"] = model.random.standard_normal((2, 1, HEADS, past, SIZE), np.float32)
         projection = model.weight(HIDDEN, 3 * HIDDEN), model.weight(3 * HIDDEN)
         seen, results[f"present_{layer}"] = attention.attention(
-            y, *projection, mask, held, num_heads=HEADS, unidirectional=1
+            y, *projection, mask, past_state, num_heads=HEADS, unidirectional=1
         )
         y, _, _, x = skip(model.linear(seen, HIDDEN, HIDDEN), x, *model.norm(), model.weight(HIDDEN))
         inner = gelu.fast_gelu(model.linear(y, HIDDEN, 4 * HIDDEN), model.weight(4 * HIDDEN))
@@ -114,11 +114,11 @@ def llama(length: int, past: int) -> tuple[tx.Graph, Feeds]:
     results, feeds = {}, {}
     for layer in range(LAYERS):
         names = [f"past_{layer}.{part}" for part in ("key", "value")]
-        held = [model.graph.input(name, "float32", ("batch", GROUPS, "past", SIZE)) for name in names]
+        past_states = [model.graph.input(name, "float32", ("batch", GROUPS, "past", SIZE)) for name in names]
         feeds |= {name: model.random.standard_normal((1, GROUPS, past, SIZE), np.float32) for name in names}
         projected = [model.linear(y, HIDDEN, heads * SIZE) for heads in (HEADS, GROUPS, GROUPS)]
         seen, *present = grouped_query.group_query_attention(
-            *projected, *held, last, total, *tables, num_heads=HEADS, kv_num_heads=GROUPS, do_rotary=1
+            *projected, *past_states, last, total, *tables, num_heads=HEADS, kv_num_heads=GROUPS, do_rotary=1
         )
         results |= {name.replace("past", "present"): value for name, value in zip(names, present, strict=True)}
         skip = normalization.skip_simplified_layer_normalization

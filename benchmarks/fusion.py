@@ -74,29 +74,29 @@ def fused(path: Path, output: Path) -> tuple[Path, Path]:
     """Fuse a file at its own opset with com.microsoft, and at opset 24 without it; returns both paths."""
     simple = tx.simplify(tx.load(path))
     targets = {"microsoft": (simple.opsets["ai.onnx"], ["ai.onnx", "com.microsoft"]), "standard": (24, ["ai.onnx"])}
-    made = []
+    paths = []
     for name, (version, domains) in targets.items():
-        made.append(output / f"{path.stem}-{name}.onnx")
-        tx.export(simple, made[-1], opset_version=version, domains=domains, fuse=True)
-    return made[0], made[1]
+        paths.append(output / f"{path.stem}-{name}.onnx")
+        tx.export(simple, paths[-1], opset_version=version, domains=domains, fuse=True)
+    return paths[0], paths[1]
 
 
 def feeds(model: onnx.ModelProto) -> dict[str, np.ndarray[Any, Any]]:
     random = np.random.default_rng(0)
-    made = {}
+    arrays = {}
     for value in model.graph.input:
         kind = value.type.tensor_type
         shape = [dim.dim_value or SIZES[dim.dim_param] for dim in kind.shape.dim]
         numbers = kind.elem_type == onnx.TensorProto.INT64
         ones = "mask" in value.name
-        made[value.name] = (
+        arrays[value.name] = (
             np.ones(shape, np.int64)
             if ones
             else random.integers(1, 30, shape)
             if numbers
             else random.normal(size=shape).astype(np.float32)
         )
-    return made
+    return arrays
 
 
 def session(path: Path) -> onnxruntime.InferenceSession:
@@ -183,11 +183,11 @@ def fusion(paths: list[Path], rows: dict[str, Any], output: Path) -> None:
         microsoft, standard = fused(path, output)
         before, found = onnx.load(path), [onnx.load(standard), onnx.load(microsoft)]
         others = [count(row, name) for name in ("optimizer", "onnxscript")]
-        held = [None if model is None else families(model) for model in (*found, *others)]
+        found_families = [None if model is None else families(model) for model in (*found, *others)]
         cells = []
         for place in range(len(FAMILIES)):
             stand = STAND[path.stem.split("-")[0]][place]
-            ours, theirs = held[:2], held[2:]
+            ours, theirs = found_families[:2], found_families[2:]
             shown = [", ".join("-" if h is None else str(h[place]) for h in part) for part in (ours, theirs)]
             cells.append(f"{stand}; {'; '.join(shown)}" if stand else "")
         given = feeds(before)

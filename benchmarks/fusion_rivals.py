@@ -72,13 +72,13 @@ def main() -> None:
         for name, make, fixed in contestants:
             start = time.perf_counter()
             try:
-                made = make(path, fixed)
+                counts = make(path, fixed)
             except Exception as error:
                 row[name] = {"error": f"{type(error).__name__}: {str(error)[:200]}"}
                 continue
             seconds = time.perf_counter() - start
             target = output / f"{path.stem}-{name}.onnx"
-            onnx.save(made, target)
+            onnx.save(counts, target)
             row[name] = {"path": str(target), "seconds": seconds}
         print(json.dumps(row), flush=True)
 

@@ -57,12 +57,12 @@ def main() -> None:
     rows, ratios = [], []
     for name, layer in LAYERS.items():
         calls = {"chosen": gradient(*layer, threads)}
-        held = {bound: getattr(convolution_tuning, bound) for bound in FORMS["ConvTranspose"]}
+        defaults = {bound: getattr(convolution_tuning, bound) for bound in FORMS["ConvTranspose"]}
         for form, bounds in FORMS.items():
             for bound, number in bounds.items():
                 setattr(convolution_tuning, bound, number)
             calls[form] = gradient(*layer, threads)
-        for bound, number in held.items():
+        for bound, number in defaults.items():
             setattr(convolution_tuning, bound, number)
         expected = calls["ConvTranspose"]()
         for call in calls.values():

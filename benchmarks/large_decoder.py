@@ -124,17 +124,17 @@ class Decoder:
 def write_model(folder: Path, layers: int, sizes: Sizes = DECODER) -> Path:
     """Write a decoder of ``layers`` layers at opset 21 with zero weights; returns its path."""
     data = folder / "weights.bin"
-    made = Decoder(data, sizes)
-    x = made.node("Gather", made.weight("words.weight", sizes.words, sizes.hidden), "tokens")
+    decoder = Decoder(data, sizes)
+    x = decoder.node("Gather", decoder.weight("words.weight", sizes.words, sizes.hidden), "tokens")
     for k in range(layers):
-        x = made.layer(x, f"layers.{k}")
-    logits = made.product(made.normalized(x, "norm"), "head", sizes.hidden, sizes.words)
+        x = decoder.layer(x, f"layers.{k}")
+    logits = decoder.product(decoder.normalized(x, "norm"), "head", sizes.hidden, sizes.words)
     with data.open("wb") as file:
-        file.truncate(made.end)
+        file.truncate(decoder.end)
     info = helper.make_tensor_value_info
     inputs = [info("tokens", TensorProto.INT64, ["batch", "length"]), info("mask", 1, ["length", "length"])]
     inputs += [info(name, 1, ["length", sizes.width]) for name in ("cosines", "sines")]
-    graph = helper.make_graph(made.nodes, "decoder", inputs, [info(logits, 1, None)], made.weights)
+    graph = helper.make_graph(decoder.nodes, "decoder", inputs, [info(logits, 1, None)], decoder.weights)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)], ir_version=10)
     onnx.save(model, folder / "model.onnx")
     return folder / "model.onnx"

@@ -26,22 +26,22 @@ TOKENS = 1, 2, 4, 8, 64
 
 def graph(count: int) -> tx.Graph:
     random = np.random.default_rng(0)
-    made = tx.Graph(opsets={"ai.onnx": 17, "com.microsoft": 1})
-    x, logits = made.input("x", "float32", ("tokens", HIDDEN)), made.input("logits", "float32", ("tokens", count))
+    mixture = tx.Graph(opsets={"ai.onnx": 17, "com.microsoft": 1})
+    x, logits = mixture.input("x", "float32", ("tokens", HIDDEN)), mixture.input("logits", "float32", ("tokens", count))
     first, second = (
-        made.variable(name, (random.normal(size=size) / 16).astype(np.float32))
+        mixture.variable(name, (random.normal(size=size) / 16).astype(np.float32))
         for name, size in (("first", (count, INNER, HIDDEN)), ("second", (count, HIDDEN, INNER)))
     )
     options = {"k": CHOSEN, "activation_type": "silu", "normalize_routing_weights": 1}
-    made.output("y", experts.mixture_of_experts(x, logits, first, None, second, **options))
-    return made
+    mixture.output("y", experts.mixture_of_experts(x, logits, first, None, second, **options))
+    return mixture
 
 
-def session(made: tx.Graph) -> onnxruntime.InferenceSession:
+def session(model: tx.Graph) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.log_severity_level = 4
-    return onnxruntime.InferenceSession(made.to_proto().SerializeToString(), options)
+    return onnxruntime.InferenceSession(model.to_proto().SerializeToString(), options)
 
 
 def lowered(count: int) -> tx.Graph:

@@ -59,8 +59,8 @@ class Case:
             [onnx.ValueInfoProto(name=name) for name in results],
             [numpy_helper.from_array(self.inputs[k], f"x{k}") for k in self.weights],
         )
-        made = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=10)
-        return onnx.shape_inference.infer_shapes(made)
+        proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", self.opset)], ir_version=10)
+        return onnx.shape_inference.infer_shapes(proto)
 
 
 def normal(*shape: int) -> Any:

@@ -72,8 +72,8 @@ def session(model: Any, level: str = "ORT_DISABLE_ALL", written: Path | None = N
 def feeds_of(path: Path) -> Feeds:
     """The sample inputs next to a model, or random ones."""
     graph = onnx.load(path).graph
-    held = {tensor.name for tensor in graph.initializer}
-    names = [value.name for value in graph.input if value.name not in held]
+    initializers = {tensor.name for tensor in graph.initializer}
+    names = [value.name for value in graph.input if value.name not in initializers]
     samples, test_data = path.parent / "samples.npz", path.parent / "test_data_set_0"
     if samples.exists():
         with np.load(samples) as arrays:
@@ -106,8 +106,8 @@ def written(path: Path, folder: Path) -> Iterator[tuple[str, Path]]:
 
 def wanted(model: onnx.ModelProto, path: Path, feeds: Feeds) -> Feeds:
     """Feeds for the inputs of an optimized file, in which onnxruntime may have dropped default inputs."""
-    held = {tensor.name for tensor in model.graph.initializer}
-    missing = [v.name for v in model.graph.input if v.name not in held and v.name not in feeds]
+    initializers = {tensor.name for tensor in model.graph.initializer}
+    missing = [v.name for v in model.graph.input if v.name not in initializers and v.name not in feeds]
     defaults = {t.name: t for t in onnx.load(path).graph.initializer} if missing else {}
     return {**feeds, **{name: onnx.numpy_helper.to_array(defaults[name]) for name in missing}}
 
@@ -151,8 +151,8 @@ def outcomes(path: Path, opsets: list[int]) -> Iterator[tuple[str, str, str]]:
     seen: set[bytes] = set()
     with tempfile.TemporaryDirectory() as folder:
         try:
-            for level, made in written(path, Path(folder)):
-                model = onnx.load(made)
+            for level, written_path in written(path, Path(folder)):
+                model = onnx.load(written_path)
                 plain = not any(node.domain not in ("", "ai.onnx", "ai.onnx.ml") for node in model.graph.node)
                 text = model.graph.SerializeToString()
                 if plain or text in seen:
@@ -161,13 +161,13 @@ def outcomes(path: Path, opsets: list[int]) -> Iterator[tuple[str, str, str]]:
                 given = wanted(model, path, feeds)
                 expected = untouched
                 try:
-                    expected = session(str(made)).run(None, given)
+                    expected = session(str(written_path)).run(None, given)
                 except Exception as error:  # it lacks a kernel for the file, or wrote an invalid model
                     if "Duplicate definition" in str(error):
                         print(f"{path} {level}: no model: {str(error)[:200]}", file=sys.stderr)
                         continue
                 try:
-                    for judge, outcome in judged(made, given, expected, opsets):
+                    for judge, outcome in judged(written_path, given, expected, opsets):
                         yield level, judge, outcome
                 except tx.TenonnxError as error:
                     yield level, "numpy", f"refused: {error.what}"

@@ -240,8 +240,8 @@ class Outcomes:
     def add(self, name: str, outcome: str, message: str) -> None:
         self.counts[outcome] += 1
         if outcome in ("failed", "refused") or message.startswith("needs "):
-            told = next((line for line in message.strip().splitlines() if line.strip()), "no message")
-            self.lines.append(f"{outcome}: {re.sub(r'0x[0-9a-f]+', '0x', told)[:140]}\t{name}")
+            first_line = next((line for line in message.strip().splitlines() if line.strip()), "no message")
+            self.lines.append(f"{outcome}: {re.sub(r'0x[0-9a-f]+', '0x', first_line)[:140]}\t{name}")
 
     @property
     def share(self) -> str:
@@ -360,10 +360,10 @@ def readme_outcomes(python: str, text: str, name: str, tool: Tool) -> Outcomes:
                     break
             last = (ended.stderr.strip().splitlines() or ["no message"])[-1]
             lines = ended.stderr.splitlines()
-            told = next((line for line in lines if "does not" in line and "raise" not in line), last)
-            outcome = "passed" if not ended.returncode else kind("failed", told)
+            reason = next((line for line in lines if "does not" in line and "raise" not in line), last)
+            outcome = "passed" if not ended.returncode else kind("failed", reason)
             inside = outcome != "passed" and any(word in code for word in tool.inside)
-            found.add(title, "internal" if inside else outcome, told)
+            found.add(title, "internal" if inside else outcome, reason)
     return found
 
 
@@ -388,8 +388,8 @@ def page(rows: Sequence[Sequence[str]], outcomes: Mapping[str, Outcomes]) -> str
             lines += ["", f"## {title}", "", "| tests | outcome | message |", "| --- | --- | --- |"]
         for line, count in counted.most_common():
             outcome, _, message = line.partition(": ")
-            told = re.sub(r"/\S+/(?=bin/python|\S+/tests/)", "", message)  # without folders of this machine
-            lines.append(f"| {count} | {outcome} | `{told.replace('|', '/').replace('`', chr(39))}` |")
+            text = re.sub(r"/\S+/(?=bin/python|\S+/tests/)", "", message)  # without folders of this machine
+            lines.append(f"| {count} | {outcome} | `{text.replace('|', '/').replace('`', chr(39))}` |")
     return "\n".join(lines) + "\n"
 
 
@@ -411,18 +411,18 @@ def main() -> None:
             tool = TOOLS[name]
             archive = fetched(name, downloads, tool.wheel)
             python = pythons.get(name) or environment(tool, Path(folder) / name)
-            there = (
+            available = (
                 []
                 if tool.wheel or not tool.tests
                 else sorted(downloads.joinpath(archive.name.removesuffix(".tar.gz")).glob(tool.tests))
             )
-            files = [path for path in there if not any(part in path.stem for part in tool.without)]
+            files = [path for path in available if not any(part in path.stem for part in tool.without)]
             files = [path for path in files if any(part in path.name for part in given.files.split(","))]
             version = "-".join(archive.name.removesuffix(".tar.gz").split("-")[:2])
             text = readme(archive)
             parts = {"examples": readme_outcomes(python, text, name, tool)} if list(examples(text, name)) else {}
             if files:
-                parts[f"tests, {len(files)} of {len(there)} files"] = tests(python, files, given.seconds)
+                parts[f"tests, {len(files)} of {len(available)} files"] = tests(python, files, given.seconds)
             elif not given.files:
                 parts[f"tests: the {'wheel' if tool.wheel else 'source distribution'} ships none"] = Outcomes()
             for what, found in parts.items():

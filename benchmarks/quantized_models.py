@@ -129,10 +129,12 @@ def in_onnxruntime(folder: Path) -> None:
         floats = tx.Graph(opsets={"ai.onnx": 21})
         floats.output("y", floats.input("x", "float32", x.shape) @ floats.variable("w", normal(SIDE, SIDE)))
         tx.export(floats, folder / "floats.onnx", overwrite=True)
-        made = {name: session(folder / f"{name}.onnx") for name in ("floats", "packed", "lowered")}
-        found = timed({name: lambda s=s, x=x: s.run(None, {"x": x}) for name, s in made.items()})
+        sessions = {name: session(folder / f"{name}.onnx") for name in ("floats", "packed", "lowered")}
+        found = timed({name: lambda s=s, x=x: s.run(None, {"x": x}) for name, s in sessions.items()})
         sizes = [(folder / f"{name}.onnx").stat().st_size / 1e6 for name in ("floats", "lowered")]
-        rows.append([count, *(found[n] * 1e3 for n in made), found["lowered"] / found["floats"], sizes[1] / sizes[0]])
+        rows.append(
+            [count, *(found[n] * 1e3 for n in sessions), found["lowered"] / found["floats"], sizes[1] / sizes[0]]
+        )
     columns = ["rows", "MatMul ms", "MatMulNBits ms", "lowered ms", "lowered / MatMul", "size, lowered / MatMul"]
     table(f"Weights of four bits in onnxruntime, {SIDE} x {SIDE}", columns, rows)
 
@@ -186,9 +188,9 @@ def theirs(source: Path, target: Path, settings: Mapping[str, Any], batches: lis
         )
         quantization.quantize_static(source, target, Feeds(batches), quant_format=form, **kinds)
     else:
-        made = MatMulNBitsQuantizer(str(source), bits=settings["bits"], block_size=BLOCK, is_symmetric=False)
-        made.process()
-        made.model.save_model_to_file(str(target))
+        quantizer = MatMulNBitsQuantizer(str(source), bits=settings["bits"], block_size=BLOCK, is_symmetric=False)
+        quantizer.process()
+        quantizer.model.save_model_to_file(str(target))
 
 
 def models() -> Iterator[tuple[str, Path, list[dict[str, Any]], dict[str, Any], Any]]:

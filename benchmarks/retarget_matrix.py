@@ -97,7 +97,7 @@ def attempt(case: Any, target: int) -> Outcome:
         if verdict == "right" or (verdict == "wrong" and judged(case, case.model, run)[0] == "right"):
             return outcome._replace(kind=verdict, judge=judge, detail=detail)
         notes.append(f"{judge}: {detail}")
-    return outcome._replace(kind="not judged", detail="; ".join(notes))
+    return outcome._replace(kind="not compared", detail="; ".join(notes))
 
 
 # ----- judges ---------------------------------------------------------------------------------------------------------
@@ -216,10 +216,15 @@ def _report(outcomes: list[Outcome], targets: Iterable[int]) -> None:
         kinds = Counter(o.kind for o in chosen)
         judges = Counter(o.judge for o in chosen if o.kind == "right")
         emitted = len(chosen) - kinds["refused"] - kinds["failed"]
-        counts = [emitted, *(judges[judge] for judge in JUDGES), kinds["not judged"], sum(o.rewritten for o in chosen)]
+        counts = [
+            emitted,
+            *(judges[judge] for judge in JUDGES),
+            kinds["not compared"],
+            sum(o.rewritten for o in chosen),
+        ]
         failures = [kinds["refused"], kinds["invalid"], kinds["wrong"], kinds["failed"]]
         rows.append([target, *(f"{n:,}" for n in (len(chosen), *counts, *failures))])
-    columns = ["target", "tried", "emitted", *(f"right by {judge}" for judge in JUDGES), "not judged", "rewritten"]
+    columns = ["target", "tried", "emitted", *(f"right by {judge}" for judge in JUDGES), "not compared", "rewritten"]
     table(
         f"Node cases to other opsets ({len({o.case for o in outcomes}):,} cases)",
         [*columns, "refused", "invalid", "wrong", "failed"],

@@ -439,10 +439,10 @@ def small_models() -> dict[str, tuple[tx.Graph, dict[str, Any]]]:
     """The models by name, each with its feeds."""
     found = {}
     for name, function in MODELS.items():
-        made = Model(name)
-        with made.graph.building():
-            results = function(made)
+        model = Model(name)
+        with model.graph.building():
+            results = function(model)
         for k, value in enumerate(results if isinstance(results, tuple) else (results,)):
-            made.graph.output(f"y{k}", value)
-        found[name] = (made.graph, made.feeds)
+            model.graph.output(f"y{k}", value)
+        found[name] = (model.graph, model.feeds)
     return found

@@ -60,8 +60,8 @@ def without_a_model() -> None:
     code = "import os, sys; os.environ.update({0!r}); import tenonnx_cli; sys.exit(tenonnx_cli.main({1!r}))"
     programs = {"python -c pass": "pass", "tenonnx --help": code.format({}, ["--help"])}
     for line in LINES:
-        asked = {"_TENONNX_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
-        programs[f"completion of {line!r}"] = code.format(asked, [])
+        completion = {"_TENONNX_COMPLETE": "bash_complete", "COMP_WORDS": line, "COMP_CWORD": str(line.count(" "))}
+        programs[f"completion of {line!r}"] = code.format(completion, [])
     found = {name: min(times) for name, times in _in_turn(programs).items()}
     rows = [[name, seconds, seconds / found["python -c pass"]] for name, seconds in found.items()]
     table("Help and completion", ["program", "processor seconds", "times python -c pass"], rows)

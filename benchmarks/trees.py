@@ -77,8 +77,8 @@ def converted(trained: Any) -> onnx.ModelProto:
 def session(model: onnx.ModelProto, threads: int) -> Callable[[Any], Any]:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.inter_op_num_threads = threads, 1
-    made = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
-    return lambda x: made.run(None, {"X": x})[-1]
+    created = onnxruntime.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
+    return lambda x: created.run(None, {"X": x})[-1]
 
 
 def repeated(call: Callable[[], Any], times: int) -> Callable[[], None]:

@@ -220,18 +220,18 @@ def main() -> None:
                 python = str(Path(ours.get(tool, sys.executable)).absolute())
                 a = run(str(Path(theirs).absolute()), False, tool, title, text, Path(one))
                 b = run(python, True, tool, title, text, Path(two))
-                told = ""
+                reason = ""
                 if bool(a[0]) != bool(b[0]):
                     last = (b[2] if b[0] else a[2]).strip().splitlines()
-                    told = f"exit codes {a[0]} and {b[0]}: {' / '.join(last[-3:])[:600]}"
+                    reason = f"exit codes {a[0]} and {b[0]}: {' / '.join(last[-3:])[:600]}"
                 elif a[1] != b[1]:
-                    told = f"{a[1]} and {b[1]}"
+                    reason = f"{a[1]} and {b[1]}"
                 elif not a[0]:
-                    told = differences(Path(one), Path(two), tool == "quantization")
+                    reason = differences(Path(one), Path(two), tool == "quantization")
             total += 1
-            equal += not told
-            if told:
-                print(f"  {title}: {told}", flush=True)
+            equal += not reason
+            if reason:
+                print(f"  {title}: {reason}", flush=True)
         print(f"{tool}: {equal} of {total} equal", flush=True)
 
 

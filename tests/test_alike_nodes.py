@@ -43,9 +43,9 @@ def test_identical_nodes_are_inferred_once(monkeypatch):
             x = ops.add(ops.relu(x), graph.variable(f"w{k}", np.full(6, k, np.float32)))
         return x
 
-    asked = []
+    calls = []
     infer_call = module.infer_call
-    monkeypatch.setattr(module, "infer_call", lambda op, *rest: asked.append(op) or infer_call(op, *rest))
+    monkeypatch.setattr(module, "infer_call", lambda op, *rest: calls.append(op) or infer_call(op, *rest))
     moved = tx.retarget(graph_of(build), 13)
-    assert [op.name for op in asked] == ["Relu", "Add"]
+    assert [op.name for op in calls] == ["Relu", "Add"]
     assert {str(value.type) for node in moved.nodes for value in node.outputs} == {"float32[2, 6]"}

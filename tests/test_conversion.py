@@ -110,9 +110,9 @@ def test_python_converts_as_the_command_does(tmp_path):
     assert (tmp_path / "a.onnx").read_bytes() == (tmp_path / "b.onnx").read_bytes()
     assert report.verification.verified
     assert report.findings["half_precision"].largest > 0
-    told = report.to_dict()
-    assert told["verification"]["verified"]
-    assert told["half_precision"]
+    reported = report.to_dict()
+    assert reported["verification"]["verified"]
+    assert reported["half_precision"]
 
 
 def test_every_option_is_documented_once():

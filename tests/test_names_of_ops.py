@@ -102,10 +102,10 @@ def refusal(domain, name, registry=None):
     ],
 )
 def test_an_unknown_op_is_answered_with_suggestions(domain, name, answer):
-    told = refusal(domain, name)
-    assert answer in told
-    assert "pip install" not in told
-    assert " instead; tenonnx ops " in told or "write a package with the op" in told
+    reported = refusal(domain, name)
+    assert answer in reported
+    assert "pip install" not in reported
+    assert " instead; tenonnx ops " in reported or "write a package with the op" in reported
 
 
 def test_a_missing_family_is_named():
@@ -125,9 +125,9 @@ def test_a_family_that_fails_to_load_is_reported():
         for p in plugins("tenonnx.ops")
     ]
     with pytest.warns(tx.PluginWarning, match="could not be imported"):
-        told = refusal("com.microsoft", "BiasGelu", tx.Registry(broken))
-    assert "tenonnx-contrib-ms failed to load" in told
-    assert "pip install" not in told
+        reported = refusal("com.microsoft", "BiasGelu", tx.Registry(broken))
+    assert "tenonnx-contrib-ms failed to load" in reported
+    assert "pip install" not in reported
 
 
 def test_an_alias_must_mean_an_op_with_its_domain():

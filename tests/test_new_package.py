@@ -94,7 +94,7 @@ def test_a_backend_package_declares_its_api_version(tmp_path, monkeypatch, capsy
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["Acme", "--backend"], "not made of lower-case words"),
         (["../acme", "--backend"], "not made of lower-case words"),
@@ -114,9 +114,9 @@ def test_a_backend_package_declares_its_api_version(tmp_path, monkeypatch, capsy
         (["tenonnx-own", "--domain", "ai.onnx"], '"ai.onnx" in tenonnx.ops is that of tenonnx-standard'),
     ],
 )
-def test_invalid_arguments_are_refused_and_write_nothing(arguments, told, tmp_path, monkeypatch, capsys):
+def test_invalid_arguments_are_refused_and_write_nothing(arguments, message, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "there").mkdir()
     assert main(["plugins", "new", *arguments]) == 2
-    assert told in capsys.readouterr().err
+    assert message in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["there"]

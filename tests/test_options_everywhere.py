@@ -80,8 +80,8 @@ def test_threads_and_providers_reach_the_backend(run):
 @pytest.mark.parametrize("suffix", ["onnx", "safetensors"])
 def test_a_read_only_file_is_replaced_on_request(run, suffix):
     shutil.copy(EXAMPLES / "digits_cnn/digits-cnn.onnx", "cnn.onnx")
-    with np.load(EXAMPLES / "digits_cnn/digits.npz") as held:
-        np.savez("cnn.npz", **{name: each[:32] for name, each in held.items()})
+    with np.load(EXAMPLES / "digits_cnn/digits.npz") as archive:
+        np.savez("cnn.npz", **{name: each[:32] for name, each in archive.items()})
     new = Path(f"new.{suffix}")
     for line in (
         "grad cnn.onnx --of scores --wrt images --cotangent g",

@@ -39,8 +39,8 @@ def hook(*lines, name="register_ops"):
 
 
 def tables(line):
-    told = "NO_FLOATS = {'Softmax': {'1': {'inputs': [{7}], 'outputs': [{7}], 'shared': []}}}\n"
-    return HEAD + told + hook(line, name="register_tables") + hook("pass")
+    reported = "NO_FLOATS = {'Softmax': {'1': {'inputs': [{7}], 'outputs': [{7}], 'shared': []}}}\n"
+    return HEAD + reported + hook(line, name="register_tables") + hook("pass")
 
 
 OPS = HEAD + SOFTMAX + hook("registry.add(softmax)")
@@ -187,19 +187,19 @@ def before(python):
     return found
 
 
-@pytest.mark.parametrize(("group", "entry", "text", "told"), HURTFUL.values(), ids=HURTFUL)
-def test_an_unrelated_program_has_the_same_results(installed, python, before, group, entry, text, told):
+@pytest.mark.parametrize(("group", "entry", "text", "message"), HURTFUL.values(), ids=HURTFUL)
+def test_an_unrelated_program_has_the_same_results(installed, python, before, group, entry, text, message):
     installed("aaa-stranger", f"tenonnx.{group}", entry, text)
     done = python(installed.path, INNOCENT)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    warned = "\n".join(found.pop("told"))
+    warned = "\n".join(found.pop("message"))
     assert found == before
-    assert (told or "") in warned
-    assert not told or "aaa-stranger" in warned
+    assert (message or "") in warned
+    assert not message or "aaa-stranger" in warned
     checked = python(installed.path, "tenonnx", "plugins", "--check")
     late = "def compile" in text and entry == "fast" and "api" not in text
-    shown = told is not None and not late  # the check passes for harmless packages, and for failures at call time
+    shown = message is not None and not late  # the check passes for harmless packages, and for failures at call time
     assert checked.returncode == int(shown), checked.stdout
     assert ("aaa-stranger" in checked.stderr) is shown
     again = python(installed.path, "tenonnx", "plugins", "--check", TENONNX_PLUGINS="-AAA_Stranger")
@@ -342,7 +342,7 @@ def test_output_of_packages_is_not_part_of_results(installed, python, model):
 
 
 @pytest.mark.parametrize(
-    ("does", "told"),
+    ("does", "message"),
     [
         ("raise SystemExit(0)", "could not transform the model"),
         ("return None", 'the transform "odd" of aaa-stranger 1.0 returned no graph'),
@@ -350,30 +350,30 @@ def test_output_of_packages_is_not_part_of_results(installed, python, model):
         ("1 / 0", "ZeroDivisionError"),
     ],
 )
-def test_a_transform_that_gives_no_graph_is_named_and_nothing_is_written(installed, python, model, does, told):
+def test_a_transform_that_gives_no_graph_is_named_and_nothing_is_written(installed, python, model, does, message):
     installed("aaa-stranger", "tenonnx.transforms", "odd", f"def odd(graph): {does}")
     entry = Path(installed.path, "aaa_stranger-1.0.dist-info/entry_points.txt")
     entry.write_text("[tenonnx.transforms]\nodd = aaa_stranger:odd\n")
     done = python(installed.path, "tenonnx", "convert", model, "-o", "made.onnx", "--odd")
     assert done.returncode == 2
-    assert told in done.stderr
+    assert message in done.stderr
     assert "aaa-stranger 1.0" in done.stderr
     assert not Path(installed.path, "made.onnx").exists()
 
 
 @pytest.mark.parametrize(
-    ("does", "told"),
+    ("does", "expected_text"),
     [
         ("raise SystemExit(0)", "SystemExit"),
     ],
 )
-def test_a_hook_that_ends_the_program_is_named_and_nothing_is_written(installed, python, model, does, told):
+def test_a_hook_that_ends_the_program_is_named_and_nothing_is_written(installed, python, model, does, expected_text):
     installed("aaa-stranger", "tenonnx.hooks", "odd", f"def hook(message): {does}")
     entry = Path(installed.path, "aaa_stranger-1.0.dist-info/entry_points.txt")
     entry.write_text("[tenonnx.hooks]\nodd = aaa_stranger:hook\n")
     done = python(installed.path, "tenonnx", "convert", model, "-o", "made.onnx", "--hook", "odd")
     assert done.returncode == 2
-    assert told in done.stderr
+    assert expected_text in done.stderr
     assert "the hook odd of aaa-stranger 1.0" in done.stderr
     assert not Path(installed.path, "made.onnx").exists()
 

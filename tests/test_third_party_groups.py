@@ -50,17 +50,17 @@ def model(tmp_path):
     return str(tmp_path / "m.onnx")
 
 
-@pytest.mark.parametrize(("group", "text", "told"), AT_IMPORT.values(), ids=AT_IMPORT)
-def test_a_package_that_fails_at_import_is_named_when_it_is_used(installed, python, model, group, text, told):
+@pytest.mark.parametrize(("group", "text", "message"), AT_IMPORT.values(), ids=AT_IMPORT)
+def test_a_package_that_fails_at_import_is_named_when_it_is_used(installed, python, model, group, text, message):
     installed("aaa-stranger", group, "odd", text)
     done = python(installed.path, CONVERTS)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert (found["ops"], found["y"]) == (["Relu"], [[0.0, 0, 2], [3, 0, 5]])
     assert Path(installed.path, "made.onnx").exists()
-    warned = "\n".join(found["told"])
-    assert (told or "") in warned
-    assert ("aaa-stranger" in warned) is (told is not None)
+    warned = "\n".join(found["message"])
+    assert (message or "") in warned
+    assert ("aaa-stranger" in warned) is (message is not None)
     listed = python(installed.path, "tenonnx", "plugins", "--check")
     assert listed.returncode == 1
     assert "aaa-stranger 1.0" in listed.stderr
@@ -79,12 +79,12 @@ AT_WORK = {
 }
 
 
-@pytest.mark.parametrize(("does", "told"), AT_WORK.values(), ids=AT_WORK)
-def test_a_failing_rule_is_named_and_nothing_is_written(installed, python, model, does, told):
+@pytest.mark.parametrize(("does", "message"), AT_WORK.values(), ids=AT_WORK)
+def test_a_failing_rule_is_named_and_nothing_is_written(installed, python, model, does, message):
     installed("aaa-stranger", "tenonnx.rules", "odd", f"{RULES}@import_rule('Relu')\ndef odd(node, x):\n    {does}\n")
     done = python(installed.path, "tenonnx", "convert", model, "-o", "made.onnx")
     assert done.returncode == 2, done.stdout
-    assert told in done.stderr
+    assert message in done.stderr
     assert "aaa-stranger 1.0" in done.stderr
     assert "Traceback" not in done.stderr
     assert not Path(installed.path, "made.onnx").exists()
@@ -104,14 +104,14 @@ READS = {
 }
 
 
-@pytest.mark.parametrize(("does", "told"), READS.values(), ids=READS)
-def test_a_failing_front_end_is_named_and_nothing_is_written(installed, python, does, told):
+@pytest.mark.parametrize(("does", "message"), READS.values(), ids=READS)
+def test_a_failing_front_end_is_named_and_nothing_is_written(installed, python, does, message):
     text = f"from tenonnx.extend import InvalidCall\ndef read(source, *examples, registry=None):\n    {does}\n"
     installed("aaa-stranger", "tenonnx.frontends", "odd", text)
     Path(installed.path, "m.odd").write_bytes(b"odd")
     done = python(installed.path, "tenonnx", "convert", "m.odd", "-o", "made.onnx")
     assert done.returncode == 2, done.stdout
-    assert told in done.stderr
+    assert message in done.stderr
     assert "Traceback" not in done.stderr
     assert not Path(installed.path, "made.onnx").exists()
 
@@ -130,12 +130,12 @@ HOOKS = {
 }
 
 
-@pytest.mark.parametrize(("does", "told"), HOOKS.values(), ids=HOOKS)
-def test_a_hook_that_spoils_the_model_is_named_and_nothing_is_written(installed, python, model, does, told):
+@pytest.mark.parametrize(("does", "message"), HOOKS.values(), ids=HOOKS)
+def test_a_hook_that_spoils_the_model_is_named_and_nothing_is_written(installed, python, model, does, message):
     installed("aaa-stranger", "tenonnx.hooks", "odd", f"def post_process(model):\n    {does}\n")
     done = python(installed.path, "tenonnx", "convert", model, "-o", "made.onnx", "--hook", "odd")
     assert done.returncode == 2, done.stdout
-    assert told in done.stderr
+    assert message in done.stderr
     assert "the hook odd of aaa-stranger 1.0" in done.stderr
     assert not Path(installed.path, "made.onnx").exists()
 
@@ -161,7 +161,7 @@ print(graph.run({graph.inputs[0].name: np.float32([[1, 1]])}, "numpy")["variable
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("raise SystemExit(0)", "SystemExit: 0"),
         (
@@ -171,11 +171,11 @@ print(graph.run({graph.inputs[0].name: np.float32([[1, 1]])}, "numpy")["variable
         ),
     ],
 )
-def test_rules_for_estimators_do_not_affect_other_conversions(installed, python, text, told):
+def test_rules_for_estimators_do_not_affect_other_conversions(installed, python, text, message):
     installed("aaa-stranger", "tenonnx.estimators", "sklearn", text)
     done = python(installed.path, textwrap.dedent(ESTIMATOR))
     assert done.stdout == "[6.5]\n", done.stderr
-    assert told in done.stderr
+    assert message in done.stderr
     assert "aaa-stranger 1.0" in done.stderr
     quiet = python(installed.path, textwrap.dedent(ESTIMATOR), TENONNX_PLUGINS="-aaa-stranger")
     assert (quiet.stdout, quiet.stderr) == ("[6.5]\n", "")
@@ -208,10 +208,10 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize(("text", "told"), CASES.values(), ids=CASES)
-def test_cases_that_fail_are_named_by_the_kit(installed, python, text, told):
+@pytest.mark.parametrize(("text", "message"), CASES.values(), ids=CASES)
+def test_cases_that_fail_are_named_by_the_kit(installed, python, text, message):
     installed("aaa-stranger", "tenonnx.conformance", "odd", text)
     done = python(installed.path, "tenonnx", "plugins", "test", "aaa-stranger")
     assert done.returncode in (1, 2), done.stdout
-    assert told in done.stderr + done.stdout
+    assert message in done.stderr + done.stdout
     assert "aaa-stranger" in done.stderr + done.stdout

@@ -239,8 +239,8 @@ def collect() -> None:
     from tenonnx_testing.models import single_node
     from tenonnx_testing.run import evaluate
 
-    made: dict[str, bytes] = {f"handmade-{name}": model.SerializeToString() for name, model in handmade().items()}
-    made |= {name: model.SerializeToString() for name, model in lists().items()}
+    seeds: dict[str, bytes] = {f"handmade-{name}": model.SerializeToString() for name, model in handmade().items()}
+    seeds |= {name: model.SerializeToString() for name, model in lists().items()}
     load()
     for case in collected():
         for position, call in enumerate(calls(case, 3)):
@@ -248,13 +248,13 @@ def collect() -> None:
                 expected = evaluate(case.op, call)
                 found = single_node(case.op, call, case.op.version, expected, 21)
                 if found is not None and found.model.ByteSize() <= LARGEST_SEED:
-                    made[f"{case.op.domain}-{case.op.name}-{case.op.since}-{position}"] = (
+                    seeds[f"{case.op.domain}-{case.op.name}-{case.op.since}-{position}"] = (
                         found.model.SerializeToString()
                     )
     with zipfile.ZipFile(SEEDS, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name, data in sorted(made.items()):
+        for name, data in sorted(seeds.items()):
             archive.writestr(zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
-    print(f"{len(made)} seeds, {SEEDS.stat().st_size} bytes")
+    print(f"{len(seeds)} seeds, {SEEDS.stat().st_size} bytes")
 
 
 def main() -> int:

@@ -43,8 +43,8 @@ def index(folder: Path, names: list[str]) -> str:
     """The page with links to all certificates."""
     lines = []
     for name in names:
-        made = json.loads((folder / f"{name}.json").read_text("utf-8"))
-        lines.append(f"| {name} | [{badge(made)}]({name}.md) | [{name}.json]({name}.json) |\n")
+        certificate = json.loads((folder / f"{name}.json").read_text("utf-8"))
+        lines.append(f"| {name} | [{badge(certificate)}]({name}.md) | [{name}.json]({name}.json) |\n")
     return INTRODUCTION + "".join(lines)
 
 

@@ -95,9 +95,9 @@ def sizes_and_errors() -> str:
     (name,) = (value.name for value in graph.outputs[:1])
     exact = graph.run(feeds, backend="numpy")[name]
 
-    def row(label: str, made: tx.Graph) -> tuple[str, float, str]:
-        size = len(made.to_proto().SerializeToString())
-        error = np.linalg.norm(made.run(feeds, backend="numpy")[name] - exact) / np.linalg.norm(exact)
+    def row(label: str, graph: tx.Graph) -> tuple[str, float, str]:
+        size = len(graph.to_proto().SerializeToString())
+        error = np.linalg.norm(graph.run(feeds, backend="numpy")[name] - exact) / np.linalg.norm(exact)
         said = f"{size / 1024:.1f} KiB, error {error:.2%}" if error else f"{size / 1024:.1f} KiB"
         return label, size, said
 
@@ -175,8 +175,8 @@ def main() -> None:
     FOLDER.mkdir(exist_ok=True)
     page = (ROOT / "docs" / "start" / "command-line.md").read_text("utf-8")
     terminals = {name: partial(terminal, command) for command, name in SHOWN.findall(page)}
-    for name, made in {**PICTURES, **terminals}.items():
-        (FOLDER / name).write_text(made(), "utf-8")
+    for name, picture in {**PICTURES, **terminals}.items():
+        (FOLDER / name).write_text(picture(), "utf-8")
         sys.stdout.write(f"{FOLDER / name}\n")
 
 

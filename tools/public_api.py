@@ -97,8 +97,10 @@ def _fields(found: griffe.Class) -> str:
     """The fields of a NamedTuple."""
     if "NamedTuple" not in map(str, found.bases):
         return ""
-    held = [each for each in found.attributes.values() if each.annotation is not None and "property" not in each.labels]
-    return f"({', '.join(each.name + '=' * (each.value is not None) for each in held)})"
+    fields = [
+        each for each in found.attributes.values() if each.annotation is not None and "property" not in each.labels
+    ]
+    return f"({', '.join(each.name + '=' * (each.value is not None) for each in fields)})"
 
 
 def _signature(parameters: Iterable[griffe.Parameter]) -> str:

@@ -46,16 +46,16 @@ def main() -> int:
     try:
         if given.version:
             prepare(given.version)
-        made = build_twice(given.out)
-        for file in made:
+        built = build_twice(given.out)
+        for file in built:
             check_contents(file)
-        check_with_tools(made)
+        check_with_tools(built)
         write_sbom(given.out)
         install_and_try(given.out)
     except Refused as error:
         sys.stderr.write(f"no release: {error}\n")
         return 1
-    sys.stdout.write(f"{len(made)} files in {given.out} are ready\n")
+    sys.stdout.write(f"{len(built)} files in {given.out} are ready\n")
     return 0
 
 
@@ -108,15 +108,15 @@ def build_twice(out: Path) -> list[Path]:
     """Build into ``out``, which is emptied before, and again elsewhere. Raises ``Refused`` if the bytes differ."""
     shutil.rmtree(out, ignore_errors=True)
     out.mkdir(parents=True)
-    made = [file for file in build(out, source=True) if not file.name.startswith(EXAMPLE.replace("-", "_"))]
+    built = [file for file in build(out, source=True) if not file.name.startswith(EXAMPLE.replace("-", "_"))]
     with tempfile.TemporaryDirectory() as name:
         again = {file.name: _digest(file) for file in build(Path(name), source=True)}
-    for file in set(out.iterdir()) - set(made):
+    for file in set(out.iterdir()) - set(built):
         file.unlink()
-    unlike = [file.name for file in made if again.get(file.name) != _digest(file)]
+    unlike = [file.name for file in built if again.get(file.name) != _digest(file)]
     if unlike:
         raise Refused(f"two builds differ: {', '.join(unlike)}")
-    return made
+    return built
 
 
 def _digest(file: Path) -> str:
@@ -128,9 +128,9 @@ def check_contents(file: Path) -> None:
     names = _names(file)
     if not any(Path(name).name == "LICENSE" for name in names):
         raise Refused(f"{file.name} has no LICENSE")
-    made = [name for name in names if re.search(r"__pycache__|\.pyc$|(^|/)\.(?!gitignore$)|\.egg-info", name)]
-    if made:
-        raise Refused(f"{file.name} has files that no source is: {', '.join(made[:3])}")
+    unwanted = [name for name in names if re.search(r"__pycache__|\.pyc$|(^|/)\.(?!gitignore$)|\.egg-info", name)]
+    if unwanted:
+        raise Refused(f"{file.name} has files that no source is: {', '.join(unwanted[:3])}")
     if file.suffix == ".whl":
         package = file.name.split("-")[0]
         roots = {"tenonnx" if package == "tenonnx_core" else package, f"{'-'.join(file.name.split('-')[:2])}.dist-info"}
@@ -147,10 +147,10 @@ def _names(file: Path) -> list[str]:
         return [member.name.partition("/")[2] for member in source.getmembers()]
 
 
-def check_with_tools(made: list[Path]) -> None:
-    _tool("twine", "check", "--strict", *map(str, made))
+def check_with_tools(files: list[Path]) -> None:
+    _tool("twine", "check", "--strict", *map(str, files))
     # W007, W008, W009: tenonnx has no module, since it only requires the others; a wheel may have several packages
-    wheels = [str(file) for file in made if file.suffix == ".whl"]
+    wheels = [str(file) for file in files if file.suffix == ".whl"]
     _tool("check-wheel-contents", "--ignore", "W007,W008,W009", *wheels)
 
 

@@ -52,8 +52,8 @@ def cases(kind: str, mutants: int) -> Iterator[Case]:
     if find_spec("tensorflow") and kind in ("keras", "h5", "savedmodel", "frozen"):
         import hostile_files
 
-        made = {"keras": "keras_files", "h5": "h5_files", "savedmodel": "saved_models", "frozen": "frozen_files"}
-        yield from getattr(hostile_files, made[kind])()
+        folders = {"keras": "keras_files", "h5": "h5_files", "savedmodel": "saved_models", "frozen": "frozen_files"}
+        yield from getattr(hostile_files, folders[kind])()
     if kind == "pt2":
         yield from _programs()
     seeds = formats.seeds().get(kind, {})
@@ -82,7 +82,7 @@ def _programs() -> Iterator[Case]:
 
 def make(kind: str, mutants: int, root: Path) -> list[tuple[str, str]]:
     """Write each case into its own folder below ``root``; returns the names and folders."""
-    made = []
+    files = []
     for number, (name, write) in enumerate(cases(kind, mutants)):
         folder = root / f"{kind}-{number}" / "inside"
         folder.mkdir(parents=True)
@@ -92,8 +92,8 @@ def make(kind: str, mutants: int, root: Path) -> list[tuple[str, str]]:
             sys.stderr.write(f"{kind}, {name}: not made: {type(error).__name__}: {error}\n")
             continue
         (folder.parent / "marker").unlink(missing_ok=True)  # written by making the case
-        made.append((name, str(folder)))
-    return made
+        files.append((name, str(folder)))
+    return files
 
 
 def read(kind: str, listed: str) -> None:
@@ -146,11 +146,11 @@ def main() -> int:
             root, temporary = Path(place, "files"), Path(place, "temporary")
             temporary.mkdir()
             root.mkdir()
-            made = make(kind, given.mutants, root)
+            files = make(kind, given.mutants, root)
             listed = Path(place, "cases.json")
-            listed.write_text(json.dumps(made))
+            listed.write_text(json.dumps(files))
             os.environ["TMPDIR"] = str(temporary)
-            folders = [folder for _, folder in made]
+            folders = [folder for _, folder in files]
             command = [sys.executable, "-B", __file__, "--kinds", kind, "--list", str(listed)]
             allowed = [str(temporary), *(folders if kind == "manifest" else ())]
             readable = [*folders, str(temporary), str(listed), str(ROOT), *SETTINGS]
@@ -161,7 +161,7 @@ def main() -> int:
                 parser.error(str(error))
             finally:
                 del os.environ["TMPDIR"]
-        sys.stdout.write(f"{kind}: {len(made)} files, exit code {code}, {len(found)} findings\n")
+        sys.stdout.write(f"{kind}: {len(files)} files, exit code {code}, {len(found)} findings\n")
         for each in found:
             sys.stdout.write(f"  {each.replace(place, '.')}\n")
         failed |= bool(found) or code != 0

@@ -42,9 +42,9 @@ def build(folder: Path, *options: str, source: bool = False) -> list[Path]:
 
 def metadata(wheel: Path) -> Message:
     """Metadata of a wheel."""
-    with zipfile.ZipFile(wheel) as held:
-        (name,) = (name for name in held.namelist() if name.endswith(".dist-info/METADATA"))
-        return message_from_bytes(held.read(name))
+    with zipfile.ZipFile(wheel) as archive:
+        (name,) = (name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        return message_from_bytes(archive.read(name))
 
 
 def _date() -> str:

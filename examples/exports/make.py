@@ -99,8 +99,8 @@ def gpt2(size: Size, attention: str) -> Export:
         for layer in range(size.layers):
             cache.update(past[2 * layer], past[2 * layer + 1], layer)
         found = model(input_ids=tokens, attention_mask=mask, past_key_values=cache, use_cache=True)
-        held = found.past_key_values.layers
-        return found.logits, *(part for layer in held for part in (layer.keys, layer.values))
+        layers = found.past_key_values.layers
+        return found.logits, *(part for layer in layers for part in (layer.keys, layer.values))
 
     past = {f"past_{name}": torch.randn(2, HEADS, 3, size.head) for name in names}
     inputs = {"input_ids": ids(2, 5), "attention_mask": torch.ones(2, 8, dtype=torch.int64), **past}
@@ -289,11 +289,11 @@ def bare(path: Path) -> None:
     """Remove source locations and long names, which make up most of a file."""
     model = onnx.load(path)
     del model.metadata_props[:]
-    for held in [model.graph, *model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output]:
-        held.doc_string = ""
-        del held.metadata_props[:]
+    for message in [model.graph, *model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output]:
+        message.doc_string = ""
+        del message.metadata_props[:]
     del model.graph.value_info[:]
-    kept = {held.name for held in [*model.graph.output, *model.graph.input, *model.graph.initializer]}
+    kept = {message.name for message in [*model.graph.output, *model.graph.input, *model.graph.initializer]}
     short = {name: name for name in kept}
     for place, node in enumerate(model.graph.node):
         node.name = f"{node.op_type}_{place}"

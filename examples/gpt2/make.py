@@ -101,8 +101,8 @@ def search(decoder: onnx.GraphProto) -> onnx.GraphProto:
         pad_token_id=END,
         no_repeat_ngram_size=3,
     )
-    held = [numpy_helper.from_array(np.array([value], np.int32), name) for name, value in counts.items()]
-    held += [numpy_helper.from_array(np.array([value], np.float32), name) for name, value in factors.items()]
+    initializers = [numpy_helper.from_array(np.array([value], np.int32), name) for name, value in counts.items()]
+    initializers += [numpy_helper.from_array(np.array([value], np.float32), name) for name, value in factors.items()]
     inputs = [
         helper.make_tensor_value_info("input_ids", TensorProto.INT32, ["batch", "length"]),
         helper.make_tensor_value_info("max_length", TensorProto.INT32, [1]),
@@ -111,7 +111,7 @@ def search(decoder: onnx.GraphProto) -> onnx.GraphProto:
         helper.make_tensor_value_info("sequences", TensorProto.INT32, ["batch", 2, "max_length"]),
         helper.make_tensor_value_info("sequences_scores", TensorProto.FLOAT, ["batch", 2]),
     ]
-    return helper.make_graph([node], "search", inputs, outputs, held)
+    return helper.make_graph([node], "search", inputs, outputs, initializers)
 
 
 def main(folder: Path) -> None:

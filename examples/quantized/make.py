@@ -156,7 +156,7 @@ def main(folder: Path = Path(__file__).parent) -> None:
     np.savez(folder / "llama.npz", allow_pickle=False, input_ids=letters)
     classifier, network = bert(), resnet()
     static, _ = quantize(network, images, mode="static")
-    made = {
+    models = {
         "bert": classifier,
         "bert-dynamic": quantize(classifier, words, mode="dynamic", form="qoperator")[0],
         "bert-static": quantize(classifier, words, mode="static")[0],
@@ -167,8 +167,8 @@ def main(folder: Path = Path(__file__).parent) -> None:
     }
     learn(decoder)
     packed, _ = quantize(decoder, [{"input_ids": letters}], mode="weights", bits=4, search="hqq")
-    made |= {"llama-4bit": to_qoperator(packed), "llama-4bit-qdq": packed}
-    for name, graph in made.items():
+    models |= {"llama-4bit": to_qoperator(packed), "llama-4bit-qdq": packed}
+    for name, graph in models.items():
         tx.export(graph, folder / f"{name}.onnx")
         print(f"{name}.onnx: {(folder / f'{name}.onnx').stat().st_size:,} bytes")
 

@@ -191,8 +191,8 @@ def model() -> onnx.ModelProto:
         beginning_timestamp_token_id=FIRST_TIMESTAMP,
         no_repeat_ngram_size=3,
     )
-    held = [numpy_helper.from_array(np.array([number], np.int32), name) for name, number in counts.items()]
-    held += [numpy_helper.from_array(np.array([number], np.float32), name) for name, number in factors.items()]
+    initializers = [numpy_helper.from_array(np.array([number], np.int32), name) for name, number in counts.items()]
+    initializers += [numpy_helper.from_array(np.array([number], np.float32), name) for name, number in factors.items()]
     inputs = [
         value("input_features", "batch", MELS, FRAMES),
         value("decoder_input_ids", "batch", "begun", kind=TensorProto.INT32),
@@ -202,7 +202,7 @@ def model() -> onnx.ModelProto:
         value("sequences", "batch", 2, "max_length", kind=TensorProto.INT32),
         value("sequences_scores", "batch", 2),
     ]
-    graph = helper.make_graph([node], "whisper", inputs, outputs, held)
+    graph = helper.make_graph([node], "whisper", inputs, outputs, initializers)
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 

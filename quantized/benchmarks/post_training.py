@@ -76,8 +76,8 @@ class Comparison:
 
     def __init__(self, folder: Path, name: str) -> None:
         self.folder, self.name, self.path = folder, name, folder / f"{name}.onnx"
-        with np.load(folder / f"{name}.npz") as held:
-            self.data = {key: held[key] for key in held.files}
+        with np.load(folder / f"{name}.npz") as archive:
+            self.data = {key: archive[key] for key in archive.files}
         self.lines: list[Line] = []
         self.layers = layers_of(self.path, floats=False)
         self.wanted = outputs(self.path, self.data["held/x"])
@@ -85,9 +85,9 @@ class Comparison:
 
     def ours(self, label: str, **settings: Any) -> None:
         start = time.perf_counter()
-        made, _ = tx.quantize(tx.load(self.path), {"x": self.data["x"][:ROWS]}, **settings)
+        quantized, _ = tx.quantize(tx.load(self.path), {"x": self.data["x"][:ROWS]}, **settings)
         seconds, target = time.perf_counter() - start, self.folder / "made.onnx"
-        tx.export(made, target, overwrite=True)
+        tx.export(quantized, target, overwrite=True)
         self.say(f"ours {label}", target, seconds, peak_memory())
 
     def theirs(self, method: str) -> None:
@@ -140,17 +140,17 @@ class Comparison:
 def layers_of(path: Path, *, floats: bool) -> frozenset[str]:
     """Weights of products and convolutions; with ``floats``, only those that are not quantized."""
     graph = tx.load(path)
-    made = {value for node in graph.nodes if "Dequantize" in node.op_type for value in node.outputs}
+    dequantized = {value for node in graph.nodes if "Dequantize" in node.op_type for value in node.outputs}
     weights = [node.inputs[1] for node in graph.nodes if node.op_type in ("Conv", "MatMul", "Gemm")]
     known = [value for value in weights if value is not None and value.is_constant]
-    return frozenset(value.name for value in known if not floats or value not in made)
+    return frozenset(value.name for value in known if not floats or value not in dequantized)
 
 
 def compare(folder: Path, names: Sequence[str], pythons: Mapping[str, str]) -> None:
     for tool, python in pythons.items():
         subprocess.run([python, str(HERE / "rival_quantizers.py"), tool, str(folder), *names], check=False)
-    held = [Comparison(folder, name) for name in names]
-    for each in held:
+    comparisons = [Comparison(folder, name) for name in names]
+    for each in comparisons:
         for method in FOUR_BITS:
             each.ours(method, mode="weights", bits=4, method=method, layers=KERNELS)
         for label, settings in INT8.items():
@@ -162,7 +162,7 @@ def compare(folder: Path, names: Sequence[str], pythons: Mapping[str, str]) -> N
     print(
         "\nmodel            floats  ours                     error    metric  others                   error    metric"
     )
-    for each in held:
+    for each in comparisons:
         ours, other = each.best()
         cells = [f"{line.label:22} {line.error:7.2%}  {line.metric:8.4f}" for line in (ours, other) if line is not None]
         print(f"{each.name:16} {len(ours.floats):6}  {'  '.join(cells)}")

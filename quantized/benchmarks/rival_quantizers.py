@@ -65,9 +65,9 @@ def by_onnxruntime(method: str, model: str, data: str, output: str) -> None:
     config = nbits.DefaultWeightOnlyQuantConfig(block_size=BLOCK, is_symmetric=False, bits=4, quant_format=form)
     if method == "k-quant":
         config = nbits.KQuantWeightOnlyQuantConfig()
-    made = nbits.MatMulNBitsQuantizer(model, block_size=BLOCK, algo_config=config)
-    made.process()
-    made.model.save_model_to_file(output)
+    quantizer = nbits.MatMulNBitsQuantizer(model, block_size=BLOCK, algo_config=config)
+    quantizer.process()
+    quantizer.model.save_model_to_file(output)
 
 
 def by_onnxsim(method: str, model: str, data: str, output: str) -> None:
@@ -77,23 +77,23 @@ def by_onnxsim(method: str, model: str, data: str, output: str) -> None:
     if method == "hqq":
         onnx.save(onnxsim.quantize_weight_only_int4_hqq(source, block_size=BLOCK), output)
         return
-    made = onnxsim.quantize_weight_only_int4(source)
+    quantized = onnxsim.quantize_weight_only_int4(source)
     if method != "rtn":
         apply = getattr(onnxsim, f"apply_{method}")
-        made = apply(source, made, calibration_data=list(batches(data, model)))
-    onnx.save(made, output)
+        quantized = apply(source, quantized, calibration_data=list(batches(data, model)))
+    onnx.save(quantized, output)
 
 
 def measure(tool: str, folder: Path, name: str, method: str) -> None:
     """Quantize one model by one method in this process, and write time, memory and error."""
-    made, found = folder / f"{name}.{tool}-{method}.onnx", {"error": ""}
+    quantized_file, found = folder / f"{name}.{tool}-{method}.onnx", {"error": ""}
     start = time.perf_counter()
     try:
-        BY[tool](method, str(folder / f"{name}.onnx"), str(folder / f"{name}.npz"), str(made))
+        BY[tool](method, str(folder / f"{name}.onnx"), str(folder / f"{name}.npz"), str(quantized_file))
     except Exception as error:  # the tool may raise any error
         found["error"] = f"{type(error).__name__}: {error}"
     figures = {"seconds": time.perf_counter() - start, "memory": peak_memory()}
-    made.with_suffix(".json").write_text(json.dumps(found | figures), "utf-8")
+    quantized_file.with_suffix(".json").write_text(json.dumps(found | figures), "utf-8")
 
 
 BY = {"onnxruntime": by_onnxruntime, "onnxsim": by_onnxsim}

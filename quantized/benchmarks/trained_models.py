@@ -113,25 +113,25 @@ def rows_of_digits() -> Task:
 def noisy_digits() -> Task:
     """Noisy images, with the clean images as labels."""
     found, random = digits(), np.random.default_rng(1)
-    made = []
+    images = []
     for each in (found.train, found.held):
         noise = random.standard_normal(each["x"].shape, np.float32)
-        made.append({"x": each["x"] + 0.5 * noise, "labels": each["x"]})
-    return Task(made[0], made[1], "mean_squared_error", "mean_squared_error")
+        images.append({"x": each["x"] + 0.5 * noise, "labels": each["x"]})
+    return Task(images[0], images[1], "mean_squared_error", "mean_squared_error")
 
 
 @cache
 def placed_digits() -> Task:
     """Images of 16 x 16 pixels with a digit at a random position, with its bounding box as label."""
     found, random = digits(), np.random.default_rng(2)
-    made = []
+    canvases = []
     for each in (found.train, found.held):
         places = random.integers(0, 9, (len(each["x"]), 2))
         images = np.full((len(places), 1, 16, 16), -1, np.float32)
         for image, (row, column), digit in zip(images, places, each["x"], strict=True):
             image[:, row : row + 8, column : column + 8] = digit
-        made.append({"x": images, "labels": (places / 4 - 1).astype(np.float32)})
-    return Task(made[0], made[1], "mean_squared_error", "mean_squared_error")
+        canvases.append({"x": images, "labels": (places / 4 - 1).astype(np.float32)})
+    return Task(canvases[0], canvases[1], "mean_squared_error", "mean_squared_error")
 
 
 def _table(load: Callable[[], Any], classes: bool) -> Task:
@@ -162,12 +162,12 @@ def text() -> tuple[Task, int]:
 def masked_text() -> tuple[Task, int]:
     """Characters, some of them masked, whose labels are the originals; labels of the others are ignored."""
     found, count = text()
-    random, made = np.random.default_rng(3), []
+    random, sequences = np.random.default_rng(3), []
     for each in (found.train, found.held):
         hidden = random.random(each["x"].shape) < 0.15
-        made.append({"x": np.where(hidden, count, each["x"]), "labels": np.where(hidden, each["x"], -100)})
+        sequences.append({"x": np.where(hidden, count, each["x"]), "labels": np.where(hidden, each["x"], -100)})
     loss = tt.SoftmaxCrossEntropy(class_axis=-1, ignore_index=-100)
-    return Task(made[0], made[1], loss, "perplexity"), count + 1
+    return Task(sequences[0], sequences[1], loss, "perplexity"), count + 1
 
 
 @dataclass

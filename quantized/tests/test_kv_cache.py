@@ -34,8 +34,8 @@ def decoder():
 
 def feeds(seed, past=5, dtype=np.float32):
     random = np.random.default_rng(seed)
-    held = {f"past.{name}": random.standard_normal((2, 1, past, 16)).astype(dtype) for name in ("key", "value")}
-    return {"x": random.standard_normal((2, 3, 16)).astype(np.float32), **held}
+    arrays = {f"past.{name}": random.standard_normal((2, 1, past, 16)).astype(dtype) for name in ("key", "value")}
+    return {"x": random.standard_normal((2, 3, 16)).astype(np.float32), **arrays}
 
 
 def steps(graph, dtype, count=4):

@@ -88,10 +88,10 @@ def test_a_killed_run_resumes(method, tmp_path):
     before = {path: path.stat().st_mtime_ns for path in (tmp_path / "run").glob("*.quantized.npy")}
     assert len(before) == 3
     (tmp_path / "run" / "00003.quantized.npy").write_bytes(b"left by a kill")
-    told = []
-    made, _ = tx.quantize(model(), FEEDS, progress=lambda *each: told.append(each), **settings)
+    reported = []
+    made, _ = tx.quantize(model(), FEEDS, progress=lambda *each: reported.append(each), **settings)
     assert {path: path.stat().st_mtime_ns for path in before} == before
-    assert [done for done, _, _ in told] == [1, 2, 3, 4, 5, 6]
+    assert [done for done, _, _ in reported] == [1, 2, 3, 4, 5, 6]
     whole, _ = tx.quantize(model(), FEEDS, **{**settings, "checkpoint": tmp_path / "other"})
     for name, values in contents(whole).items():
         np.testing.assert_array_equal(contents(made)[name], values)

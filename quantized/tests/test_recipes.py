@@ -248,8 +248,8 @@ def test_the_command_measures_a_metric(files, capsys):
     (files / "measure.py").write_text(MEASURE, "utf-8")
     command = f'"{sys.executable}" measure.py'
     assert main([*LINE, "--mode", "weights", "--report", "--evaluate", command]) == 0
-    told = capsys.readouterr().out
-    assert "metric at 4 bits" in told
+    printed = capsys.readouterr().out
+    assert "metric at 4 bits" in printed
     assert main([*LINE, "--mode", "weights", "--evaluate", command + " {model}", "--overwrite", "--json"]) == 0
     found = json.loads(capsys.readouterr().out)["metrics"]
     assert found["float"] == 0

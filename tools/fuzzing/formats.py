@@ -271,12 +271,12 @@ def seeds() -> dict[str, Files]:
 
 def collect() -> None:
     """Rebuild the seeds of the installed packages; the others stay unchanged."""
-    made = seeds() if SEEDS.exists() else {}
+    collected = seeds() if SEEDS.exists() else {}
     for make in (_boosters, _small_files, _tensorflow, _torch):
         with tempfile.TemporaryDirectory() as folder, contextlib.suppress(ImportError, AttributeError):
-            made.update(make(Path(folder)))
+            collected.update(make(Path(folder)))
     with zipfile.ZipFile(SEEDS, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for kind, files in sorted(made.items()):
+        for kind, files in sorted(collected.items()):
             for name, data in sorted(files.items()):
                 archive.writestr(zipfile.ZipInfo(f"{kind}/{name}", (2026, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
 

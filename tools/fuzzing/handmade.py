@@ -17,9 +17,9 @@ def _tensor(name: str, contents: object, dtype: type) -> TensorProto:
 
 
 def _model(nodes: list[onnx.NodeProto], inputs: list[ValueInfoProto], *outputs: str, **graph: object) -> ModelProto:
-    made = helper.make_graph(nodes, "g", inputs, [_info(name) for name in outputs], **graph)
+    proto = helper.make_graph(nodes, "g", inputs, [_info(name) for name in outputs], **graph)
     imports = [helper.make_opsetid("", 21), helper.make_opsetid("local", 1), helper.make_opsetid("com.microsoft", 1)]
-    return helper.make_model(made, opset_imports=imports, ir_version=10)
+    return helper.make_model(proto, opset_imports=imports, ir_version=10)
 
 
 def handmade() -> dict[str, ModelProto]:

@@ -394,7 +394,7 @@ def _sequences() -> dict[str, ModelProto]:
 def _optionals() -> dict[str, ModelProto]:
     maybe = helper.make_optional_type_proto(_tensor(FLOAT, "N"))
     many = helper.make_optional_type_proto(make_sequence_type_proto(_tensor(STRING, "N")))
-    held = make_graph([make_node("OptionalGetElement", ["o"], ["p"])], "held", [], [_value("p")])
+    subgraph = make_graph([make_node("OptionalGetElement", ["o"], ["p"])], "held", [], [_value("p")])
     absent = make_graph(
         [make_node("Constant", [], ["z"], value_floats=[0.0])], "absent", [], [_value("z", _tensor(FLOAT, 1))]
     )
@@ -402,7 +402,7 @@ def _optionals() -> dict[str, ModelProto]:
         "either": _model(
             [
                 make_node("OptionalHasElement", ["o"], ["h"]),
-                make_node("If", ["h"], ["y"], then_branch=held, else_branch=absent),
+                make_node("If", ["h"], ["y"], then_branch=subgraph, else_branch=absent),
             ],
             {"o": maybe},
             "h y",

@@ -201,11 +201,11 @@ def _mutate_list(message: Message, field: FieldDescriptor, other: Message, field
     elif way < 0.6:
         order = list(values)
         dice.shuffle(order)
-        held = (
+        replaced = (
             [type(each).FromString(each.SerializePartialToString()) for each in order] if field.message_type else order
         )
         del values[:]
-        values.extend(held)
+        values.extend(replaced)
     elif field.message_type is not None:
         inner = list(_fields(values[place]))
         if inner:
@@ -243,10 +243,10 @@ def _scalar(field: FieldDescriptor, old: Any, fields: list[Field], dice: random.
     if kind in (field.CPPTYPE_FLOAT, field.CPPTYPE_DOUBLE):
         return dice.choice(FLOATS)
     if field.type == field.TYPE_BYTES:
-        way, held = dice.random(), old or b""
+        way, previous = dice.random(), old or b""
         if way < 0.3:
             return dice.choice(TEXTS).encode()
-        return held[: len(held) // 2] if way < 0.5 else _junk(held or b"\0", dice)
+        return previous[: len(previous) // 2] if way < 0.5 else _junk(previous or b"\0", dice)
     if dice.random() < 0.6:  # a name from another place of the model
         texts = [getattr(m, f.name) for m, f in fields if f.cpp_type == f.CPPTYPE_STRING and not f.is_repeated]
         texts += [
@@ -275,11 +275,11 @@ def _structural(model: onnx.ModelProto, fields: list[Field], dice: random.Random
             tensor.external_data.add(key=key, value=value)
     elif way == 1 and len(graph.initializer):
         tensor = dice.choice(graph.initializer)
-        made = graph.sparse_initializer.add(dims=[dice.choice(INTEGERS) for _ in range(dice.randrange(3))])
-        made.values.CopyFrom(tensor)
-        made.indices.data_type = onnx.TensorProto.INT64
-        made.indices.int64_data.extend([0, dice.choice(INTEGERS)])
-        made.indices.dims.append(2)
+        sparse = graph.sparse_initializer.add(dims=[dice.choice(INTEGERS) for _ in range(dice.randrange(3))])
+        sparse.values.CopyFrom(tensor)
+        sparse.indices.data_type = onnx.TensorProto.INT64
+        sparse.indices.int64_data.extend([0, dice.choice(INTEGERS)])
+        sparse.indices.dims.append(2)
         tensor.name += "_dense"
     elif way == 2 and len(graph.node):
         name = "F" + str(dice.randrange(3))
@@ -367,7 +367,7 @@ def _junk(data: bytes, dice: random.Random) -> bytes:
 
 def _native(model: onnx.ModelProto, dice: random.Random) -> bytes:
     """A native file of the model with a changed header, with changed bytes, or unchanged."""
-    held, header, end = bytearray(), {}, 0
+    payload, header, end = bytearray(), {}, 0
     for tensor in model.graph.initializer:
         raw = tensor.raw_data
         header[tensor.name] = {"dtype": "F32", "shape": [len(raw) // 4], "data_offsets": [end, end + len(raw)]}
@@ -376,7 +376,7 @@ def _native(model: onnx.ModelProto, dice: random.Random) -> bytes:
         elif tensor.data_type == onnx.TensorProto.INT64:
             header[tensor.name] |= {"dtype": "I64", "shape": [max(0, d) for d in tensor.dims]}
         tensor.ClearField("raw_data")
-        held += raw
+        payload += raw
         end += len(raw)
         if dice.random() < 0.2:
             tensor.external_data.add(key="field", value=dice.choice(("raw_data", "float_data", "int64_data", "", "no")))
@@ -388,5 +388,5 @@ def _native(model: onnx.ModelProto, dice: random.Random) -> bytes:
         key = dice.choice(list(entry))
         entry[key] = dice.choice(([], [0], [1 << 62, 1 << 62], "F64", "U8", -1, None, {}, [0, 1 << 40], "!", 1.5, [[]]))
     text = json.dumps(header).encode()
-    data = len(text).to_bytes(8, "little") + text + bytes(held)
+    data = len(text).to_bytes(8, "little") + text + bytes(payload)
     return _junk(data, dice) if dice.random() < 0.2 else data

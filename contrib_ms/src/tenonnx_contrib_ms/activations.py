@@ -34,25 +34,25 @@ OF_CONVOLUTIONS = ("Relu", "Silu", "Tanh", "Sigmoid", "LeakyRelu", "Clip", "Hard
 OF_PRODUCTS = tuple(name for name in ACTIVATIONS if name != "Clip")
 
 
-def listed(made: Op, y: Value, name: str | None, parameters: Sequence[float] | None) -> Value:
+def listed(op: Op, y: Value, name: str | None, parameters: Sequence[float] | None) -> Value:
     """Apply an activation to ``y``, with a complete list of parameters; None is the identity."""
     if not name:
         return y
-    function, names = _find_activation(made, name, OF_CONVOLUTIONS)
+    function, names = _find_activation(op, name, OF_CONVOLUTIONS)
     given = parameters or ()
     if len(names) != len(given):
         raise TypeMismatch(
-            f"{made.title}: activation_params does not hold {' and '.join(names) or 'nothing'}",
+            f"{op.title}: activation_params does not hold {' and '.join(names) or 'nothing'}",
             given=f'activation="{name}", activation_params={list(given)}',
         )
     return _apply(function, y, dict(zip(names, given, strict=True)))
 
 
-def named(made: Op, y: Value, name: str | None, **parameters: Any) -> Value:
+def named(op: Op, y: Value, name: str | None, **parameters: Any) -> Value:
     """Apply an activation to ``y``. None is a parameter's default; parameters that the activation lacks are ignored."""
     if not name:
         return y
-    function, names = _find_activation(made, name, OF_PRODUCTS)
+    function, names = _find_activation(op, name, OF_PRODUCTS)
     return _apply(function, y, {key: v for key, v in parameters.items() if key in names and v is not None})
 
 
@@ -60,9 +60,9 @@ def _apply(function: str, y: Value, parameters: dict[str, Any]) -> Value:
     return getattr(ops, function)(y, **parameters)  # type: ignore[no-any-return]
 
 
-def _find_activation(made: Op, name: str, allowed: Sequence[str]) -> tuple[str, tuple[str, ...]]:
+def _find_activation(op: Op, name: str, allowed: Sequence[str]) -> tuple[str, tuple[str, ...]]:
     if name not in allowed:
         raise TypeMismatch(
-            f"{made.title}: unknown activation", given=f'activation="{name}"', available=", ".join(allowed)
+            f"{op.title}: unknown activation", given=f'activation="{name}"', available=", ".join(allowed)
         )
     return ACTIVATIONS[name]

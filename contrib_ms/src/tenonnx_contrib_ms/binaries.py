@@ -44,16 +44,16 @@ def speculative_prefix_commit(
     """Commit accepted tokens and notify the host through records at a device address."""
 
 
-def _refuse(made: Op, why: str, before: str) -> None:
-    @made.type
+def _refuse(op: Op, why: str, before: str) -> None:
+    @op.type
     def made_type(*inputs: Any, **attributes: Any) -> Any:
-        raise UnknownType(f"{made.title}: {why}", do=f"convert {before}")
+        raise UnknownType(f"{op.title}: {why}", do=f"convert {before}")
 
-    @made.numpy
+    @op.numpy
     def made_numpy(*inputs: Any, **attributes: Any) -> Any:
-        raise UnsupportedOp(f"{made.title}: {why}", do=f"run the file on the device that it is made for, or {before}")
+        raise UnsupportedOp(f"{op.title}: {why}", do=f"run the file on the device that it is made for, or {before}")
 
-    @made.lower()
+    @op.lower()
     def made_lowering(*inputs: Any, **attributes: Any) -> Any:
         raise NotRepresentable(why)
 

@@ -113,8 +113,8 @@ class SlidingWindow:
         self.slack = self.capacity - window + 1
         self.start, self.lengths = start, lengths
         self.first = start - self._resident(start)
-        held = self.first + self.columns
-        self.positions = ops.concat(ops.where(held < start, held, NOWHERE), rows, axis=1)
+        last = self.first + self.columns
+        self.positions = ops.concat(ops.where(last < start, last, NOWHERE), rows, axis=1)
 
     def _resident(self, length: Value) -> Value:
         """Number of positions in a cache."""
@@ -123,8 +123,8 @@ class SlidingWindow:
 
     def extended(self, past: tuple[Value, Value], new: Sequence[Value]) -> tuple[list[Value], list[Value]]:
         """The updated caches, and keys and values for the current queries."""
-        held = [ops.concat(p, n, axis=2) for p, n in zip(past, new, strict=True)]
-        return [self.kept(x) for x in held], held
+        states = [ops.concat(p, n, axis=2) for p, n in zip(past, new, strict=True)]
+        return [self.kept(x) for x in states], states
 
     def kept(self, joined: Value) -> Value:
         """Contents of a cache after the call; ``joined`` is the past concatenated with the new elements."""
@@ -163,9 +163,9 @@ class Quantization(NamedTuple):
         pairs = zip(new, self.scales, strict=True)
         return [x if s is None else quantized(x, s, self.bits) for x, s in pairs]
 
-    def restored(self, held: Sequence[Value], dtype: DType) -> list[Value]:
+    def restored(self, quantized: Sequence[Value], dtype: DType) -> list[Value]:
         """Dequantize keys and values."""
-        pairs = zip(held, self.scales, strict=True)
+        pairs = zip(quantized, self.scales, strict=True)
         return [x if s is None else restored(x, s, self.bits, dtype) for x, s in pairs]
 
 

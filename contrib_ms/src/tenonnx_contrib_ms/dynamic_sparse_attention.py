@@ -102,11 +102,11 @@ def dynamic_sparse_attention(
     new = cache.quantized((k, v))
     if past_key is not None and past_key.dtype is not new[0].dtype:
         new = [ops.cast(x, to=past_key.dtype) for x in new]
-    present = held = new
+    present = stored = new
     keys = ops.range_(0, dim_of(k, 2), 1)
     if past_key is not None:
-        present, held, keys = caches.extended((past_key, past_value), new, rows, total_sequence_length)
-    held = [x if x.dtype is q.dtype else ops.cast(x, to=q.dtype) for x in cache.restored(held, q.dtype)]
+        present, stored, keys = caches.extended((past_key, past_value), new, rows, total_sequence_length)
+    stored = [x if x.dtype is q.dtype else ops.cast(x, to=q.dtype) for x in cache.restored(stored, q.dtype)]
     at = ops.unsqueeze(rows, [1, 3])
     visible = keys <= at
     near = visible & (keys > at - local_window_size) if attention_mode == "local_plus_selected" else None
@@ -117,7 +117,7 @@ def dynamic_sparse_attention(
         auxiliary = auxiliary_key, auxiliary_key if auxiliary_value is None else auxiliary_value
     if head_sink is None and smooth_softmax:
         head_sink = constant([0.0], q.dtype)
-    y = _attended(q, held, auxiliary, None, visible, near, indices, counts, head_sink, scale=scale, softcap=0.0)
+    y = _attended(q, stored, auxiliary, None, visible, near, indices, counts, head_sink, scale=scale, softcap=0.0)
     y, dtype = core.join_heads(y), DType.bfloat16 if output_bf16 else query.dtype
     return y if y.dtype is dtype else ops.cast(y, to=dtype), *present
 

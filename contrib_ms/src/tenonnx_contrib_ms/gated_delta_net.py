@@ -95,12 +95,12 @@ def gated_delta_net(
         capture_count = capture_count * ops.cast(ops.not_(ops.equal(state_update_active, 0)), to=capture_count.dtype)
     rows = [
         ops.where(
-            ops.unsqueeze(there, [1]),
+            ops.unsqueeze(stored, [1]),
             ops.reshape(ops.gather(x, ops.minimum(end, sequences.total) - 1), [count, -1]),
             0.0,
         )
         for x in (kept, k, updates)
-        for end, there in sequences.captured(capture_count, state_update_capacity)
+        for end, stored in sequences.captured(capture_count, state_update_capacity)
     ]
     return y, final, ops.concat(*rows, axis=1)
 

@@ -129,10 +129,10 @@ def sampling(
         presence,
     )
     count = ops.reshape(ops.cast(max_length, to=DType.int64), [1]) - dim_of(input_ids, 1)
-    known = None if seed is None else static(seed)
+    contents = None if seed is None else static(seed)
     chances = ops.random_uniform_like(
         ops.expand(constant(0.0, DType.float32), ops.concat(count, [dim_of(input_ids, 0)], axis=0)),
-        seed=None if known is None else float(known.reshape(-1)[0]),
+        seed=None if contents is None else float(contents.reshape(-1)[0]),
     )
 
     def drawn(scores: Value, step: Value) -> list[Value]:
@@ -371,8 +371,8 @@ def _scores(decoder: Graph, *sizes: Dim) -> TensorType:
 
 
 def _number(value: Value) -> int | None:
-    known = static(value)
-    return None if known is None else int(known.reshape(-1)[0])
+    contents = static(value)
+    return None if contents is None else int(contents.reshape(-1)[0])
 
 
 # ----- requirements ---------------------------------------------------------------------------------------------------
@@ -488,11 +488,11 @@ whisper_beam_search.requires(
 # ----- gradients ------------------------------------------------------------------------------------------------------
 
 
-def _without_gradient(made: Op) -> None:
-    @made.vjp
+def _without_gradient(op: Op) -> None:
+    @op.vjp
     def made_vjp(*values, **attributes):
         raise NotDifferentiable(
-            f"{made.title}: selected tokens have no gradient", do="differentiate the graph of its decoder"
+            f"{op.title}: selected tokens have no gradient", do="differentiate the graph of its decoder"
         )
 
 

@@ -97,18 +97,18 @@ def group_query_attention(
     )
 
     cache = caches.Quantization.of((k_scale, v_scale), (k_quant_type, v_quant_type), kv_num_heads, kv_cache_bit_width)
-    present = held = new = cache.quantized(new)
+    present = stored = new = cache.quantized(new)
     keys = steps
     if start is not None and sliding_window_cache:
         window = caches.SlidingWindow(past_key, rows, start, last + 1, local_window_size)
-        present, held = window.extended((past_key, past_value), new)
+        present, stored = window.extended((past_key, past_value), new)
         keys = ops.unsqueeze(window.positions, [1, 2])
         attention_bias = None if attention_bias is None else window.columns_of(attention_bias)
     elif start is not None:
-        present, held, keys = caches.extended((past_key, past_value), new, rows, total_sequence_length)
+        present, stored, keys = caches.extended((past_key, past_value), new, rows, total_sequence_length)
 
     stage = DType.float32 if q.dtype.bits < 32 else q.dtype
-    k, v = cache.restored(held, q.dtype)
+    k, v = cache.restored(stored, q.dtype)
     q, k, v, attention_bias, head_sink = (_to(x, stage) for x in (q, k, v, attention_bias, head_sink))
     seen = _visible_keys(keys, rows, last, causal, local_window_size)
     bias = ops.where(seen, constant(0.0, stage) if attention_bias is None else attention_bias, core.lowest(stage))

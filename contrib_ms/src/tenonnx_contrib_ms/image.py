@@ -199,8 +199,8 @@ def max_pool_with_mask(
     for *outer, _ in itertools.product(*map(range, [*window.kernel[:-1], 1])):
         goes_on: Value | None = None
         for inner in range(window.kernel[-1]):
-            there = ops.equal(tap(read, [*outer, inner]), 1)
-            goes_on = there if goes_on is None else ops.and_(goes_on, there)
+            is_masked = ops.equal(tap(read, [*outer, inner]), 1)
+            goes_on = is_masked if goes_on is None else ops.and_(goes_on, is_masked)
             found.append(ops.where(goes_on, tap(x, [*outer, inner]), low))
     return ops.maximum(*found)
 

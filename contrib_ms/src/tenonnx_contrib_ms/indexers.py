@@ -151,9 +151,9 @@ class _Blocks(NamedTuple):
     @classmethod
     def of(cls, waiting: Value, new: Value, length: Any, ratio: int) -> _Blocks:
         """The blocks completed by the ``waiting`` tokens and ``length`` new ones."""
-        held = dim_of(waiting, 2)
-        window = ratio * least(held // ratio, 1)
-        return cls(ops.concat(waiting, new, axis=2), window, (held - window + length) // ratio, ratio)
+        waiting_count = dim_of(waiting, 2)
+        window = ratio * least(waiting_count // ratio, 1)
+        return cls(ops.concat(waiting, new, axis=2), window, (waiting_count - window + length) // ratio, ratio)
 
     def compressed(self, bias: Value, size: Any) -> Value:
         starts = ops.expand(ops.reshape(self.window, [1, 1]), [dim_of(self.projected, 1), 1])

@@ -92,13 +92,13 @@ def _windowed(attend: Any, state: Value, length: Any, window: int, ahead: int) -
         output, state = attend(state, 0, first)
         outputs.append(output)
     for place in range(-window, 0):
-        there = length + place
-        if isinstance(there, int) and there < 0:
+        position = length + place
+        if isinstance(position, int) and position < 0:
             states.append(ops.zeros_like(state))
             continue
-        output, state = attend(state, there + ahead, there + ahead + 1)
+        output, state = attend(state, position + ahead, position + ahead + 1)
         outputs.append(output)
-        states.append(state if isinstance(there, int) else ops.where(there >= 0, state, 0.0))
+        states.append(state if isinstance(position, int) else ops.where(position >= 0, state, 0.0))
     return ops.concat(*outputs, axis=1)[:, ahead:], ops.concat(*(ops.unsqueeze(s, [0]) for s in states), axis=0)
 
 
@@ -198,8 +198,8 @@ def causal_conv_with_state(
         start = _not_negative(length + place + 1)
         state = padded[(*everything, slice(start, start + kept))]
         known = isinstance(length, int)
-        there = length + place >= 0
-        state = (state if there else ops.zeros_like(state)) if known else ops.where(there, state, 0.0)
+        is_inside = length + place >= 0
+        state = (state if is_inside else ops.zeros_like(state)) if known else ops.where(is_inside, state, 0.0)
         states.append(ops.unsqueeze(placed(state, turned), [0]))
     return placed(y, channels_last), ops.concat(*states, axis=0), update
 

@@ -27,10 +27,10 @@ def _with_channels_last(standard: Op, *, since: int, images: Sequence[str] = (),
     ``images`` are the channels-last inputs, by default the first. ``activated`` ops also have a fused activation.
     """
     meanings = [m for m in standard.meanings if m.before is None or m.before > since]
-    made = [_define_version(meaning, max(since, meaning.since), images, activated) for meaning in meanings]
-    for op, older in itertools.pairwise(made):
+    versions = [_define_version(meaning, max(since, meaning.since), images, activated) for meaning in meanings]
+    for op, older in itertools.pairwise(versions):
         op.older = older
-    return made[0]
+    return versions[0]
 
 
 def _define_version(standard: Op, since: int, images: Sequence[str], activated: bool) -> Op:
@@ -53,7 +53,7 @@ def _define_version(standard: Op, since: int, images: Sequence[str], activated: 
             attributes["axes"] = [_axis_with_channels_second(axis % rank, rank) for axis in axes]
         found = standard(*given, **attributes)
         outputs = list(found) if isinstance(found, tuple) else [found]
-        outputs[0] = listed(made, outputs[0], *activation)
+        outputs[0] = listed(op, outputs[0], *activation)
         placed = [y if y is None or y.ndim != rank else channels_last_again(y) for y in outputs]
         return tuple(placed) if len(placed) > 1 else placed[0]
 
@@ -68,9 +68,9 @@ def _define_version(standard: Op, since: int, images: Sequence[str], activated: 
         attributes |= {"activation": None, "activation_params": None}
         kinds |= {"activation": "str", "activation_params": "floats"}
     signature = known._replace(attributes=attributes, kinds=kinds)
-    made = Op(function, standard.name, domain=NHWC, since=since, before=standard.before, signature=signature)
-    made.signature_changes = tuple(step for step in standard.signature_changes if since < step.before <= newest)
-    return made
+    op = Op(function, standard.name, domain=NHWC, since=since, before=standard.before, signature=signature)
+    op.signature_changes = tuple(step for step in standard.signature_changes if since < step.before <= newest)
+    return op
 
 
 def _reads_roi(attributes: Mapping[str, Any]) -> bool:

@@ -92,10 +92,10 @@ def packed_sparse_attention_indexer(
     new = ops.cast(new, to=past_key_state.dtype)
     fits = states.entries + states.count <= state_capacity
     reuses = None if indexshare_mode is None else ops.equal(ops.reshape(indexshare_mode, []), 1)
-    held = policy_mode == "qsa" if indexshare_state_policy == "default" else indexshare_state_policy == "hold"
+    holds_state = policy_mode == "qsa" if indexshare_state_policy == "default" else indexshare_state_policy == "hold"
     status = ops.where(fits, 0, 2)
     selects = ops.unsqueeze(fits, [2])
-    if reuses is not None and held:
+    if reuses is not None and holds_state:
         fits, status = fits & ops.not_(reuses), ops.where(reuses, 0, status)
     state = states.with_keys(past_key_state, new, fits, state_capacity)
     kept = [states.rest(buffer, x, fits) for (buffer, _), x in zip(buffers, states.tokens, strict=True)]
@@ -220,8 +220,8 @@ class _States(NamedTuple):
         """A buffer with the tokens of the incomplete block, where the step fits."""
         kept = ops.reshape(ops.range_(0, dim_of(buffer, 1), 1), [1, -1])
         places = ops.minimum(self.begin + kept, dim_of(tokens, 1) - 1)
-        there = ops.unsqueeze(ops.less(kept, self.left), [2])
-        rest = ops.where(there, rows_at(tokens, places), constant(0.0, buffer.dtype))
+        is_left = ops.unsqueeze(ops.less(kept, self.left), [2])
+        rest = ops.where(is_left, rows_at(tokens, places), constant(0.0, buffer.dtype))
         return ops.where(ops.unsqueeze(fits, [2]), rest, buffer)
 
     def lengths(self, before: Value, fits: Value) -> Value:
@@ -272,15 +272,15 @@ def packed_sparse_attention_indexer_merge(
         parts.append((ops.unsqueeze(range_starts, [1]) + places, counted))
     else:
         parts.append((additional_indices, additional_counts))
-    there = []
+    validity = []
     for indices, counts in parts:
         width = dim_of(indices, 1)
         used = ops.less(ops.range_(0, width, 1), ops.cast(ops.unsqueeze(counts, [1]), to=DType.int64))
         negative = ops.reduce_max(ops.cast(used & ops.less(indices, 0), to=DType.int32), [1], keepdims=0)
         bounded = (counts >= 0) & (ops.cast(counts, to=DType.int64) <= width)
         valid = valid & bounded & ops.equal(negative, 0)
-        there.append(used)
-    listed, used = ops.concat(*(part[0] for part in parts), axis=1), ops.concat(*there, axis=1)
+        validity.append(used)
+    listed, used = ops.concat(*(part[0] for part in parts), axis=1), ops.concat(*validity, axis=1)
     place = ops.range_(0, dim_of(listed, 1), 1)
     before = ops.less(place, ops.unsqueeze(place, [1]))
     same = ops.equal(ops.unsqueeze(listed, [2]), ops.unsqueeze(listed, [1])) & before & ops.unsqueeze(used, [1])

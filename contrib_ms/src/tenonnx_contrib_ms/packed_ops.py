@@ -138,8 +138,8 @@ def varlen_causal_conv_with_state(
     if not state_update_capacity:
         return y, final, None
     taken = [
-        ops.where(ops.unsqueeze(there, [1]), ops.gather(input, ops.minimum(end, dims(input)[0]) - 1), 0.0)
-        for end, there in packed.captured(capture_count, state_update_capacity)
+        ops.where(ops.unsqueeze(stored, [1]), ops.gather(input, ops.minimum(end, dims(input)[0]) - 1), 0.0)
+        for end, stored in packed.captured(capture_count, state_update_capacity)
     ]
     return y, final, ops.concat(*(ops.unsqueeze(x, [1]) for x in taken), axis=1)
 

@@ -166,17 +166,17 @@ class Paged(NamedTuple):
             slots = ops.gather_nd(table, _pairs(sequence, position / size)) * size + position % size
         else:
             slots = ops.cast(slots, to=DType.int64)
-        held = ops.range_(0, dim_of(table, 1) * size, 1)
-        places = ops.gather(table, held / size, axis=1) * size + held % size
+        positions = ops.range_(0, dim_of(table, 1) * size, 1)
+        places = ops.gather(table, positions / size, axis=1) * size + positions % size
         written, seen = [], []
         for cache, new, given in ((key_cache, k, k_scale), (value_cache, v, v_scale)):
             if cache is not None:
                 by = None if given is None else ops.reshape(given, [-1, 1] if given.ndim == 1 else [counts[1], -1])
                 now = _stored(cache, new, slots, by)
                 written.append(now)
-                there = ops.gather(ops.reshape(now, [-1, counts[1], dim_of(cache, 3)]), places)
-                there = there if by is None else ops.cast(ops.cast(there, to=DType.float32) * by, to=q.dtype)
-                seen.append(staged(ops.transpose(there, perm=[0, 2, 1, 3])))
+                current = ops.gather(ops.reshape(now, [-1, counts[1], dim_of(cache, 3)]), places)
+                current = current if by is None else ops.cast(ops.cast(current, to=DType.float32) * by, to=q.dtype)
+                seen.append(staged(ops.transpose(current, perm=[0, 2, 1, 3])))
 
         longest = ops.reduce_max(sums[1:] - sums[:-1], [0], keepdims=0)
         rows = ops.expand(constant(0.0, q.dtype), [dim_of(past, 0), longest, counts[0], dim_of(q, 2)])
@@ -191,7 +191,7 @@ class Paged(NamedTuple):
             sequence,
             row,
             position,
-            held,
+            positions,
             at,
             behind,
         )

@@ -102,8 +102,8 @@ def compressed(keys: Value, gates: Value, bias: Value, starts: Value, count: Any
         before, block = (ops.cast(y, to=DType.float32) for y in (before, block))
         if x is gates:
             before, block = (y + ops.cast(bias, to=DType.float32) for y in (before, block))
-        there = ops.reshape(places >= ratio, [0, count, ratio, 1])
-        before = ops.where(there, before[:, :, :, :size], empty)
+        is_complete = ops.reshape(places >= ratio, [0, count, ratio, 1])
+        before = ops.where(is_complete, before[:, :, :, :size], empty)
         parts.append(ops.concat(before, block[:, :, :, size:], axis=2))
     values, logits = parts
     top = ops.reduce_max(logits, [2])
@@ -119,14 +119,14 @@ def best(scores: Value, seen: Value, count: int) -> tuple[Value, Value]:
     scores = ops.where(visible, scores, constant(-np.inf, DType.float32))
     longer = ops.pad(scores, [0, 0, 0, 0, 0, most(count - number, 0)], constant(-np.inf, DType.float32))
     found = ops.top_k(longer, [count])[1]
-    there = ops.less(ops.range_(0, count, 1), ops.unsqueeze(ops.minimum(seen, number), [2]))
-    return ops.where(there, found, -1), there
+    is_chosen = ops.less(ops.range_(0, count, 1), ops.unsqueeze(ops.minimum(seen, number), [2]))
+    return ops.where(is_chosen, found, -1), is_chosen
 
 
 def tokens_of_blocks(scores: Value, seen: Value, ratio: int, budget: int) -> tuple[Value, Value]:
     """Indices of the tokens in the best blocks of ``seen`` tokens, and of those after the last complete block."""
-    blocks_found, there = best(scores, seen / ratio, budget // ratio)
-    blocks = ops.unsqueeze(ops.reduce_sum(ops.cast(there, to=DType.int64), [2], keepdims=0), [2]) * ratio
+    blocks_found, is_chosen = best(scores, seen / ratio, budget // ratio)
+    blocks = ops.unsqueeze(ops.reduce_sum(ops.cast(is_chosen, to=DType.int64), [2], keepdims=0), [2]) * ratio
     seen = ops.unsqueeze(seen, [2])
     column = ops.range_(0, budget + ratio - 1, 1)
     limits.check_elements([budget], "the selection of an indexer")

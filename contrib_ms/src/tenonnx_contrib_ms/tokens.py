@@ -69,12 +69,12 @@ def _goes_on(source: Value, tokens: Value, least: int, most: int) -> Value:
         first = ops.reduce_min(
             ops.concat(ops.where(ops.equal(hits, 1), starts, length), nowhere, axis=0), [0], keepdims=0
         )
-        there = searching & (number > 0) & (known >= size if isinstance(known, Value) else constant(known >= size))
+        has_more = searching & (number > 0) & (known >= size if isinstance(known, Value) else constant(known >= size))
         behind = first + size
         at_end = behind >= length
         found = ops.where((number > 1) & ops.not_(at_end), -1, behind)
-        place = ops.where(there, found, place)
-        searching = there & ops.not_(at_end)
+        place = ops.where(has_more, found, place)
+        searching = has_more & ops.not_(at_end)
     return place
 
 

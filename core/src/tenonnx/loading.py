@@ -175,8 +175,8 @@ def _names(source: Any) -> list[str]:
         inside: list[str] = []
         with contextlib.suppress(OSError, ValueError):  # the reader reports errors of the path
             inside = sorted(entry.name for entry in path.iterdir()) if path.is_dir() else []
-        told = suffix_of_contents(path) if path.is_file() else ""
-        known = told if told == "onnx" or provider(FRONTENDS, told) or _plugin([told]) else ""
+        suffix = suffix_of_contents(path) if path.is_file() else ""
+        known = suffix if suffix == "onnx" or provider(FRONTENDS, suffix) or _plugin([suffix]) else ""
         return [*([known] if known else []), path.suffix.lower().removeprefix("."), *inside]
     if isinstance(source, bytes | bytearray | memoryview) or hasattr(source, "read"):
         return ["onnx"]

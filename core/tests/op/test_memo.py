@@ -44,16 +44,16 @@ def test_two_zeros():
 
 
 def test_nan_is_cached():
-    asked = []
+    calls = []
 
     @op("Asked", domain="tiny")
     def ask(x, factors, *, alpha=0.0):
-        asked.append(alpha)
+        calls.append(alpha)
         return tiny.identity(x)
 
     for _ in range(2):
         dtype(ask, np.full(2, math.nan, "f4"), alpha=float("nan"))
-    assert len(asked) == 1
+    assert len(calls) == 1
 
 
 def test_contents_and_lists_that_are_changed_are_others():

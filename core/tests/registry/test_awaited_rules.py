@@ -124,6 +124,6 @@ def test_a_check_of_the_plugins_imports_what_is_awaited(package, capsys):
     assert main(["plugins"]) == 0
     assert "awaited.later" not in capsys.readouterr().err
     assert main(["plugins", "--check"]) == 1
-    told = capsys.readouterr().err
-    assert told.count("cannot import awaited.later") == 1
-    assert "nothing_like_it" in told
+    printed = capsys.readouterr().err
+    assert printed.count("cannot import awaited.later") == 1
+    assert "nothing_like_it" in printed

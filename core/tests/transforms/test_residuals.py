@@ -80,7 +80,7 @@ def test_residuals_may_leave_the_call_unchanged():
 
 
 @pytest.mark.parametrize(
-    ("vjp", "told"),
+    ("vjp", "message"),
     [
         (lambda g, y, x, factor, shift: (g, g), 'scaled" .* for each of 3 inputs\n.*2 gradients'),
         (lambda g, y, x, factor, shift: g, "for each of 3 inputs\n.*1 gradient\n"),
@@ -92,13 +92,13 @@ def test_residuals_may_leave_the_call_unchanged():
         (lambda g, y, x, factor, shift: (tiny.round_(g).dtype, None, None), 'input "x" is not float64'),
     ],
 )
-def test_a_rule_that_returns_no_gradients_is_refused(vjp, told):
-    with pytest.raises(InvalidCall, match=told):
+def test_a_rule_that_returns_no_gradients_is_refused(vjp, message):
+    with pytest.raises(InvalidCall, match=message):
         grad(loss_of(scaled_exponential(vjp=vjp)), "loss", ["x", "factor"])
 
 
 @pytest.mark.parametrize(
-    ("residuals", "told"),
+    ("residuals", "message"),
     [
         (lambda demand, x, factor, shift: tiny.exp(x), "did not return a pair"),
         (lambda demand, x, factor, shift: (tiny.exp(x), x), "did not return a pair: a tuple of the outputs"),
@@ -110,8 +110,8 @@ def test_a_rule_that_returns_no_gradients_is_refused(vjp, told):
         (lambda demand, x, factor, shift: ((tiny.sum_(x, keep=0),), x), r"a value float64\[2, 2\]\n.*float64\[\]"),
     ],
 )
-def test_a_rule_that_keeps_no_residuals_is_refused(residuals, told):
+def test_a_rule_that_keeps_no_residuals_is_refused(residuals, message):
     made = scaled_exponential(vjp=lambda g, kept, x, factor, shift: (g, None, None), residuals=residuals)
-    with pytest.raises(InvalidCall, match=told) as caught:
+    with pytest.raises(InvalidCall, match=message) as caught:
         grad(loss_of(made), "loss", ["x"])
     assert 'node "scaled" (tiny::ScaledExponential@1): the rule residuals' in str(caught.value)

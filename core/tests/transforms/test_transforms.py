@@ -322,10 +322,10 @@ def test_versions_of_domains_are_not_dropped():
 
 
 @pytest.mark.parametrize(
-    ("error", "told"),
+    ("error", "expected"),
     [(AttributeError, InvalidCall), (MemoryError, LimitExceeded), (AssertionError, AssertionError)],
 )
-def test_an_error_in_a_rule_is_not_blamed_on_the_graph(error, told):
+def test_an_error_in_a_rule_is_not_blamed_on_the_graph(error, expected):
     @op("Broken", domain="tiny")
     def broken(x):
         return x
@@ -337,7 +337,7 @@ def test_an_error_in_a_rule_is_not_blamed_on_the_graph(error, told):
         raise error("of the rule")
 
     for use in (lambda: infer(graph, strict=False), lambda: retarget(graph, {"tiny": 4})):
-        with pytest.raises(told, match="of the rule"):
+        with pytest.raises(expected, match="of the rule"):
             use()
 
 

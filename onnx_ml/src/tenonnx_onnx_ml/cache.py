@@ -25,8 +25,8 @@ def remembered(build: Callable[..., Result]) -> Callable[..., Result]:
         key = tuple(map(id, arguments))
         found = kept.pop(key, None)  # reinserted as most recent; thread-safe
         if found is None:
-            for old, (held, _) in list(kept.items()):
-                if _is_unreferenced(held):
+            for old, (arrays, _) in list(kept.items()):
+                if _is_unreferenced(arrays):
                     kept.pop(old, None)
             found = arguments, build(*arguments)  # a reference to the arguments keeps their ids from being reused
         kept[key] = found
@@ -37,12 +37,12 @@ def remembered(build: Callable[..., Result]) -> Callable[..., Result]:
     return look_up
 
 
-def _is_unreferenced(held: Sequence[Any]) -> bool:
-    return any(isinstance(each, list | np.ndarray) and sys.getrefcount(each) <= _ALONE for each in held)
+def _is_unreferenced(arrays: Sequence[Any]) -> bool:
+    return any(isinstance(each, list | np.ndarray) and sys.getrefcount(each) <= _ALONE for each in arrays)
 
 
-def _references(held: Sequence[Any]) -> int:
-    return next(sys.getrefcount(each) for each in held)
+def _references(arrays: Sequence[Any]) -> int:
+    return next(sys.getrefcount(each) for each in arrays)
 
 
 #: The reference count of an object that is only in a sequence, as seen from a loop over it.

@@ -247,9 +247,9 @@ def _ensemble(
     combine.at(votes, voting * columns + ids, weights.astype(votes.dtype))
     added = base.astype(votes.dtype) if base.size else None
     voted = tuple(np.unique(ids).tolist())
-    made = Ensemble(branches, votes.reshape(leaves, columns), added, aggregate, bool((weights >= 0).all()), voted)
-    made.planted(branches.thresholds.dtype)
-    return made
+    ensemble = Ensemble(branches, votes.reshape(leaves, columns), added, aggregate, bool((weights >= 0).all()), voted)
+    ensemble.planted(branches.thresholds.dtype)
+    return ensemble
 
 
 def numbers(attributes: Mapping[str, Any], name: str) -> Array:

@@ -110,12 +110,12 @@ def feature_vectorizer_numpy(*X, inputdimensions):
     sizes = [row.shape[1] if size is None else size for row, size in zip(rows, _sizes(X, inputdimensions), strict=True)]
     if len({len(row) for row in rows}) > 1:
         raise ValueError("the inputs differ in their number of rows")
-    made = np.zeros(limits.sized((len(rows[0]), sum(sizes)), feature_vectorizer.title), np.float32)
+    result = np.zeros(limits.sized((len(rows[0]), sum(sizes)), feature_vectorizer.title), np.float32)
     start = 0
     for row, size in zip(rows, sizes, strict=True):
-        made[:, start : start + min(size, row.shape[1])] = row[:, :size]
+        result[:, start : start + min(size, row.shape[1])] = row[:, :size]
         start += size
-    return made
+    return result
 
 
 def check_feature_vectorizer(*, inputdimensions: Any) -> str | None:

@@ -32,29 +32,29 @@ Array = np.ndarray[Any, Any]
 
 
 @remembered
-def _read(made: Op, read: Callable[[Mapping[str, Any]], Ensemble], *values: Any) -> Ensemble:
-    return read(dict(zip(made.signature.attributes, values, strict=True)))
+def _read(op: Op, read: Callable[[Mapping[str, Any]], Ensemble], *values: Any) -> Ensemble:
+    return read(dict(zip(op.signature.attributes, values, strict=True)))
 
 
-def ensemble_of(made: Op, attributes: Mapping[str, Any]) -> Ensemble:
-    """The ensemble described by the attributes of ``made``, cached."""
-    return _read(made, _READERS[made.name], *[attributes[name] for name in made.signature.attributes])
+def ensemble_of(op: Op, attributes: Mapping[str, Any]) -> Ensemble:
+    """The ensemble described by the attributes of ``op``, cached."""
+    return _read(op, _READERS[op.name], *[attributes[name] for name in op.signature.attributes])
 
 
 @contextmanager
-def _titled(made: Op) -> Iterator[None]:
+def _titled(op: Op) -> Iterator[None]:
     """Prefix errors with the op's name."""
     try:
         yield
     except TypeMismatch as error:
-        error.what = f"{made.title}: {error.what}"
+        error.what = f"{op.title}: {error.what}"
         raise
 
 
-def _checked(made: Op, X: Value, attributes: Mapping[str, Any]) -> tuple[Ensemble, Dim]:
+def _checked(op: Op, X: Value, attributes: Mapping[str, Any]) -> tuple[Ensemble, Dim]:
     """The ensemble, and the number of rows of ``X``. Raises ``TypeMismatch`` if they do not fit."""
-    with _titled(made):
-        ensemble = ensemble_of(made, attributes)
+    with _titled(op):
+        ensemble = ensemble_of(op, attributes)
         if X.rank is None:
             return ensemble, None
         ensemble.check_features(X.shape)

@@ -85,9 +85,9 @@ def planted(branches: Branches, dtype: Any) -> Trees:
         ways = np.stack([below[level], above[level]])
         heights[level] = 1 + heights[np.where(ways >= 0, ways, -1)].max(axis=0)
     lowered = branches.least_features if low.any() else 0
-    asked = features + np.where(low, 0, lowered)
+    split_values = features + np.where(low, 0, lowered)
     return Trees(
-        np.where(inner, asked[branch], 0).astype(np.int32),
+        np.where(inner, split_values[branch], 0).astype(np.int32),
         np.where(inner, thresholds[branch], np.nan).astype(dtype),
         np.where(inner, count + 2 * place[branch], slots).astype(np.int32),
         np.where(inner, 0, -1 - nodes).astype(np.int32),

@@ -260,18 +260,18 @@ def test_the_command_names_the_runs(tmp_path):
 
 def test_the_report_has_the_runs():
     found = tx.verify(model(SWITCH, "Neg", "Relu"), model(SWITCH, "Neg", "Relu"))
-    told = json.loads(json.dumps(found.to_dict()))
-    assert told["runs"][0]["feeds"] == "random inputs (seed 0)"
-    assert told["never_ran"] == {}
+    report = json.loads(json.dumps(found.to_dict()))
+    assert report["runs"][0]["feeds"] == "random inputs (seed 0)"
+    assert report["never_ran"] == {}
     assert isinstance(found, Verification)
 
 
 def test_the_work_is_proportional_to_the_regions(monkeypatch):
     """A file of 60 KB may hold 500 branches inside each other."""
     found = RegionCoverage(model(NESTED, "Sin", "Cos"))
-    asked = []
+    calls = []
     kind, decided = type(found.regions[0]), type(found.regions[0]).is_decided.fget
-    monkeypatch.setattr(kind, "is_decided", property(lambda region: asked.append(region) or decided(region)))
+    monkeypatch.setattr(kind, "is_decided", property(lambda region: calls.append(region) or decided(region)))
     found.regions = found.regions * 50
     found.never_entered()
-    assert len(asked) <= len(found.regions)
+    assert len(calls) <= len(found.regions)

@@ -72,9 +72,9 @@ def test_outcomes_are_distinguished(tmp_path, runner, capfd):
     options = ("--ops", "Neg,Sign,Floor,Relu", "--examples", "3", "--json")
     target, code = probe(tmp_path, f"{runner}:odd", *options)
     assert code == 0
-    told = json.loads(capfd.readouterr().out)
-    assert not {"ai.onnx::Neg", "ai.onnx::Floor"} & {*told["ops"]}
-    outcomes = {(each["op"].removeprefix("ai.onnx::"), each["outcome"]) for each in told["failures"]}
+    printed = json.loads(capfd.readouterr().out)
+    assert not {"ai.onnx::Neg", "ai.onnx::Floor"} & {*printed["ops"]}
+    outcomes = {(each["op"].removeprefix("ai.onnx::"), each["outcome"]) for each in printed["failures"]}
     assert outcomes >= {("Neg", "crashed"), ("Floor", "wrong"), ("Sign", "refused")}
     measured = tx.Target.load(target)
     assert measured.opsets["ai.onnx"] >= 21

@@ -42,7 +42,7 @@ def test_comparisons_of_several_processes_are_merged():
     assert whole["cases"]["a"]["reached"] == [1, 3]
     assert CASE["compared"] == {"types": 4}
     made = certificate(whole)
-    assert made["never drawn"] == made["never left out"] == {}
+    assert made["never_drawn"] == made["never_left_out"] == {}
     assert made["failed"] == {"y": "failed: z"}
     assert "1%20failed-red" in badge(made)
 
@@ -53,14 +53,13 @@ def test_the_certificate_can_be_checked_by_its_hash():
     text = json.dumps(rest, sort_keys=True, separators=(",", ":"))
     assert made["hash"] == hashlib.sha256(text.encode()).hexdigest()
     page = markdown(made)
-    judged = "not judged: compared with its own body alone"
-    assert f"| acme::Twice | 1 | 1 of 2 | {judged} | types 4 | gradient: it jumps |" in page
+    assert "| acme::Twice | 1 | 1 of 2 | its own body only | types 4 | gradient: it jumps |" in page
     assert "## Never drawn\n\n- acme::Twice@3: by" in page
     assert "## Never left out\n\n- acme::Twice@3: mask" in page
     assert made["hash"] in page
-    assert "1%20ops%2C%204%20calls%2C%201%20not%20judged-orange" in page
-    assert "## Not judged\n\nCompared with their own bodies alone: acme::Twice" in page
-    assert made["not judged"] == ["acme::Twice"]
+    assert "1%20ops%2C%204%20calls%2C%201%20without%20reference-orange" in page
+    assert "## Without a reference\n\nCompared with their own bodies only: acme::Twice" in page
+    assert made["without_reference"] == ["acme::Twice"]
 
 
 def test_optional_inputs_that_no_case_leaves_out_are_named(monkeypatch):
@@ -82,7 +81,7 @@ def test_references_besides_the_body_are_named(check):
     made = certificate(merged([{"cases": {"a": judged}, "outcomes": {"x": "passed"}}]))
     assert "calls-green" in badge(made)
     assert "alone" not in markdown(made)
-    assert made["not judged"] == []
+    assert made["without_reference"] == []
 
 
 class Terminal:
@@ -105,10 +104,10 @@ def test_the_summary_names_ops_without_a_reference(monkeypatch, keyword):
     config = SimpleNamespace(stash=pytest.Stash(), getoption=lambda name, *_: options.get(name))
     terminal = Terminal()
     pytest_plugin.pytest_terminal_summary(terminal, config)
-    told = [line for line in terminal.lines if "not judged" in line]
+    reported = [line for line in terminal.lines if "no reference" in line]
     # a selection of tests may leave out the comparing ones
-    wanted = "not judged, compared with their own bodies alone: acme::Twice (give their cases a reference=)"
-    assert told == ([] if keyword else [f"tenonnx conformance: {wanted}"])
+    wanted = "no reference, compared with their own bodies only: acme::Twice (give their cases a reference=)"
+    assert reported == ([] if keyword else [f"tenonnx conformance: {wanted}"])
 
 
 def test_all_reasons_of_a_check_are_listed():
@@ -127,7 +126,7 @@ def test_a_run_writes_it_whether_or_not_it_is_spread_over_processes(tmp_path, pr
         [*command, "--tenonnx-report", "made.json", "test_acme.py"], cwd=tmp_path, capture_output=True, text=True
     )
     assert run.returncode == 0, run.stdout + run.stderr
-    assert "not judged" not in run.stdout
+    assert "no reference" not in run.stdout
     assert "made.json says so, for a README: ![tenonnx conformance]" in run.stdout
     made = json.loads((tmp_path / "made.json").read_text())
     assert made["packages"] == ["tenonnx-acme 0.1.0"]

@@ -198,7 +198,7 @@ def mistyped(example):
 
 
 @pytest.mark.parametrize(
-    ("check", "changes", "told"),
+    ("check", "changes", "message"),
     [
         ("numbers", {"expected": {"y": np.float32([0, 2])}}, 'output "y"'),
         ("numbers", {"expected": {"z": np.float32([0, 1])}}, "outputs are not z, but y"),
@@ -207,13 +207,13 @@ def mistyped(example):
         ("types", {"read": mistyped}, "the graph is invalid"),
     ],
 )
-def test_a_wrong_front_end_is_found(check, changes, told):
+def test_a_wrong_front_end_is_found(check, changes, message):
     def wrong(folder):
         (example,) = make(folder).values()
         kind = type("Wrong", (Example,), {"read": changes.get("read", Example.read)})
         return {"wrong": kind(example.source, example.feeds, changes.get("expected", example.expected))}
 
-    with pytest.raises(pytest.fail.Exception, match=told):
+    with pytest.raises(pytest.fail.Exception, match=message):
         frontend_conformance(wrong)(check)
 
 

@@ -71,8 +71,8 @@ def test_tables_become_a_target(tmp_path, wheel, capfd):
     (concat,) = target.ops["ai.onnx", "Concat"]
     assert concat.attributes == (("axis", (1, 2)),)
     assert main(["targets", "import", "winml", str(wheel), "-o", str(output), "--json"]) == 0
-    told = json.loads(capfd.readouterr().out)
-    assert told == {"file": str(output), "targets": [{"name": "winml-acme-npu", "ops": 2}]}
+    printed = json.loads(capfd.readouterr().out)
+    assert printed == {"file": str(output), "targets": [{"name": "winml-acme-npu", "ops": 2}]}
     graph = tx.Graph(opsets={"ai.onnx": 14})
     with graph.building():
         graph.output("y", ops.relu(graph.input("x", "float64", (2, 3))))

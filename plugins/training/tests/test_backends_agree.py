@@ -106,12 +106,14 @@ def test_only_adapters_are_trained(backend):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_callbacks_end_a_training_that_resumes_bit_for_bit(backend):
-    told = []
-    first, _ = trained(backend, epochs=3, callbacks=[lambda epoch: told.append(epoch["loss"]) or len(told) == 1])
-    assert len(told) == 1
-    held = io.BytesIO()
-    tx.export(first, held, include_training_state=True)
-    rest, _ = trained(backend, tx.load(held.getvalue()), epochs=1)
+    reported = []
+    first, _ = trained(
+        backend, epochs=3, callbacks=[lambda epoch: reported.append(epoch["loss"]) or len(reported) == 1]
+    )
+    assert len(reported) == 1
+    buffer = io.BytesIO()
+    tx.export(first, buffer, include_training_state=True)
+    rest, _ = trained(backend, tx.load(buffer.getvalue()), epochs=1)
     whole, _ = trained(backend, epochs=2)
     for name, array in weights(whole).items():
         assert weights(rest)[name].tobytes() == array.tobytes(), name

@@ -57,26 +57,26 @@ def test_state_without_metadata_is_recognized(optimizer, recipe):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
-        (lambda held: held.pop("training__step"), 'no "training__step"'),
-        (lambda held: held.update({"w__adam_m": np.zeros(7, np.float32)}), '"w__adam_m" is float32'),
-        (lambda held: held.update({"u__adam_v": held.pop("w__adam_v")}), 'belongs to no initializer "u"'),
-        (lambda held: held.update({"w__lion_m": held["w__adam_m"]}), "adam, lion"),
+        (lambda state: state.pop("training__step"), 'no "training__step"'),
+        (lambda state: state.update({"w__adam_m": np.zeros(7, np.float32)}), '"w__adam_m" is float32'),
+        (lambda state: state.update({"u__adam_v": state.pop("w__adam_v")}), 'belongs to no initializer "u"'),
+        (lambda state: state.update({"w__lion_m": state["w__adam_m"]}), "adam, lion"),
     ],
     ids=["no count", "another shape", "another name", "two optimizers"],
 )
-def test_state_that_does_not_fit_is_refused_and_not_trained(change, told):
+def test_state_that_does_not_fit_is_refused_and_not_trained(change, message):
     model = without_metadata(trained())
-    held = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    change(held)
+    initializers = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    change(initializers)
     del model.graph.initializer[:]
-    model.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in held.items())
+    model.graph.initializer.extend(onnx.numpy_helper.from_array(array, name) for name, array in initializers.items())
     graph = tx.load(model)
     before = contents(graph)
     with pytest.raises(InvalidCall, match="have names of training state") as caught:
         tt.TrainingStep(graph, "mean_squared_error")
-    assert told in str(caught.value.given)
+    assert message in str(caught.value.given)
     assert contents(graph).keys() == before.keys()
 
 

@@ -96,9 +96,9 @@ def test_a_file_exported_in_training_mode_is_as_accurate_in_use_as_in_validation
     common = ("--loss", "softmax_cross_entropy", "--lr", 0.02, "--epochs", 12, "--metric", "accuracy", "--json")
     how = ("--data", tmp_path / "train.npz", "--validation", test, *common, "-o", tuned)
     assert main(["train", str(FOLDER / "cnn.onnx"), *map(str, how)]) == 0
-    told = json.loads(capsys.readouterr().out)["epochs"][-1]["validation_accuracy"]
-    assert told > 0.5  # 0.2 by chance
+    printed = json.loads(capsys.readouterr().out)["epochs"][-1]["validation_accuracy"]
+    assert printed > 0.5  # 0.2 by chance
     session = onnxruntime.InferenceSession(tuned)
     for batch in (1, 7, 128):
         scores = np.concatenate([session.run(None, {"x": x[k : min(k + batch, 128)]})[0] for k in range(0, 128, batch)])
-        assert np.mean(scores.argmax(axis=1) == labels[:128]) == pytest.approx(told)
+        assert np.mean(scores.argmax(axis=1) == labels[:128]) == pytest.approx(printed)

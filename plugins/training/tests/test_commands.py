@@ -68,9 +68,9 @@ def test_ctrl_c_before_the_first_step_reports_that_nothing_was_trained(place, tm
     monkeypatch.setattr(f"tenonnx_training.{place}", stopped)
     tuned = tmp_path / "tuned.onnx"
     assert run("train", CNN, "--data", data, "--loss", "softmax_cross_entropy", "-o", tuned) == 130
-    told = capsys.readouterr().err
-    assert "interrupted before the first step: nothing was trained, run the same command again" in told
-    assert "--resume" not in told
+    printed = capsys.readouterr().err
+    assert "interrupted before the first step: nothing was trained, run the same command again" in printed
+    assert "--resume" not in printed
     assert not tuned.exists()
 
 
@@ -293,9 +293,9 @@ def test_text_labels_for_losses_of_embeddings(loss, tmp_path, capsys):
     model, *_ = flowers(tmp_path)
     how = ("--data", tmp_path / "r.csv", "--columns", "x=wide,long", "--label", "kind", "--loss", loss, "--lr", "0.01")
     assert run("train", model, *how, "--epochs", 3, "-o", tmp_path / "tuned.onnx") == 0
-    told = [float(line.split()[3]) for line in capsys.readouterr().err.splitlines() if line.startswith("epoch")]
-    assert len(told) == 3
-    assert told[-1] < told[0]
+    printed = [float(line.split()[3]) for line in capsys.readouterr().err.splitlines() if line.startswith("epoch")]
+    assert len(printed) == 3
+    assert printed[-1] < printed[0]
 
 
 def test_a_resumed_training_numbers_classes_as_before(tmp_path, capsys):

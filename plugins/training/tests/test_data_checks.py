@@ -28,7 +28,7 @@ def changed(array, place, value):
 
 
 @pytest.mark.parametrize(
-    ("data", "options", "sample", "told"),
+    ("data", "options", "sample", "message"),
     [
         ({"x": changed(X, (13, 1), np.nan), "labels": LABELS}, {}, 13, "element [1]"),
         ({"x": changed(X, (4, 0), np.inf), "labels": LABELS}, {}, 4, "1 of 40 elements are not finite"),
@@ -39,12 +39,12 @@ def changed(array, place, value):
         ({"x": X, "labels": LABELS, "s": np.zeros(20, np.float32)}, {"sample_weights": "s"}, 0, "all sample weights"),
     ],
 )
-def test_a_sample_that_cannot_be_trained_on_is_named_before_the_first_step(data, options, sample, told):
+def test_a_sample_that_cannot_be_trained_on_is_named_before_the_first_step(data, options, sample, message):
     graph = classifier()
     with pytest.raises(InvalidSample) as caught:
         tt.fit(graph, data, loss="softmax_cross_entropy", backend="numpy", batch_size=4, **options)
     assert caught.value.sample == sample
-    assert told in str(caught.value)
+    assert message in str(caught.value)
     assert graph.training_state is None
     np.testing.assert_array_equal(graph["w"], np.ones((2, 3)))
 
@@ -64,15 +64,15 @@ def test_a_model_that_handles_missing_numbers_may_read_them():
     assert np.isfinite(history.losses).all()
 
 
-@pytest.mark.parametrize(("line", "told"), [("1,,2", '"x" holds nan'), ("1,2,9", "9")])
-def test_the_command_names_the_line_of_a_table(line, told, tmp_path, capsys):
+@pytest.mark.parametrize(("line", "message"), [("1,,2", '"x" holds nan'), ("1,2,9", "9")])
+def test_the_command_names_the_line_of_a_table(line, message, tmp_path, capsys):
     tx.export(classifier(), tmp_path / "m.onnx")
     rows = [f"{i / 10},{i / 5},{i % 3}" for i in range(30)]
     (tmp_path / "data.csv").write_text("\n".join(["a,b,labels", *rows[:17], line, *rows[17:]]) + "\n")
     files = [str(tmp_path / "m.onnx"), "--data", str(tmp_path / "data.csv"), "-o", str(tmp_path / "o.onnx")]
     assert main(["train", *files, "--loss", "softmax_cross_entropy"]) == 2
     said = capsys.readouterr().err
-    assert told in said
+    assert message in said
     assert "line 19 of" in said
     assert not (tmp_path / "o.onnx").exists()
 

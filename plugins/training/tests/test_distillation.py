@@ -180,10 +180,10 @@ def test_the_command_finds_a_learning_rate(files, tmp_path, capsys):
     assert "--lr " in shown
     assert (tmp_path / "rates.svg").read_text("utf-8").startswith("<svg")
     assert main([*files, "--find-lr", "rates.svg", "--overwrite", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
+    printed = json.loads(capsys.readouterr().out)
     expected = tt.find_learning_rate(scoring(W), (IMAGES, LABELS), loss="softmax_cross_entropy", backend="numpy")
-    assert told["learning_rate"] == expected.suggestion
-    assert (told["rates"], told["output"], told["epochs"]) == ("rates.svg", None, [])
+    assert printed["learning_rate"] == expected.suggestion
+    assert (printed["rates"], printed["output"], printed["epochs"]) == ("rates.svg", None, [])
     assert main([*files, "--find-lr", "rates.svg", "-o", "tuned.onnx"]) == 2
     assert "trains no model" in capsys.readouterr().err
     assert main([*files, "--find-lr", "rates.txt"]) == 2

@@ -87,8 +87,8 @@ def test_a_mask_of_old_files_keeps_everything():
 
 def test_training_in_a_function_and_in_a_branch_ends():
     model = dropping(13, training=True)
-    held = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
-    graph = tt.evaluation_form(tx.load(nested(model.graph.node[1], 13, held)))
+    initializers = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer}
+    graph = tt.evaluation_form(tx.load(nested(model.graph.node[1], 13, initializers)))
     np.testing.assert_allclose(used(exported(graph), X), X @ W)
     branch = helper.make_graph(
         [model.graph.node[1]], "branch", [], [helper.make_tensor_value_info("y", onnx.TensorProto.FLOAT, None)]

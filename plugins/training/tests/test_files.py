@@ -100,7 +100,7 @@ def test_the_step_in_the_form_of_the_standard():
     assert without_contents(model, ()).graph == onnx.load(CNN).graph
     (info,) = model.training_info
     everything = [*model.graph.initializer, *info.algorithm.initializer]
-    held = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in everything}
+    initializers = {tensor.name: onnx.numpy_helper.to_array(tensor) for tensor in everything}
     whole = onnx.ModelProto.FromString(model.SerializeToString())
     del whole.training_info[:]
     whole.graph.CopyFrom(info.algorithm)
@@ -108,8 +108,10 @@ def test_the_step_in_the_form_of_the_standard():
     for start in (0, 32):
         batch = {"images": images[start : start + 32], "labels": labels[start : start + 32]}
         del whole.graph.initializer[:]
-        whole.graph.initializer.extend(onnx.numpy_helper.from_array(np.asarray(a), name) for name, a in held.items())
+        whole.graph.initializer.extend(
+            onnx.numpy_helper.from_array(np.asarray(a), name) for name, a in initializers.items()
+        )
         session = onnxruntime.InferenceSession(whole.SerializeToString(), providers=["CPUExecutionProvider"])
         found = dict(zip([o.name for o in session.get_outputs()], session.run(None, batch), strict=True))
-        held.update({entry.key: found[entry.value] for entry in info.update_binding})
+        initializers.update({entry.key: found[entry.value] for entry in info.update_binding})
         assert found["loss"] == pytest.approx(step(batch)["loss"], rel=1e-4)

@@ -95,12 +95,12 @@ def linear():
 def test_one_model_has_several_adapters():
     graph, x = linear(), np.random.default_rng(0).normal(size=(3, 16)).astype(np.float32)
     random = np.random.default_rng(1)
-    held = {f"first.lora_{k}": random.normal(size=s).astype(np.float32) for k, s in (("A", (2, 16)), ("B", (16, 2)))}
+    arrays = {f"first.lora_{k}": random.normal(size=s).astype(np.float32) for k, s in (("A", (2, 16)), ("B", (16, 2)))}
     other = {f"second.lora_{k}": random.normal(size=s).astype(np.float32) for k, s in (("A", (3, 16)), ("B", (16, 3)))}
     both = tt.lora(tt.lora(graph, "first.*", rank=2, name="one"), "second.*", rank=3, name="two")
-    both.assign({f"{k.replace('_A', '_A.one').replace('_B', '_B.one')}.weight": v for k, v in held.items()})
+    both.assign({f"{k.replace('_A', '_A.one').replace('_B', '_B.one')}.weight": v for k, v in arrays.items()})
     both.assign({f"{k.replace('_A', '_A.two').replace('_B', '_B.two')}.weight": v for k, v in other.items()})
-    weights = [np.eye(16) + (held["first.lora_B"] @ held["first.lora_A"]).T]
+    weights = [np.eye(16) + (arrays["first.lora_B"] @ arrays["first.lora_A"]).T]
     weights.append(np.eye(16) + other["second.lora_B"] @ other["second.lora_A"])
     expected = 0.5 * np.maximum(x @ weights[0], 0) @ weights[1].T
     np.testing.assert_allclose(both.run({"x": x}, backend="numpy")["y"], expected, rtol=1e-4, atol=1e-4)
@@ -186,9 +186,9 @@ def test_one_weight_has_several_adapters():
     added = [value.name for value in both.variables if ".lora_" in value.name]
     assert added == [f"first.lora_{letter}.{name}.weight" for name in ("one", "two") for letter in "AB"]
     random = np.random.default_rng(1)
-    held = {v.name: random.normal(size=v.shape).astype(np.float32) for v in both.variables if v.name in added}
-    both.assign(held)
-    a1, b1, a2, b2 = (held[name] for name in added)
+    by_name = {v.name: random.normal(size=v.shape).astype(np.float32) for v in both.variables if v.name in added}
+    both.assign(by_name)
+    a1, b1, a2, b2 = (by_name[name] for name in added)
     whole = np.eye(16, dtype=np.float32) + (b1 @ a1).T + (b2 @ a2).T
     expected = 0.5 * np.maximum(x @ whole, 0)
     np.testing.assert_allclose(both.run({"x": x}, backend="numpy")["y"], expected, rtol=1e-4, atol=1e-4)
@@ -197,7 +197,7 @@ def test_one_weight_has_several_adapters():
     step = tt.TrainingStep(both, "mean_squared_error", trainable="*.two.*", backend="numpy")
     step({"x": x, "labels": 0 * x})
     step.write_back()
-    moved = [v.name for v in both.variables if v.name in held and np.any(v.data.array() != held[v.name])]
+    moved = [v.name for v in both.variables if v.name in by_name and np.any(v.data.array() != by_name[v.name])]
     assert moved == added[2:]
 
 
@@ -205,11 +205,11 @@ def test_one_weight_has_several_adapters():
 def test_the_scale_of_a_peft_file_is_in_its_configuration(dtype, tmp_path):
     """PEFT writes adapter_model.safetensors, and adapter_config.json with lora_alpha and r."""
     random, kind = np.random.default_rng(0), {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16}[dtype]
-    held = {letter: random.normal(size=shape).astype(kind) for letter, shape in (("A", (2, 16)), ("B", (16, 2)))}
+    arrays = {letter: random.normal(size=shape).astype(kind) for letter, shape in (("A", (2, 16)), ("B", (16, 2)))}
     path = tmp_path / "adapter_model.safetensors"
     tensors = [
         Tensor(f"base_model.model.first.lora_{letter}.weight", dtype, array.shape, array.nbytes, array.tobytes)
-        for letter, array in held.items()
+        for letter, array in arrays.items()
     ]
     write_tensors(path, tensors, {"format": "pt"})
     with pytest.raises(InvalidCall, match="lacks lora_alpha or r") as caught:
@@ -217,7 +217,7 @@ def test_the_scale_of_a_peft_file_is_in_its_configuration(dtype, tmp_path):
     assert caught.value.do == "scale=alpha / rank"
     (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 2, "lora_alpha": 8}))
     graph, x = linear(), np.eye(16, dtype=np.float32)
-    whole = x + 4 * (held["B"].astype(np.float32) @ held["A"].astype(np.float32)).T
+    whole = x + 4 * (arrays["B"].astype(np.float32) @ arrays["A"].astype(np.float32)).T
     found = tt.load_adapters(graph, path).run({"x": x}, backend="numpy")["y"]
     np.testing.assert_allclose(found, 0.5 * np.maximum(whole, 0), rtol=1e-4, atol=1e-5)
     (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 0, "lora_alpha": 8}))
@@ -268,14 +268,14 @@ def test_patterns_of_ranks_and_alphas_of_peft(tmp_path):
     adapted = tt.lora(linear(), "first.*", rank=4, alpha=6)
     tt.save_adapters(adapted, tmp_path / "own.safetensors")
     entries, _ = read_tensors(tmp_path / "own.safetensors", mapped=False)
-    held = {name: np.frombuffer(entry.region.view(), np.uint8) for name, entry in entries.items()}
-    tensors = [Tensor(n, e.dtype, e.shape, held[n].nbytes, held[n].tobytes) for n, e in entries.items()]
+    arrays = {name: np.frombuffer(entry.region.view(), np.uint8) for name, entry in entries.items()}
+    tensors = [Tensor(n, e.dtype, e.shape, arrays[n].nbytes, arrays[n].tobytes) for n, e in entries.items()]
     write_tensors(tmp_path / "adapter_model.safetensors", tensors, {"format": "pt"})
-    told = {"r": 2, "lora_alpha": 8, "rank_pattern": {"first": 4}, "alpha_pattern": {"fir.*": 6}}
-    (tmp_path / "adapter_config.json").write_text(json.dumps(told))
+    reported = {"r": 2, "lora_alpha": 8, "rank_pattern": {"first": 4}, "alpha_pattern": {"fir.*": 6}}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(reported))
     found = tt.load_adapters(linear(), tmp_path / "adapter_model.safetensors")
     assert json.loads(found.metadata["tenonnx.lora.default"]) == {"first": 1.5}
-    for settings in ("[" * 100_000, json.dumps(told | {"lora_alpha": 10**400})):
+    for settings in ("[" * 100_000, json.dumps(reported | {"lora_alpha": 10**400})):
         (tmp_path / "adapter_config.json").write_text(settings)
         with pytest.raises(InvalidCall, match="scale of the adapters"):
             tt.load_adapters(linear(), tmp_path / "adapter_model.safetensors")
@@ -296,8 +296,8 @@ def test_damaged_names_of_merged_parameters(text, tmp_path):
     adapted = tt.lora(linear(), "first.*", rank=4, alpha=6)
     tt.save_adapters(adapted, tmp_path / "own.safetensors")
     entries, told = read_tensors(tmp_path / "own.safetensors", mapped=False)
-    held = {name: bytes(entry.region.view()) for name, entry in entries.items()}
-    tensors = [Tensor(n, e.dtype, e.shape, len(held[n]), lambda n=n: held[n]) for n, e in entries.items()]
+    arrays = {name: bytes(entry.region.view()) for name, entry in entries.items()}
+    tensors = [Tensor(n, e.dtype, e.shape, len(arrays[n]), lambda n=n: arrays[n]) for n, e in entries.items()]
     write_tensors(tmp_path / "damaged.safetensors", tensors, told | {"tenonnx.lora.made_of": text})
     with pytest.raises(InvalidModel, match="lists no parameters by module"):
         tt.load_adapters(linear(), tmp_path / "damaged.safetensors")

@@ -167,7 +167,7 @@ def test_normalization_in_training_without_its_statistics_is_off_in_use(backend)
 
 def test_normalization_by_position_is_off_in_use():
     """Separate statistics for every position, which was allowed up to opset 8."""
-    held = {name: np.full((2, 3), number, np.float32) + np.arange(3) / 4 for name, number in START.items()}
+    arrays = {name: np.full((2, 3), number, np.float32) + np.arange(3) / 4 for name, number in START.items()}
     outputs = ["y", "m", "v", "saved_m", "saved_v"]
     node = helper.make_node("BatchNormalization", ["x", *START], outputs, spatial=0)
     graph = helper.make_graph(
@@ -175,12 +175,12 @@ def test_normalization_by_position_is_off_in_use():
         "by_position",
         [helper.make_tensor_value_info("x", TensorProto.FLOAT, [None, 2, 3])],
         [helper.make_tensor_value_info("y", TensorProto.FLOAT, [None, 2, 3])],
-        [onnx.numpy_helper.from_array(array.astype(np.float32), name) for name, array in held.items()],
+        [onnx.numpy_helper.from_array(array.astype(np.float32), name) for name, array in arrays.items()],
     )
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 7)], ir_version=8)
     step = tt.TrainingStep(tx.load(model), "mean_squared_error", tt.SGD(0.1), trainable="scale", backend="numpy")
     x = np.random.default_rng(0).normal(size=(5, 2, 3)).astype(np.float32)
-    y = held["scale"] * (x - held["mean"]) / np.sqrt(held["variance"] + 1e-5) + held["shift"]
+    y = arrays["scale"] * (x - arrays["mean"]) / np.sqrt(arrays["variance"] + 1e-5) + arrays["shift"]
     batch = {"x": x, "labels": np.zeros_like(x)}
     assert step.evaluate(batch)["loss"] == pytest.approx(np.mean(y**2), rel=1e-5)
     assert step(batch)["loss"] != pytest.approx(np.mean(y**2), rel=0.1)
@@ -213,13 +213,13 @@ def test_dropout_in_a_function(backend):
 
 def test_normalization_in_a_function(backend):
     model = normalizing(15, training=False)
-    held = {name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer for name in [tensor.name]}
+    arrays = {name: onnx.numpy_helper.to_array(tensor) for tensor in model.graph.initializer for name in [tensor.name]}
     runs = []
-    for given in (model, nested(model.graph.node[1], 15, held)):
+    for given in (model, nested(model.graph.node[1], 15, arrays)):
         step, batch = stepped(given, backend)
         runs.append(([step(batch)["loss"], step.evaluate(batch)["loss"]], contents(step.write_back())))
     assert runs[0][0] == runs[1][0]
-    assert not np.array_equal(runs[0][1]["mean"], held["mean"])
+    assert not np.array_equal(runs[0][1]["mean"], arrays["mean"])
     for name, array in runs[0][1].items():
         np.testing.assert_array_equal(array, runs[1][1][name])
 

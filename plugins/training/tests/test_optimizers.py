@@ -118,7 +118,7 @@ def schedule(step):
 
 
 @pytest.mark.parametrize(
-    ("rate", "told"),
+    ("rate", "expected"),
     [
         (np.float32(0.5), 0.5),
         (
@@ -129,9 +129,9 @@ def schedule(step):
         (schedule, None),
     ],
 )
-def test_files_tell_the_learning_rate(rate, told):
+def test_files_tell_the_learning_rate(rate, expected):
     found = json.loads(json.dumps(tt.SGD(rate, weight_decay=np.float64(0.25)).settings()))
-    assert found == {"learning_rate": told, "weight_decay": 0.25}
+    assert found == {"learning_rate": expected, "weight_decay": 0.25}
 
 
 def test_an_unknown_name_lists_the_known():

@@ -50,11 +50,11 @@ def check_statistics(graph, optimizer, data):
     """
     steps = len(data["x"])
     start = {v.name: v.data.array() for v in tx.load(FOLDER / "cnn.onnx").variables}
-    held = {v.name: v.data.array() for v in graph.variables}
+    by_name = {v.name: v.data.array() for v in graph.variables}
     left = 0.9**steps
     for layer in ("1", "5"):
         mean, variance = f"{layer}.running_mean", f"{layer}.running_var"
         expected = data[f"{optimizer}/{mean}"] + left * start[mean]
-        np.testing.assert_allclose(held[mean], expected, rtol=1e-5, atol=1e-6)
+        np.testing.assert_allclose(by_name[mean], expected, rtol=1e-5, atol=1e-6)
         expected = data[f"{optimizer}/{variance}"] - left + left * start[variance]
-        np.testing.assert_allclose(held[variance], expected, rtol=1e-5)
+        np.testing.assert_allclose(by_name[variance], expected, rtol=1e-5)

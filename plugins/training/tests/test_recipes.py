@@ -77,12 +77,12 @@ def test_an_epoch_ends_with_an_update_of_what_was_gathered(backend, accumulate):
     """With accumulate=3, four batches make two updates; an epoch with fewer batches makes one."""
     batches = [(X[k : k + 1], Y[k : k + 1]) for k in range(4)]
     merged = [(X[:3], Y[:3]), (X[3:], Y[3:])] if accumulate == 3 else [(X, Y)]
-    told = "2 epochs of 4 batches: 4 updates" if accumulate == 3 else "2 epochs of 4 batches: 2 updates"
+    reported = "2 epochs of 4 batches: 4 updates" if accumulate == 3 else "2 epochs of 4 batches: 2 updates"
     graphs = [linear(), linear()]
     options = {"loss": "mean_squared_error", "optimizer": tt.Adam(0.1), "epochs": 2, "backend": backend}
     history = tt.fit(graphs[0], batches, accumulate=accumulate, **options)
     tt.fit(graphs[1], merged, **options)
-    assert any(told in note for note in history.notes)
+    assert any(reported in note for note in history.notes)
     for name, array in contents(graphs[0]).items():
         np.testing.assert_allclose(array, contents(graphs[1])[name], rtol=1e-6)
 
@@ -164,7 +164,7 @@ def test_optimizers_that_pytorch_has_not(optimizer, update):
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         ({"clip_value": 0}, "clip_value is not a positive number"),
         ({"accumulate": 1.5}, "number of batches"),
@@ -175,8 +175,8 @@ def test_optimizers_that_pytorch_has_not(optimizer, update):
         ({"groups": [tt.Group("v")]}, 'group "v" matches no'),
     ],
 )
-def test_recipes_without_meaning(wrong, told):
-    with pytest.raises(InvalidCall, match=told):
+def test_recipes_without_meaning(wrong, message):
+    with pytest.raises(InvalidCall, match=message):
         tt.TrainingStep(linear(), "mean_squared_error", **wrong)
     with pytest.raises(InvalidCall, match="Group: rate"):
         tt.Group("*", rate=-1)

@@ -69,8 +69,8 @@ def test_a_file_without_roles_has_no_metadata_about_them():
 def test_names_that_are_gone_are_passed_over():
     model = graph_with_roles().to_proto()
     (entry,) = model.metadata_props
-    told = json.loads(entry.value)
-    entry.value = json.dumps({**told, "buffer": ["gone", "mean"], "more": 1})
+    report = json.loads(entry.value)
+    entry.value = json.dumps({**report, "buffer": ["gone", "mean"], "more": 1})
     assert roles(tx.load(model)) == ROLES
 
 

@@ -65,10 +65,10 @@ def written(folder, steps, number, processes=(0, 1)):
     """Write the parts of some of two processes of a checkpoint; returns the graph."""
     graph = fitted(network(), number)
     state = graph.training_state
-    held = {v.name: v.data.array() for v in graph.variables}
-    held |= {name: data.array() for name, data in state.tensors.items()}
+    by_name = {v.name: v.data.array() for v in graph.variables}
+    by_name |= {name: data.array() for name, data in state.tensors.items()}
     for process in processes:
-        shards.write(folder, steps, graph, {k: Cut(a, process) for k, a in held.items()}, state.settings, {})
+        shards.write(folder, steps, graph, {k: Cut(a, process) for k, a in by_name.items()}, state.settings, {})
     return graph
 
 
@@ -168,8 +168,8 @@ def test_parts_that_do_not_fit_are_refused(tmp_path):
     with pytest.raises(tx.TenonnxError, match="part-00001"):
         tx.load(folder)
     second.write_bytes(kept)
-    told = json.loads((folder / "000000003" / shards.STATE).read_text())
-    (folder / "000000003" / shards.STATE).write_text(json.dumps({**told, "trained": ["other"]}))
+    report = json.loads((folder / "000000003" / shards.STATE).read_text())
+    (folder / "000000003" / shards.STATE).write_text(json.dumps({**report, "trained": ["other"]}))
     with pytest.raises(tx.InvalidModel, match="no other"):
         tx.load(folder)
 
@@ -224,8 +224,8 @@ def test_states_that_others_wrote(text, tmp_path):
 def test_a_thousand_million_parts_are_not_listed(tmp_path):
     place = tmp_path / "c.shards" / "000000001"
     place.mkdir(parents=True)
-    told = {"parts": 10**9, "trained": [], "variables": [], "inputs": [], "settings": {}}
-    (place / "state.json").write_text(json.dumps(told))
+    reported = {"parts": 10**9, "trained": [], "variables": [], "inputs": [], "settings": {}}
+    (place / "state.json").write_text(json.dumps(reported))
     with pytest.raises(tx.InvalidCall, match="part-00000-of-1000000000"):
         tx.load(tmp_path / "c.shards")
 

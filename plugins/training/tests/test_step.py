@@ -62,10 +62,10 @@ def test_running_statistics_follow_the_batch(backend):
     step = tt.TrainingStep(normalized(), "mean_squared_error", tt.SGD(0.0), backend=backend)
     found = step({"x": X, "labels": np.zeros_like(X)})
     np.testing.assert_allclose(found["loss"], 1, rtol=1e-4)  # normalized by the batch, not by running statistics
-    held = {v.name: v.data.array() for v in step.write_back().variables}
-    np.testing.assert_allclose(held["mean"], 0.9 * 0.5 + 0.1 * X.mean(0), rtol=1e-6)
-    np.testing.assert_allclose(held["variance"], 0.9 * 2.0 + 0.1 * X.var(0, ddof=1), rtol=1e-6)
-    expected = np.mean(((X - held["mean"]) / np.sqrt(held["variance"] + 1e-5)) ** 2)
+    by_name = {v.name: v.data.array() for v in step.write_back().variables}
+    np.testing.assert_allclose(by_name["mean"], 0.9 * 0.5 + 0.1 * X.mean(0), rtol=1e-6)
+    np.testing.assert_allclose(by_name["variance"], 0.9 * 2.0 + 0.1 * X.var(0, ddof=1), rtol=1e-6)
+    expected = np.mean(((X - by_name["mean"]) / np.sqrt(by_name["variance"] + 1e-5)) ** 2)
     np.testing.assert_allclose(step.evaluate({"x": X, "labels": np.zeros_like(X)})["loss"], expected, rtol=1e-5)
 
 

@@ -227,8 +227,8 @@ def unpacked_blocks(
     def shifts(start: int, stop: int) -> Array:
         if zero_points is None:
             return np.full((stop - start, columns), 1 << bits - 1).astype(dtype.numpy)
-        made = transposed_rows(zero_points, lambda z: unpacked_array(z.reshape(len(z), -1), bits)[:, start:stop])
-        return made.astype(dtype.numpy)
+        transposed = transposed_rows(zero_points, lambda z: unpacked_array(z.reshape(len(z), -1), bits)[:, start:stop])
+        return transposed.astype(dtype.numpy)
 
     def steps(start: int, stop: int) -> Array:
         return transposed_rows(scales, lambda s: s.reshape(len(s), -1)[:, start:stop])
@@ -246,7 +246,7 @@ def matmul_nbits_lowering(A, B, scales, zero_points, g_idx, bias, *, K, N, bits,
     found = unpacked_blocks(B, scales, zero_points, g_idx, columns=N, rows=K, bits=bits, block_size=block_size)
     if found is None or weight_prepacked:
         return None
-    quantized, scale, zero = (Value("", made.type, data=made) for made in found)
+    quantized, scale, zero = (Value("", contents.type, data=contents) for contents in found)
     y = ops.matmul(A, dequantize_linear(quantized, scale, zero, axis=0, block_size=block_size))
     return y if bias is None else y + bias
 

@@ -128,7 +128,7 @@ def _kernel_array(w: Array, w_zero_point: Array | None) -> Array:
     return kernel
 
 
-def _check(made: Op, x: Value, w: Value, channels: Any, attributes: Any) -> TensorType:
+def _check(op: Op, x: Value, w: Value, channels: Any, attributes: Any) -> TensorType:
     """The type of the convolution. Raises if ``channels``, the parameters of the weights, do not fit."""
     for parameter in channels:
         if parameter is None or parameter.tensor.shape is None or w.rank is None or is_single(parameter):
@@ -137,7 +137,7 @@ def _check(made: Op, x: Value, w: Value, channels: Any, attributes: Any) -> Tens
         if parameter.ndim != 1 or (isinstance(size, int) and isinstance(count, int) and size != count):
             given = f"{parameter!r} for {w!r}"
             raise TypeMismatch(
-                f"{made.title}: a scale or zero point has neither one element nor one for each output channel",
+                f"{op.title}: a scale or zero point has neither one element nor one for each output channel",
                 given=given,
             )
     floats = [Value(v.name, v.tensor.with_dtype(DType.float32)) for v in (x, w)]

@@ -42,9 +42,9 @@ def qlinear_leaky_relu(X, X_scale, X_zero_point=None, Y_scale=REQUIRED, Y_zero_p
 
 def _whole(scale):
     """Truncate the reciprocal of a scale to an integer, as onnxruntime's kernel does."""
-    known = static(scale)
+    contents = static(scale)
     with np.errstate(all="ignore"):
-        exact = known is not None and np.all(np.floor(1 / known) == 1 / known)
+        exact = contents is not None and np.all(np.floor(1 / contents) == 1 / contents)
     return scale if exact else 1.0 / ops.floor(1.0 / scale)
 
 

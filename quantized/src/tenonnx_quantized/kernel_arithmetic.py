@@ -112,8 +112,8 @@ def _summed(image: Array, window: Windows, sizes: Sequence[int], within: Sequenc
     begins, ends = covering(window, sizes)
     own = within or [0] * window.rank
     around = [
-        (begin - inside, size + begin + end - (begin - inside) - there)
-        for begin, end, size, inside, there in zip(begins, ends, sizes, own, image.shape[2:], strict=True)
+        (begin - inside, size + begin + end - (begin - inside) - length)
+        for begin, end, size, inside, length in zip(begins, ends, sizes, own, image.shape[2:], strict=True)
     ]
     padded = np.pad(image, [(0, 0), (0, 0), *around])
     spans = [(n - 1) * stride + 1 for n, stride in zip(window.outputs(sizes), window.strides, strict=True)]

@@ -85,7 +85,7 @@ def _greatest(x: Array) -> float:
 # ----- MatMulInteger --------------------------------------------------------------------------------------------------
 
 
-def _product_type(made: Op, A: Value, B: Value, dtype: DType, parameters: Any) -> TensorType:
+def _product_type(op: Op, A: Value, B: Value, dtype: DType, parameters: Any) -> TensorType:
     """The type of the product. Raises if the matrices are not quantized or their parameters do not fit."""
     shape = matmul.rules["type"](Value("A", A.tensor.with_dtype(dtype)), Value("B", B.tensor.with_dtype(dtype)))
     for matrix, parameter, place in parameters:
@@ -96,24 +96,24 @@ def _product_type(made: Op, A: Value, B: Value, dtype: DType, parameters: Any) -
         length = matrix.shape[place] if matrix.ndim > 1 else None
         if isinstance(size, int) and isinstance(length, int) and size not in (1, length):
             raise TypeMismatch(
-                f"{made.title}: a scale or zero point does not have one element for each row or column", given=given
+                f"{op.title}: a scale or zero point does not have one element for each row or column", given=given
             )
         if matrix.ndim < 2 or parameter.ndim > max(matrix.ndim, 1):
-            raise TypeMismatch(f"{made.title}: a scale or zero point is not a scalar, vector or matrix", given=given)
+            raise TypeMismatch(f"{op.title}: a scale or zero point is not a scalar, vector or matrix", given=given)
     return shape.with_dtype(dtype)
 
 
-def _check_quantized(made: Op, *pairs: tuple[Value, Value | None], allowed: Any = _EIGHT_BITS) -> None:
+def _check_quantized(op: Op, *pairs: tuple[Value, Value | None], allowed: Any = _EIGHT_BITS) -> None:
     for x, zero_point in pairs:
         if x.dtype not in allowed:
             raise TypeMismatch(
-                f"{made.title}: an input is neither int8 nor uint8",
+                f"{op.title}: an input is neither int8 nor uint8",
                 given=repr(x),
                 available=", ".join(d.name for d in allowed),
             )
         if zero_point is not None and zero_point.dtype is not x.dtype:
             raise TypeMismatch(
-                f"{made.title}: dtype of a zero point differs from that of its quantized tensor",
+                f"{op.title}: dtype of a zero point differs from that of its quantized tensor",
                 given=f"{x!r}, {zero_point!r}",
             )
 

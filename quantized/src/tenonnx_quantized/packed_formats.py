@@ -196,8 +196,8 @@ def gather_packed(data, indices, *, K: int, output_dtype=16, packed_type: int):
     """Gather rows of a packed table; out-of-range indices read its first row."""
     rows = ops.cast(indices, to=DType.int64)
     size = dims(data)[0]
-    there = ops.where((rows >= 0) & ops.less(rows, size), rows, 0)
-    return to(_unpacked(ops.gather(data, there), packed_type, K), _OUTPUTS[output_dtype])
+    clipped = ops.where((rows >= 0) & ops.less(rows, size), rows, 0)
+    return to(_unpacked(ops.gather(data, clipped), packed_type, K), _OUTPUTS[output_dtype])
 
 
 gather_packed.traits(on_request=True)

@@ -83,13 +83,13 @@ def qlinear(
             assert scale is not None
             return requantized(function(*floats, **attributes), step(scale), zero_point, inputs[first])
 
-        made = Op(body, name, domain=domain)
-        made.requires(*layout.requirements(names))
+        op = Op(body, name, domain=domain)
+        op.requires(*layout.requirements(names))
         if of is not None:
-            QLINEAR.setdefault(of, []).append((made, layout))
-            made.pattern(lambda y: _match_quantized(y, made, of, layout))
-            made.traits(on_request=True)
-        return made
+            QLINEAR.setdefault(of, []).append((op, layout))
+            op.pattern(lambda y: _match_quantized(y, op, of, layout))
+            op.traits(on_request=True)
+        return op
 
     return define
 
@@ -109,7 +109,7 @@ def _match_quantized(y: Value, op: Op, of: Op, layout: Layout) -> Iterator[tuple
             if each is not None:
                 given[each] = part
     known = {p.name: static(v) for p, v in zip(of.signature.inputs, inputs, strict=False) if v is not None}
-    attributes |= {name: held.tolist() for name, held in known.items() if held is not None}
+    attributes |= {name: contents.tolist() for name, contents in known.items() if contents is not None}
     yield given, {name: a for name, a in attributes.items() if name in op.signature.attributes}
 
 

@@ -82,8 +82,8 @@ def encode_array(x: Array, zero_point: Array | None, dtype: DType, saturate: int
 
 def is_zero(zero_point: Value | None) -> bool:
     """Whether a zero point is absent, or surely zero everywhere."""
-    known = static(zero_point)
-    return zero_point is None or (known is not None and not np.any(known.astype(np.float32)))
+    contents = static(zero_point)
+    return zero_point is None or (contents is not None and not np.any(contents.astype(np.float32)))
 
 
 # ----- QuantizeLinear -------------------------------------------------------------------------------------------------

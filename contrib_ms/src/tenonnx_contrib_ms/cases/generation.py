@@ -20,12 +20,12 @@ def decoder_of(draw):
     seed = draw(st.integers(0, 1000))
     random = np.random.default_rng(seed)
     sizes = {"tokens": (VOCABULARY, WIDTH), "places": (16, WIDTH), "weights": (WIDTH, 3 * WIDTH), "bias": (3 * WIDTH,)}
-    held = {name: random.normal(size=size).astype(np.float32) for name, size in sizes.items()}
+    tables = {name: random.normal(size=size).astype(np.float32) for name, size in sizes.items()}
 
     def decode(input_ids, position_ids, attention_mask, past):
-        table = constant(held["tokens"])
-        x = ops.gather(table, input_ids) + ops.gather(constant(held["places"]), position_ids)
-        weights = constant(held["weights"]), constant(held["bias"])
+        table = constant(tables["tokens"])
+        x = ops.gather(table, input_ids) + ops.gather(constant(tables["places"]), position_ids)
+        weights = constant(tables["weights"]), constant(tables["bias"])
         seen, present = attention(x, *weights, attention_mask, past, num_heads=HEADS, unidirectional=1)
         return ops.matmul(x + seen, ops.transpose(table, perm=[1, 0])), present
 

@@ -62,9 +62,9 @@ def sparse_attention_indexer_cases(draw):
         positions = np.tile(np.arange(begin, begin + length), (batch, 1))
     elif draw(st.booleans()):
         mask = (drawn.random.random((batch, past + length)) < 0.8).astype(np.int64)
-    held = np.array([past], np.int32) if fixed else None
+    past_length = np.array([past], np.int32) if fixed else None
     inputs = [query, key, *drawn.common, mask, drawn.some(batch, room, SIZE), *drawn.gates(batch, length)]
-    return call(*inputs, positions, held, buffer, **drawn.attributes, _outputs=3 if drawn.csa else 2)
+    return call(*inputs, positions, past_length, buffer, **drawn.attributes, _outputs=3 if drawn.csa else 2)
 
 
 @cases(

@@ -69,10 +69,10 @@ MIXED = Gap(
 SECOND = Gap("onnxruntime", "the kernel of onnxruntime 1.32 takes the second axis for the channels")
 
 
-def declare(made: Op, standard: Op, *images: str) -> None:
-    """Register cases for every version of ``made``, derived from those of ``standard`` at the same version."""
+def declare(op: Op, standard: Op, *images: str) -> None:
+    """Register cases for every version of ``op``, derived from those of ``standard`` at the same version."""
     meanings = {meaning.before: meaning for meaning in standard.meanings}
-    for meaning in made.meanings:
+    for meaning in op.meanings:
         for case in collected(meanings[meaning.before]):
             if any(
                 gap.when is None and gap.check not in ("reference", "special values", "empty axes", "other attributes")

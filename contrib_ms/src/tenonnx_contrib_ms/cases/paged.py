@@ -66,8 +66,8 @@ def drawn_int8(draw, pages):
     kind = draw(st.sampled_from(["PER_TENSOR", "PER_CHANNEL"]))
     sizes = (1,) if kind == "PER_TENSOR" else (pages.groups, 1, pages.size)
     scales = [draw(tensors(shape=sizes, min_value=0.01, max_value=0.02)) for _ in range(2)]
-    held = [draw(tensors("int8", shape=pages.cache)) for _ in range(2)]
-    return held, scales, {"k_quant_type": kind, "v_quant_type": kind}
+    caches = [draw(tensors("int8", shape=pages.cache)) for _ in range(2)]
+    return caches, scales, {"k_quant_type": kind, "v_quant_type": kind}
 
 
 @cases(paged_attention, gradient=["query", "key", "value", "head_sink", "q_norm_weight", "k_norm_weight"])
@@ -90,11 +90,11 @@ def _drawn_call(draw, int8):
         parts[2] = None
     elif draw(st.booleans()):
         parts = [np.concatenate(parts, axis=1), None, None]
-    held = [drawn(*pages.cache) for _ in range(2)]
+    caches = [drawn(*pages.cache) for _ in range(2)]
     more = [None] * 6
     attributes = {"num_heads": heads, "kv_num_heads": groups}
     if latent:
-        held[1] = None
+        caches[1] = None
         attributes |= {"kv_cache_layout": "LATENT", "v_head_size": 12}
     if not int8 and draw(st.booleans()):
         more[:2] = [drawn(16, 4), drawn(16, 4)]
@@ -108,11 +108,11 @@ def _drawn_call(draw, int8):
         more[2] = pages.slots()
     metadata = np.array([3, 9], np.int32) if draw(st.booleans()) else None
     if int8:
-        held, scales, quantized = drawn_int8(draw, pages)
+        caches, scales, quantized = drawn_int8(draw, pages)
         more += [*scales, metadata]
         attributes |= quantized | draw(st.sampled_from([{}, {"k_cache_dtype": "int8", "v_cache_dtype": "int8"}]))
     else:
         more += [None, None, metadata]
     others = [{}, {"local_window_size": 2}, {"scale": 0.3, "softcap": 1.5}, {"is_causal": 0}]
     attributes |= draw(st.sampled_from(others))
-    return call(*parts, *held, pages.sums, pages.past, pages.table, *more, **attributes, _outputs=2 if latent else 3)
+    return call(*parts, *caches, pages.sums, pages.past, pages.table, *more, **attributes, _outputs=2 if latent else 3)

@@ -122,9 +122,9 @@ def _drawn_call(draw, int8):
         more[3:] = [drawn(size, low=0.5), drawn(size, low=0.5)]
         attributes["qk_norm_epsilon"] = 1e-5
     attributes |= draw(st.sampled_from([{}, {"scale": 0.3, "softcap": 1.5}, {"is_causal": 0}]))
-    held = [drawn(*pages.cache) for _ in range(2)]
+    caches = [drawn(*pages.cache) for _ in range(2)]
     if int8:
-        held, scales, quantized = drawn_int8(draw, pages)
+        caches, scales, quantized = drawn_int8(draw, pages)
         more += scales
         attributes |= quantized
     else:
@@ -132,7 +132,7 @@ def _drawn_call(draw, int8):
     more.append(np.array([3, 9, 4, 5, 14], np.int32) if draw(st.booleans()) else None)
     return call(
         *parts,
-        *held,
+        *caches,
         pages.sums,
         pages.past,
         pages.table,

@@ -73,10 +73,10 @@ class DataFile:
 
     def read(self, offset: int, length: int) -> memoryview:
         """A read-only copy of the bytes. Raises InvalidModel if the file was truncated."""
-        held = memoryview(bytearray(length))
+        buffer = memoryview(bytearray(length))
         done = 0
         while done < length:
-            count = self.read_into(held[done:], offset + done)
+            count = self.read_into(buffer[done:], offset + done)
             if not count:
                 raise InvalidModel(
                     "an external data file was truncated while in use",
@@ -84,7 +84,7 @@ class DataFile:
                     available=f"{offset + done} bytes",
                 )
             done += count
-        return held.toreadonly()
+        return buffer.toreadonly()
 
     def read_into(self, buffer: memoryview, offset: int) -> int:
         """Fill the buffer from the file; returns the number of bytes, 0 at the end of the file.

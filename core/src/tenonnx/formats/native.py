@@ -106,8 +106,8 @@ def _placeholder(name: str, key: str, contents: Constant) -> TensorProto:
         proto.external_data.add(key=_TENSOR, value=key)
     if isinstance(contents, TensorContents) and not _is_plain(contents):
         source = contents.proto
-        held = [field.name for field, _ in source.ListFields() if field.name in _FIELDS]
-        proto.external_data.add(key=_FIELD, value="raw_data" if contents.is_raw_outside else "".join(held[:1]))
+        fields = [field.name for field, _ in source.ListFields() if field.name in _FIELDS]
+        proto.external_data.add(key=_FIELD, value="raw_data" if contents.is_raw_outside else "".join(fields[:1]))
     return proto
 
 

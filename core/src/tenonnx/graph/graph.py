@@ -252,9 +252,9 @@ class Node(Shown):
     @property
     def graph(self) -> Graph | None:
         """The graph that contains the node, or None."""
-        made = next((value for value in self.outputs if value is not None and value.producer is self), None)
-        graph = None if made is None else made.graph
-        return graph if graph is not None and any(held is self for held in graph.nodes) else None
+        output = next((value for value in self.outputs if value is not None and value.producer is self), None)
+        graph = None if output is None else output.graph
+        return graph if graph is not None and any(node is self for node in graph.nodes) else None
 
     @property
     def domain(self) -> str:
@@ -374,8 +374,8 @@ class Graph(CheckedFields, Names, Methods):
         kept = {} if self.training_state is None else self.training_state.tensors
         if name in kept:
             return Value(name, kept[name].type, data=kept[name])
-        known = [*(value.name for value in self.values()), *kept]
-        others = did_you_mean(name, known) or f"it has {listing(known)}"
+        names = [*(value.name for value in self.values()), *kept]
+        others = did_you_mean(name, names) or f"it has {listing(names)}"
         raise KeyError(f'no value "{name}" in graph "{self.name}"; {others}')
 
     def walk(self) -> Iterator[Node]:
@@ -453,9 +453,9 @@ class Graph(CheckedFields, Names, Methods):
             try:
                 value = self[value]
             except KeyError as error:
-                known = [each.name for each in self.values()]
-                what, do = f'no value "{value}" in graph "{self.name}"', did_you_mean(value, known)
-                raise InvalidCall(what, available=listing(known), do=do) from error
+                names = [each.name for each in self.values()]
+                what, do = f'no value "{value}" in graph "{self.name}"', did_you_mean(value, names)
+                raise InvalidCall(what, available=listing(names), do=do) from error
         if getattr(value, "graph", None) is not self:
             raise InvalidCall(f'the value is not in graph "{self.name}"', given=repr(value))
         return value

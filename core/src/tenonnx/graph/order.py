@@ -16,7 +16,7 @@ def ordered(graph: Graph) -> list[Node]:
     """
     if _is_ordered(graph):
         return graph.nodes.copy()
-    held = set(graph.nodes)
+    nodes = set(graph.nodes)
     given = {*graph.all_inputs, *graph.captures}
     order: dict[Node, None] = {}
     for node in graph.nodes:
@@ -32,7 +32,7 @@ def ordered(graph: Graph) -> list[Node]:
                 order[reader] = None
                 continue
             producer = needed.producer
-            if producer is None or producer not in held:
+            if producer is None or producer not in nodes:
                 raise _no_producer(needed, reader.title)
             if producer in way:
                 raise _cycle(list(way), producer)
@@ -45,13 +45,13 @@ def ordered(graph: Graph) -> list[Node]:
 
 def _is_ordered(graph: Graph) -> bool:
     """Whether nodes read only inputs, variables and outputs of earlier nodes, and all graph outputs are produced."""
-    there: set[Value | None] = {value for value in (*graph.all_inputs, *graph.captures) if value.producer is None}
+    available: set[Value | None] = {value for value in (*graph.all_inputs, *graph.captures) if value.producer is None}
     for node in graph.nodes:
         for value in node.uses:
-            if value not in there and (value.producer is not None or value.data is None):
+            if value not in available and (value.producer is not None or value.data is None):
                 return False
-        there.update(node.outputs)
-    return all(v in there or (v.producer is None and v.data is not None) for v in graph.outputs)
+        available.update(node.outputs)
+    return all(v in available or (v.producer is None and v.data is not None) for v in graph.outputs)
 
 
 def check_whole(graph: Graph) -> None:

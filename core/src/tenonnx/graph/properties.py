@@ -69,10 +69,10 @@ class CheckedFields:
         super().__setattr__(name, given)
 
 
-def check_kinds(part: str, held: Sequence[object]) -> None:
+def check_kinds(part: str, items: Sequence[object]) -> None:
     """Raise ``InvalidCall`` if a list of a graph has an item of the wrong type."""
     mark, kind = ("op_type", "nodes") if part == "nodes" else ("producer", "values")
-    strange = [each for each in held if not hasattr(each, mark)]
+    strange = [each for each in items if not hasattr(each, mark)]
     if strange:
         do = 'graph["name"] is a value, and .producer its node; graph.input, variable, output and insert add to lists'
         raise InvalidCall(f"{part} of the graph hold something other than {kind}", given=repr(strange[0])[:200], do=do)

@@ -70,8 +70,8 @@ class Builder:
         """The results of a call as constants, or None unless the contents of all are known."""
         if not all(k is None or k.data is not None for k in known):
             return None
-        held = [None if k is None else k.data for k in known]
-        return tuple(None if data is None else self.result(data.array(), data.type.dtype, inputs) for data in held)
+        arrays = [None if k is None else k.data for k in known]
+        return tuple(None if data is None else self.result(data.array(), data.type.dtype, inputs) for data in arrays)
 
     def result(self, array: np.ndarray[Any, Any], dtype: DType, inputs: Sequence[Value | None]) -> Value:
         """A result computed from constants only, with the role of a parameter among them, if any."""
@@ -92,18 +92,18 @@ class Builder:
             defaults = op.signature.attributes
             written = {n: v for n, v in attributes.items() if v is not None and not same_attribute(v, defaults[n])}
         wanted = self._within(op.name)
-        made = [None if entry is None else entry.value(self.name(wanted)) for entry in known]
+        outputs = [None if entry is None else entry.value(self.name(wanted)) for entry in known]
         trimmed = list(inputs)
         while trimmed and trimmed[-1] is None:
             trimmed.pop()
         subgraphs = [g for g in written.values() if isinstance(g, Graph)]
         captures = align_captures(subgraphs, self) if subgraphs else ()
-        name = next((v.name for v in made if v is not None), wanted)
+        name = next((v.name for v in outputs if v is not None), wanted)
         node = Node(
-            op, op.version if version is None else version, trimmed, written, made, name=name, captures=captures
+            op, op.version if version is None else version, trimmed, written, outputs, name=name, captures=captures
         )
         self.append(node)
-        return tuple(made)
+        return tuple(outputs)
 
     def replayed(self, node: Node) -> Sequence[Value | None] | None:
         """Replacement for a node of an inlined graph with mapped inputs; None replays the node as a call of its op."""
@@ -197,8 +197,8 @@ class Builder:
         key = (dtype, array.shape, array.tobytes()) if small else object()
         if key not in self._constants:
             name = self.name(self._within("constant"))
-            self._constants[key] = made = constant_value(array, dtype, self.graph, name)
-            made.role = role
+            self._constants[key] = value = constant_value(array, dtype, self.graph, name)
+            value.role = role
         return self._constants[key]
 
     def intern_constant(self, value: Value) -> Value:
@@ -207,8 +207,8 @@ class Builder:
             return self.constant(value.data.array(), value.data.type.dtype)
         if value not in self._constants:
             name = self.name(self._within("constant"))
-            self._constants[value] = made = Value(name, value.type, data=value.data, graph=self.graph)
-            made.role = value.role
+            self._constants[value] = copied = Value(name, value.type, data=value.data, graph=self.graph)
+            copied.role = value.role
         return self._constants[value]
 
 
@@ -261,9 +261,9 @@ def align_captures(subgraphs: Sequence[Graph], builder: Builder) -> tuple[Value,
     outers = dict.fromkeys(v.outer for graph in subgraphs for v in graph.captures if v.outer is not None)
     for graph in subgraphs:
         inner = Builder(graph)
-        held = [value for value in graph.captures if value.outer is None]
+        captures = [value for value in graph.captures if value.outer is None]
         further = [inner.capture(outer) for outer in outers]
-        graph.captures = [*held, *further]
+        graph.captures = [*captures, *further]
         for stand_in in further:
             stand_in.outer = None
     return tuple(value for outer in outers if (value := builder.adopt(outer)) is not None)

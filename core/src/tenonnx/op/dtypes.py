@@ -101,11 +101,11 @@ def newest_types(op: Op, versions: Mapping[str, Any]) -> Any:
 
     None if no entry fits the op.
     """
-    held = sorted(int(version) for version in versions if op.holds_at(int(version)))
-    table = versions[str(held[-1])] if held else None
+    available = sorted(int(version) for version in versions if op.holds_at(int(version)))
+    table = versions[str(available[-1])] if available else None
     if table is None or len(table["inputs"]) != len(op.signature.inputs):
         return None
-    alike = [inputs for v in held if len(inputs := versions[str(v)]["inputs"]) == len(table["inputs"])]
+    alike = [inputs for v in available if len(inputs := versions[str(v)]["inputs"]) == len(table["inputs"])]
     return {**table, "inputs": [_union(sets) for sets in zip(*alike, strict=True)]}
 
 

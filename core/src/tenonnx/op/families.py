@@ -22,9 +22,9 @@ def elementwise(name: str, *, result: DType | None = None, mixed: Iterable[str] 
     exempt = frozenset(mixed)
 
     def define(function: Callable[P, Any]) -> Op[P]:
-        made = primitive(name, broadcasts=True, elementwise=True, **keywords)(function)
-        made.type(lambda *inputs, **_: _elementwise_type(made, inputs, result, exempt))
-        return made
+        op = primitive(name, broadcasts=True, elementwise=True, **keywords)(function)
+        op.type(lambda *inputs, **_: _elementwise_type(op, inputs, result, exempt))
+        return op
 
     return define
 

@@ -37,9 +37,9 @@ class Known:
 
     def value(self, name: str) -> Value:
         """A new value with these facts."""
-        made = Value(name, self.type)
-        self.give(made)
-        return made
+        placeholder = Value(name, self.type)
+        self.give(placeholder)
+        return placeholder
 
     def copy(self) -> Known:
         return Known(self.type, self.symbolic_contents, self.data)

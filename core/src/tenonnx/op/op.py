@@ -399,10 +399,12 @@ def _signature_change(op: Op, version: int, change: dict[str, Any]) -> Signature
         if unknown:
             raise InvalidCall(f"{op.title}.until({version}): {key} names {unknown}", available=op.signature.describe())
     kinds: dict[str, Callable[[Any], Any]] = {"renamed": dict, "defaults": dict, "unless": lambda function: function}
-    made = SignatureChange(version, **{word: kinds.get(word, tuple)(said) for word, said in change.items() if said})
-    if made in op.signature_changes:
+    signature_change = SignatureChange(
+        version, **{word: kinds.get(word, tuple)(said) for word, said in change.items() if said}
+    )
+    if signature_change in op.signature_changes:
         raise InvalidCall(f"{op.title}.until({version}) declares the differences below that version twice")
-    return made
+    return signature_change
 
 
 class Define(Protocol):

@@ -129,11 +129,11 @@ class Requirements:
         if wrong is not None:
             what = f"{self.op.title}.requires was given no requirement"
             raise InvalidCall(what, given=repr(wrong)[:200], do='floats("x"), say')
-        made = Requirements(self.op, (*self.declared, *requirements))
+        combined = Requirements(self.op, (*self.declared, *requirements))
         code = inspect.unwrap(self.op.function).__code__
         variadic = bool(code.co_flags & inspect.CO_VARARGS)
         known = set(code.co_varnames[: code.co_argcount + code.co_kwonlyargcount + variadic])
-        known.update(*(requirement.dims for requirement in made.declared))
+        known.update(*(requirement.dims for requirement in combined.declared))
         for requirement in requirements:
             unknown = [name for name in requirement.names if name not in known]
             if unknown:
@@ -142,7 +142,7 @@ class Requirements:
                     given=repr(requirement),
                     available=self.op.signature.describe(),
                 )
-        return made
+        return combined
 
     def check(self, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> Arguments | None:
         """Check a call; returns the resolved dims. Raises ``TypeMismatch`` for a violated requirement."""

@@ -75,13 +75,13 @@ def rule_kind(name: str, takes: str) -> Kind:
 
     Raises ``InvalidCall`` for a name that another kind has, or that is similar to one.
     """
-    made = Kind(name, takes)
-    if kinds.get(name, made) != made:
+    kind = Kind(name, takes)
+    if kinds.get(name, kind) != kind:
         raise InvalidCall(
             "a kind of rule was declared twice, differently", given=name, available=", ".join(sorted(kinds))
         )
     check_kind("a kind of rule", name)
-    return kinds.setdefault(name, made)
+    return kinds.setdefault(name, kind)
 
 
 def check_kind(title: str, key: str) -> None:

@@ -84,8 +84,10 @@ def moves_data(op: Op, attributes: Mapping[str, Any]) -> bool:
     fact = find_trait(op, "data_movement")
     if not isinstance(fact, Mapping):
         return fact is True
-    there = op.signature.attributes
-    return all(attributes.get(name, there[name]) in values for name, values in fact.items() if name in there)
+    own_attributes = op.signature.attributes
+    return all(
+        attributes.get(name, own_attributes[name]) in values for name, values in fact.items() if name in own_attributes
+    )
 
 
 def add_rule(op: Op, consumer: str, rule: Callable[..., Any]) -> None:

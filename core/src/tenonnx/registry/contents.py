@@ -39,12 +39,12 @@ def in_words(conflicts: Iterable[Conflict]) -> list[str]:
     found: dict[tuple[str, str], list[Conflict]] = {}
     for conflict in conflicts:
         found.setdefault((conflict.source, conflict.holder), []).append(conflict)
-    told = []
+    lines = []
     for (source, holder), each in found.items():
         names = sorted({f"{c.left_out.domain}::{c.left_out.name}" for c in each})
         left_out = f"{listing(names, 5)} of {source} left out, as {holder} has the first claim"
-        told.append(f"{left_out}; defined in {each[0].line}")
-    return told
+        lines.append(f"{left_out}; defined in {each[0].line}")
+    return lines
 
 
 @dataclass
@@ -86,10 +86,10 @@ class RegistryContents:
 
     def add(self, op: Op, plugin: Plugin | None) -> list[Conflict]:
         """Add one definition, unless another package owns the op; returns the definitions that are ignored."""
-        held = self.ops.get((op.domain, op.name), ())
-        if op in held:
+        present = self.ops.get((op.domain, op.name), ())
+        if op in present:
             return []
-        rivals = [other for other in held if _overlap(op, other)]
+        rivals = [other for other in present if _overlap(op, other)]
         for rival in rivals:
             holder = self.sources[rival]
             if plugin is None or (holder is not None and holder.distribution == plugin.distribution):
@@ -103,7 +103,7 @@ class RegistryContents:
                 break
         else:
             found = [Conflict(rival, source_of(self.sources.pop(rival)), source_of(plugin)) for rival in rivals]
-            kept = (op, *(other for other in held if other not in rivals))
+            kept = (op, *(other for other in present if other not in rivals))
             self.ops[op.domain, op.name] = tuple(sorted(kept, key=lambda o: -o.since))
             self.sources[op] = plugin
             if plugin is not None:

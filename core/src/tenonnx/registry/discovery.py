@@ -305,9 +305,9 @@ def _entry_points(text: str) -> Iterator[tuple[str, str, str]]:
 def _name_and_version(folder: Path) -> tuple[str, str]:
     """Name and version of a distribution, from the first lines of its metadata; a full parse is slower."""
     text = _contents(folder / "METADATA") or _contents(folder / "PKG-INFO")
-    told = dict(re.findall(r"^(Name|Version): *(.*)$", text.partition("\n\n")[0], re.MULTILINE))
+    fields = dict(re.findall(r"^(Name|Version): *(.*)$", text.partition("\n\n")[0], re.MULTILINE))
     name, _, version = folder.stem.partition("-")
-    return told.get("Name", name), told.get("Version", version)
+    return fields.get("Name", name), fields.get("Version", version)
 
 
 def _contents(path: Path) -> str:
@@ -340,9 +340,9 @@ class Selection:
     @property
     def unknown(self) -> list[str]:
         """Names that match no installed plugin."""
-        asked = {*(self.named or ()), *self.without}
-        known = {normalized(plugin.distribution) for group in GROUPS if asked for plugin in _installed(group)}
-        return sorted(asked - known)
+        names = {*(self.named or ()), *self.without}
+        known = {normalized(plugin.distribution) for group in GROUPS if names for plugin in _installed(group)}
+        return sorted(names - known)
 
 
 def check_takes(what: str, function: Callable[..., Any], /, *given: Any, **options: Any) -> None:

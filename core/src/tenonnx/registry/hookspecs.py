@@ -33,8 +33,8 @@ def hooks_of(module: Any) -> dict[str, Callable[..., Any]]:
     Raises ``TypeError`` for an unknown hook, and for one without the parameter ``registry``.
     """
     found: dict[str, Callable[..., Any]] = {}
-    held = dict(vars(module)) if inspect.ismodule(module) else {name: getattr(module, name) for name in dir(module)}
-    for name, function in held.items():
+    members = dict(vars(module)) if inspect.ismodule(module) else {name: getattr(module, name) for name in dir(module)}
+    for name, function in members.items():
         if not inspect.isroutine(function) or not hasattr(function, _MARK):
             continue
         if name not in HOOKS:

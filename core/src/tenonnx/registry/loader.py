@@ -103,7 +103,7 @@ class Loader:
         try:
             with defined_by(self._registry):
                 module = plugin.load()
-            known_as = next((name for name, (held, _) in self._hooks.items() if held is module), None)
+            known_as = next((name for name, (other, _) in self._hooks.items() if other is module), None)
             if known_as is not None:
                 self._names[plugin] = known_as
                 return

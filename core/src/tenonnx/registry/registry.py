@@ -164,11 +164,11 @@ class Registry:
         A node whose op is unknown is read as the op of its alias, if that is installed. ``hints`` are only suggested in
         messages, since they may differ from the missing op. Raises ``PluginError`` for a target without a domain.
         """
-        made, told = checked(domain, names), checked(domain, hints or {})
+        aliases, hints_by_name = checked(domain, names), checked(domain, hints or {})
 
         def change(contents: RegistryContents, plugin: Plugin | None) -> None:
-            contents.aliases = {**made, **contents.aliases}
-            contents.hints = {**told, **contents.hints}
+            contents.aliases = {**aliases, **contents.aliases}
+            contents.hints = {**hints_by_name, **contents.hints}
 
         self._change(change)
 
@@ -311,9 +311,9 @@ class Registry:
         for each in self.domains() if domain is None else [domain]:
             self.load(each)
         self._loader.import_ops([key for key in self._contents.awaited if domain in (None, key[0])])
-        for (owner, _), held in sorted(self._contents.ops.items()):
+        for (owner, _), ops in sorted(self._contents.ops.items()):
             if domain is None or owner == domain:
-                yield from held
+                yield from ops
 
     def rule(self, op: Op, consumer: str) -> Rule | None:
         """The rule that a package added to an op of another package, or None."""
@@ -325,8 +325,8 @@ class Registry:
         if found is None:
             with self._lock:
                 self._loader.serving("ai.onnx")
-                held = self._contents.operators
-                self._operators = found = Operators() if held is None else held[1]()
+                operators = self._contents.operators
+                self._operators = found = Operators() if operators is None else operators[1]()
         return found
 
     def source(self, op: Op) -> str:

@@ -165,15 +165,15 @@ def set_graph_inputs(graph: Graph, values: Sequence[Value | str]) -> None:
     Raises ``InvalidCall`` for a value that is not an input, and for a removed input that is still read.
     """
     wanted = [graph.find(value) for value in values]
-    held = graph.inputs
-    if any(value not in held for value in wanted) or len(set(wanted)) < len(wanted):
+    inputs = graph.inputs
+    if any(value not in inputs for value in wanted) or len(set(wanted)) < len(wanted):
         raise InvalidCall(
             f'the new inputs of graph "{graph.name}" are not some of its inputs, each once',
             given=", ".join(value.name for value in wanted),
-            available=", ".join(value.name for value in held),
+            available=", ".join(value.name for value in inputs),
             do="graph.input(name, dtype, shape) adds one",
         )
-    check_unread(graph, [value for value in held if value not in wanted])
+    check_unread(graph, [value for value in inputs if value not in wanted])
     with editing(graph):
         rest = iter(wanted)
         kept = [value if value.data is not None else next(rest, None) for value in graph.all_inputs]

@@ -76,12 +76,12 @@ def refuse_opaque(graph: Graph, purpose: str) -> None:
     for (domain, name), nodes in sorted(missing.items()):
         lacking = absence(registry, domain, name, nodes[0].version)
         absences.append(lacking)
-        told = lacking.reason
+        reason = lacking.reason
         if domain in said and lacking.package is None:
-            told = f"which the file says is of {said[domain]}"
+            reason = f"which the file says is of {said[domain]}"
         shown = listing([f'"{node.label}"' for node in nodes], 5)
         count = f"{counted(len(nodes), 'node')} ({shown})"
-        lines.append(f"{domain}::{name}@{nodes[0].version}: {count}, {told}")
+        lines.append(f"{domain}::{name}@{nodes[0].version}: {count}, {reason}")
     failures = [] if registry is None else [*registry.failures.values(), *in_words(registry.conflicts)]
     raise UnsupportedOp(
         f"the graph cannot be {purpose}: no installed package provides {len(missing)} of its ops",

@@ -88,11 +88,11 @@ def without_defaults(graph: Graph) -> Graph:
     return closed
 
 
-def _restore_defaults(made: Graph, source: Graph, contents: Mapping[str, Constant]) -> None:
+def _restore_defaults(result: Graph, source: Graph, contents: Mapping[str, Constant]) -> None:
     """Restore the defaults of inputs in the result of a transform, in the order of variables in ``source``."""
-    inputs = {value.name: value for value in made.all_inputs}
+    inputs = {value.name: value for value in result.all_inputs}
     for name, data in contents.items():
         inputs[name]._replace_fields(data=data)
-    made.variables += (inputs[name] for name in contents)
+    result.variables += (inputs[name] for name in contents)
     places = {value.name: place for place, value in enumerate(source.variables)}
-    made.variables.sort(key=lambda value: places.get(value.name, len(places)))
+    result.variables.sort(key=lambda value: places.get(value.name, len(places)))

@@ -87,10 +87,10 @@ class _Snapshot:
 
     def differs(self, node: Node) -> bool:
         """Whether a node is new or changed, or a node in its subgraphs is."""
-        held = self._slots.get(node)
-        if held is None:
+        slots = self._slots.get(node)
+        if slots is None:
             return True
-        was = dict(zip(Node.__slots__, held, strict=True))
+        was = dict(zip(Node.__slots__, slots, strict=True))
         return (
             node.op is not was["_op"]
             or node.version != was["_version"]
@@ -102,16 +102,16 @@ class _Snapshot:
 
     def _has_changed(self, value: Value) -> bool:
         """Whether the type or contents of a value without producer changed."""
-        held = self._slots.get(value)
-        was = None if held is None else dict(zip(Value.__slots__, held, strict=True))
+        slots = self._slots.get(value)
+        was = None if slots is None else dict(zip(Value.__slots__, slots, strict=True))
         return was is not None and (value.type != was["_type"] or value.data is not was["_data"])
 
     def restore(self) -> None:
         for node, attributes in self._attributes.items():
             node._replace_fields(attributes=attributes)
         for graph, lists in self._graphs:
-            for name, held in lists.items():
-                setattr(graph, name, held)
+            for name, items in lists.items():
+                setattr(graph, name, items)
         for graph, types, state, retyped in self._facts:
             graph.value_types, graph.training_state, graph.retyped = types, state, retyped
         for item, slots in self._slots.items():
@@ -126,9 +126,9 @@ def _are_same(attributes: Mapping[str, Any], before: Mapping[str, Any]) -> bool:
 def _check_names(root: Graph) -> None:
     """Raise ``InvalidCall`` if two values of a graph have the same name, as constants of other graphs may."""
     for graph in root.nested():
-        held: dict[str, Value] = {}
+        by_name: dict[str, Value] = {}
         for value in graph.values():
-            if held.setdefault(value.name, value) is not value:
+            if by_name.setdefault(value.name, value) is not value:
                 raise InvalidCall(f'two values have the name "{value.name}"', do="graph.rename(...)")
 
 
@@ -271,9 +271,9 @@ def check_unread(graph: Graph, gone: Sequence[Value]) -> None:
 def apply_graph(graph: Graph, inputs: Sequence[Any], named: Mapping[str, Any]) -> Any:
     """Call ``graph``: inline its nodes in the graph of the given values, or compute its outputs for arrays."""
     wanted = [value.name for value in graph.inputs]
-    known = {value.name for value in graph.all_inputs}
+    names = {value.name for value in graph.all_inputs}
     given = {**dict(zip(wanted, inputs, strict=False)), **named}
-    strange = [name for name in named if name not in known or name in wanted[: len(inputs)]]
+    strange = [name for name in named if name not in names or name in wanted[: len(inputs)]]
     missing = [name for name in wanted if name not in given]
     if strange or missing or len(inputs) > len(wanted):
         raise InvalidCall(
@@ -330,17 +330,17 @@ def rename(graph: Graph, value: Value | str, name: str) -> None:
 
 def assign(graph: Graph, contents: Mapping[str, np.ndarray[Any, Any]]) -> None:
     """Replace the contents of variables by others of the same type, see ``Graph.assign``."""
-    held = {value.name: value for value in graph.variables}
+    variables = {value.name: value for value in graph.variables}
     new = {}
     for name, array in contents.items():
-        if name not in held:
-            do = did_you_mean(name, held)
-            raise InvalidCall(f'no variable "{name}" in graph "{graph.name}"', available=listing(held), do=do)
+        if name not in variables:
+            do = did_you_mean(name, variables)
+            raise InvalidCall(f'no variable "{name}" in graph "{graph.name}"', available=listing(variables), do=do)
         new[name] = ArrayConstant(array)
-        if new[name].type != held[name].type:
-            given, wanted = new[name].type, held[name].type
+        if new[name].type != variables[name].type:
+            given, wanted = new[name].type, variables[name].type
             raise TypeMismatch(f'new contents of variable "{name}" are not {wanted}', given=str(given))
     with editing(graph) if any(constant.nbytes <= PROPAGATED_BYTES for constant in new.values()) else nullcontext():
         for name, constant in new.items():
-            held[name]._replace_fields(data=constant)
-            held[name].symbolic_contents = None
+            variables[name]._replace_fields(data=constant)
+            variables[name].symbolic_contents = None

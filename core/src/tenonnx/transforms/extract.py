@@ -25,10 +25,10 @@ def extract(graph: Graph, inputs: Sequence[str] | str | None, outputs: Sequence[
     for name in [value.name for value in cut if value.type is None]:
         raise InvalidCall(f'input "{name}" of the part has no known type', do="install what its op needs")
     formals, part.all_inputs, part.outputs = part.all_inputs, cut, wanted
-    made = {*cut}.difference(formals)
-    known = any(value.data is not None for value in made)
-    part.nodes = [node for node in part.nodes if made.isdisjoint(node.outputs)]
-    for value in made:
+    computed = {*cut}.difference(formals)
+    known = any(value.data is not None for value in computed)
+    part.nodes = [node for node in part.nodes if computed.isdisjoint(node.outputs)]
+    for value in computed:
         value.producer = None
         value._replace_fields(data=None)
     drop_dead_nodes(part)
@@ -40,7 +40,7 @@ def extract(graph: Graph, inputs: Sequence[str] | str | None, outputs: Sequence[
             given=", ".join(missing),
             do="add them to inputs",
         )
-    part.variables = [v for v in part.variables if v in used and v not in made]
+    part.variables = [v for v in part.variables if v in used and v not in computed]
     part.origin = None
     if known:  # facts derived from the contents are no longer valid
         part = untyped(part)

@@ -42,8 +42,8 @@ class Change:
 
     def count(self, nodes: Sequence[Node]) -> None:
         """Count the nodes that replace this one."""
-        for made in nodes:
-            self.into[made.op_type] = self.into.get(made.op_type, 0) + 1
+        for node in nodes:
+            self.into[node.op_type] = self.into.get(node.op_type, 0) + 1
 
     def refuse(self, reasons: Sequence[str], do: str) -> None:
         self.action, self.do, self.reasons = "refused", do, reasons

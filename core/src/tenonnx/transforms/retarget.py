@@ -84,7 +84,7 @@ def _retargeted(graph: Graph, target: Target) -> Retargeted:
     return Retargeted(moved, context.changes + interface_refusals(graph, target))
 
 
-def _drop_unused_variables(moved: Graph, source: Graph, made: Collection[Value]) -> None:
+def _drop_unused_variables(moved: Graph, source: Graph, created: Collection[Value]) -> None:
     """Remove variables that became unused, as the target may lack their type."""
     unread: dict[Graph, set[Value]] = {}
     for each in [each for each in moved.nested() if each.variables]:
@@ -92,7 +92,7 @@ def _drop_unused_variables(moved: Graph, source: Graph, made: Collection[Value])
         unread[each] = {*each.variables} - used
     if not any(unread.values()):
         return
-    read = {value.name for node in source.walk() for value in node.uses}.union(value.name for value in made)
+    read = {value.name for node in source.walk() for value in node.uses}.union(value.name for value in created)
     for each, values in unread.items():
         each.variables = [v for v in each.variables if v not in values or v.name not in read]
 
@@ -213,9 +213,9 @@ class Retargeting(Rewriter):
 
     def as_output(self, value: Value) -> Value:
         output = super().as_output(value)
-        made = None if output is value else output.producer
-        if made is not None and (version := self.context.legalizer.target.version(made.domain)) is not None:
-            made._replace_fields(version=version)
+        producer = None if output is value else output.producer
+        if producer is not None and (version := self.context.legalizer.target.version(producer.domain)) is not None:
+            producer._replace_fields(version=version)
         return output
 
     def _refuse(self, node: Node, reasons: Sequence[str], has_form: Callable[[], bool]) -> None:
@@ -360,15 +360,15 @@ class Retargeting(Rewriter):
 
     def _widened(self, value: Value, wide: DType) -> Value:
         """A constant in a wider type, converted once."""
-        made = self.context.widened.get((value, wide))
-        if made is None:
+        cached = self.context.widened.get((value, wide))
+        if cached is None:
             assert value.data is not None
             contents = Widened(value.data, wide)
-            made = Value(self.name(f"{value.name}/{wide}"), contents.type, data=contents, graph=value.graph)
-            self.context.widened[value, wide] = made
+            cached = Value(self.name(f"{value.name}/{wide}"), contents.type, data=contents, graph=value.graph)
+            self.context.widened[value, wide] = cached
             if value.graph is not None and value in value.graph.variables:
-                value.graph.variables.append(made)
-        return made
+                value.graph.variables.append(cached)
+        return cached
 
 
 def _is_whole(known: Known | None) -> bool:

@@ -97,8 +97,8 @@ class Rewriter(Builder):
             for node in self.source.nodes:
                 self.visit(node)
             self.node = None
-            made = {value: self._output(value) for value in dict.fromkeys(self.source.outputs)}
-            self.graph.outputs = [made[value] for value in self.source.outputs]
+            outputs = {value: self._output(value) for value in dict.fromkeys(self.source.outputs)}
+            self.graph.outputs = [outputs[value] for value in self.source.outputs]
         return self.graph
 
     @cached_property
@@ -187,7 +187,7 @@ class Rewriter(Builder):
 
     def _replace(self, node: Node, results: Sequence[Value | None], start: int) -> None:
         """Replace the outputs of ``node`` by ``results``; values created since ``start`` take over their names."""
-        fresh = {v for made in self.nodes[start:] for v in made.outputs if v is not None}
+        fresh = {v for new_node in self.nodes[start:] for v in new_node.outputs if v is not None}
         for output, result in zip(node.outputs, results, strict=False):
             if output is None:
                 continue
@@ -281,10 +281,10 @@ class Rewriter(Builder):
             return function(*arguments, **keywords)
 
     def nested(self, graph: Graph) -> Builder:
-        made = self.inner(Graph(graph.name), graph.name)
-        made.graph, made.source = graph, self.source
-        made.prefix, made.node = self.prefix, self.node
-        return made
+        inner = self.inner(Graph(graph.name), graph.name)
+        inner.graph, inner.source = graph, self.source
+        inner.prefix, inner.node = self.prefix, self.node
+        return inner
 
 
 def body_nodes(op: Operator) -> list[Node]:

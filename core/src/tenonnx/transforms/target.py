@@ -100,8 +100,8 @@ def target_for(
     _check_domains([*wanted, *(domains or ())], graph, opsets)
     if runtime is not None:
         ops = {(node.domain, node.op_type) for node in graph.walk()}
-        known = [(domain, held) for domain, held in opsets.items() if domain in runtime.opsets]
-        opsets = {domain: runtime.nearest(domain, held, ops) for domain, held in known}
+        known = [(domain, versions) for domain, versions in opsets.items() if domain in runtime.opsets]
+        opsets = {domain: runtime.nearest(domain, versions, ops) for domain, versions in known}
     for domain, version in wanted.items():
         _check_version(canonical_domain(domain), version, graph, runtime)
         opsets[canonical_domain(domain)] = version

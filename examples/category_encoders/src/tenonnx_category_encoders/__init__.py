@@ -37,8 +37,8 @@ def encoder(model: Any, X: Table) -> Outputs:
 
 def categories(model: Any, column: str) -> list[str]:
     """The strings that an encoder knows in a column."""
-    held = getattr(model, "ordinal_encoder", model)
-    for each in held.mapping if isinstance(held.mapping, list) else []:
+    encoder = getattr(model, "ordinal_encoder", model)
+    for each in encoder.mapping if isinstance(encoder.mapping, list) else []:
         if each["col"] == column:
             found = [key for key in each["mapping"].index if isinstance(key, str)]
             if found:

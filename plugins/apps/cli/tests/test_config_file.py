@@ -56,7 +56,7 @@ def test_a_profile_of_a_file_applies_in_python(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("opsett = 13", "unknown option of convert"),
         ("opset = 'new'", "'new' is neither a version"),
@@ -65,9 +65,9 @@ def test_a_profile_of_a_file_applies_in_python(tmp_path):
         ("opset = [", "cannot read"),
     ],
 )
-def test_a_file_that_python_cannot_use_is_refused(text, told, tmp_path):
+def test_a_file_that_python_cannot_use_is_refused(text, message, tmp_path):
     (tmp_path / "options.toml").write_text(f"[convert]\n{text}\n")
-    with pytest.raises(tx.InvalidCall, match=told):
+    with pytest.raises(tx.InvalidCall, match=message):
         tx.read_config(tmp_path / "options.toml")
 
 
@@ -79,7 +79,7 @@ def test_each_command_reads_its_own_table(tmp_path, capfd):
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "message"),
     [
         ("[convert]\nopsett = 13", "unknown option of convert"),
         ("[convert]\noutput = 'm.onnx'", "unknown option of convert"),
@@ -91,12 +91,12 @@ def test_each_command_reads_its_own_table(tmp_path, capfd):
         (None, "cannot read"),
     ],
 )
-def test_errors_in_a_file_are_reported(text, told, tmp_path, capfd):
+def test_errors_in_a_file_are_reported(text, message, tmp_path, capfd):
     config = tmp_path / "options.toml"
     if text is not None:
         config.write_text(text)
     assert main(["convert", CNN, "-o", str(tmp_path / "m.onnx"), "--config", str(config)]) == 2
-    assert told in capfd.readouterr().err
+    assert message in capfd.readouterr().err
     assert not (tmp_path / "m.onnx").exists()
 
 

@@ -53,13 +53,13 @@ HEADERS = {
 }
 
 
-@pytest.mark.parametrize(("shape", "dtype", "told"), HEADERS.values(), ids=HEADERS)
-def test_a_header_is_held_against_the_limit_first(tenonnx, model, shape, dtype, told):
+@pytest.mark.parametrize(("shape", "dtype", "message"), HEADERS.values(), ids=HEADERS)
+def test_a_header_is_held_against_the_limit_first(tenonnx, model, shape, dtype, message):
     archive("feeds.npz", x=header(shape, dtype))
     for given in (("--inputs", "feeds.npz"), ("--input", "x=feeds.npz")):
         result = tenonnx("run", model, *given)
         assert (result.code, result.out) == (2, "")
-        assert told in result.err
+        assert message in result.err
 
 
 @pytest.mark.parametrize("text", [b"{'descr': '<f4', ", b"{'descr': ((", b"\xff", b"[" * 90])

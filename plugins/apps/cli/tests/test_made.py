@@ -100,7 +100,7 @@ def test_examples_reach_the_front_end_with_the_names_of_their_dims(tenonnx, read
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (["absent.py:make"], "no such Python file"),
         (["net.py:number"], '"net.py" has no function "number"'),
@@ -114,11 +114,11 @@ def test_examples_reach_the_front_end_with_the_names_of_their_dims(tenonnx, read
         (["m.onnx", "--example", "3"], "--example was given for something other than a function that returns a model"),
     ],
 )
-def test_errors_are_reported_with_their_line(tenonnx, arguments, told):
+def test_errors_are_reported_with_their_line(tenonnx, arguments, message):
     Path("broken.py").write_text("def make(:\n")
     result = tenonnx("convert", *arguments, "-o", "out.onnx")
     assert result.code == 2
-    assert told in result.err
+    assert message in result.err
     assert "Traceback" not in result.err
     assert not Path("out.onnx").exists()
 

@@ -92,9 +92,9 @@ class Runs:
     def _run(self, name: str, role: str = "", place: int = 0) -> subprocess.CompletedProcess[str]:
         environment = dict(os.environ)
         if role:
-            told = {"ROLE": role, "PLACE": str(place), "ARMED": f"{self.folder / name}.armed"}
-            told["COUNTED"] = f"{self.folder / name}.count"
-            environment |= {f"KILL_{key}": value for key, value in told.items()}
+            variables = {"ROLE": role, "PLACE": str(place), "ARMED": f"{self.folder / name}.armed"}
+            variables["COUNTED"] = f"{self.folder / name}.count"
+            environment |= {f"KILL_{key}": value for key, value in variables.items()}
             environment["PYTHONPATH"] = str(self.folder / "hook")
         program = "import sys; from tenonnx_cli import main; sys.exit(main(sys.argv[1:]))"
         options = ["--keep", "id", "--on", "local:2", "--batch-size", "50", "--part-rows", str(ROWS // PARTS)]

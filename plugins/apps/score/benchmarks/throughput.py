@@ -37,25 +37,25 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--batch", default="10000", help="rows of a batch of plain")
     parser.add_argument("--folder", type=Path, default=Path("/tmp/tenonnx-score"))
-    asked = parser.parse_args()
-    ways = asked.way or [way for way in WAYS if way[:3] not in ("ray", "spa") or find_spec(_package(way))]
-    for case in asked.case or CASES:
-        _compare(case, ways, asked)
+    arguments = parser.parse_args()
+    ways = arguments.way or [way for way in WAYS if way[:3] not in ("ray", "spa") or find_spec(_package(way))]
+    for case in arguments.case or CASES:
+        _compare(case, ways, arguments)
 
 
 def _package(way: str) -> str:
     return {"ray": "ray", "spa": "pyspark"}[way[:3]]
 
 
-def _compare(case: str, ways: list[str], asked: Any) -> None:
-    rows = max(int(CASES[case].rows * asked.scale), 100)
-    model, input = made(case, asked.folder, rows)
+def _compare(case: str, ways: list[str], arguments: Any) -> None:
+    rows = max(int(CASES[case].rows * arguments.scale), 100)
+    model, input = made(case, arguments.folder, rows)
     found: dict[str, list[Watched]] = {way: [] for way in ways}
-    outputs = {way: asked.folder / f"out-{case}-{k}" for k, way in enumerate(ways)}
-    for _ in range(asked.rounds):
+    outputs = {way: arguments.folder / f"out-{case}-{k}" for k, way in enumerate(ways)}
+    for _ in range(arguments.rounds):
         for way, output in outputs.items():
             shutil.rmtree(output, ignore_errors=True)
-            found[way].append(watched(_command(way, case, model, input, output, rows, asked.batch)))
+            found[way].append(watched(_command(way, case, model, input, output, rows, arguments.batch)))
     first = ways[0]
     digests = {way: bits(output) for way, output in outputs.items()}
     print(f"\n{case}, {rows:,} rows\n")

@@ -37,7 +37,7 @@ def test_a_cheap_model_has_one_thread_unless_more_are_faster(factor, threads, sc
     monkeypatch.setattr(trial, "FASTER", factor)
     monkeypatch.setattr(on_local, "cores", lambda: 2)
     used = []
-    watch = Watch(started=lambda told: used.append(told.threads))
+    watch = Watch(started=lambda task: used.append(task.threads))
     tx.score(scale, tmp_path / "t.parquet", tmp_path / "out", on="local:1", watch=watch)
     tx.score(scale, tmp_path / "t.parquet", tmp_path / "three", on="local:1", threads=3, watch=watch)
     assert used == [threads, 3]

@@ -255,8 +255,10 @@ def test_a_stopped_run_resumes(matrix, many, tmp_path):
     found = written(tmp_path / "out")
     assert found["id"].to_pylist() == list(range(4000))
     assert not list((tmp_path / "out").glob(".part*"))
-    told = dict(enumerate(scores.files))
-    assert all(told[k].stat().st_mtime_ns == before[told[k]] for k in range(scores.kept) if told[k] in before)
+    reported = dict(enumerate(scores.files))
+    assert all(
+        reported[k].stat().st_mtime_ns == before[reported[k]] for k in range(scores.kept) if reported[k] in before
+    )
     whole = tx.score(matrix, many, tmp_path / "whole", **options)
     assert [path.read_bytes() for path in whole.files] == [path.read_bytes() for path in scores.files]
     assert whole.summary.columns == scores.summary.columns
@@ -324,8 +326,8 @@ def test_too_many_bad_rows_fail_and_more_may_be_allowed(scale, tmp_path):
     assert "10 of 100" in str(raised.value)
     scores = tx.score(scale, tmp_path / "t.parquet", tmp_path / "out", max_errors=0.1, **ONE)
     assert (scores.rows, scores.bad, scores.kept) == (90, 10, 1)
-    told = lines(tmp_path / "out" / "errors" / "_part-000000.jsonl")
-    assert [row["row"] for row in told] == list(range(90, 100))
+    reported = lines(tmp_path / "out" / "errors" / "_part-000000.jsonl")
+    assert [row["row"] for row in reported] == list(range(90, 100))
 
 
 def test_first_rows_that_are_all_bad_are_refused_before_anything_is_written(scale, tmp_path):
@@ -470,7 +472,7 @@ def test_little_work_uses_one_process_by_default(matrix, table, tmp_path):
     parquet.write_table(table, tmp_path / "t.parquet")
     engines = {}
     for on in ("local", "local:2"):
-        watch = Watch(started=lambda told, on=on: engines.update({on: told.engine}))
+        watch = Watch(started=lambda task, on=on: engines.update({on: task.engine}))
         options = {"keep": ["id", "name"], "part_rows": 500, "watch": watch}
         tx.score(matrix, tmp_path / "t.parquet", tmp_path / on.replace(":", ""), on=on, **options)
     assert engines == {"local": "local:1", "local:2": "local:2"}

@@ -23,9 +23,9 @@ def explained(page, model, feeds=None, **options):
 
 
 def sent(page, **arrays):
-    held = io.BytesIO()
-    np.savez(held, **arrays)
-    return page.send("feeds.npz", held.getvalue(), feeds="1")["id"]
+    buffer = io.BytesIO()
+    np.savez(buffer, **arrays)
+    return page.send("feeds.npz", buffer.getvalue(), feeds="1")["id"]
 
 
 def opened(page, way):

@@ -49,8 +49,8 @@ def test_an_export_passes_and_its_file_runs(page):
 
 def test_dims_are_fixed_and_external_data_is_in_the_same_archive(page):
     model = opened(page, "exports/resnet-dynamo.onnx")
-    asked = {"--fix-shapes": ["image:1,?,?,?"], "--external-data-threshold": "64"}
-    job = page.done(task="export", model=model, options={"convert": asked})
+    requested = {"--fix-shapes": ["image:1,?,?,?"], "--external-data-threshold": "64"}
+    job = page.done(task="export", model=model, options={"convert": requested})
     assert job["result"]["file"].endswith(".zip")
     archive = zipfile.ZipFile(io.BytesIO(page.client.get(f"/api/jobs/{job['id']}/file").content))
     (name,) = (each for each in archive.namelist() if each.endswith(".onnx"))
@@ -75,8 +75,8 @@ def test_a_refusal_lists_all_nodes_with_their_keys_in_the_drawing(page):
 
 def test_a_model_that_differs_fails_without_a_file(page):
     model = opened(page, "bert/bert.onnx")
-    asked = {"--opset": ["13"], "--exact": True, "--domains": "ai.onnx"}
-    result = page.done(task="export", model=model, options={"convert": asked})["result"]
+    requested = {"--opset": ["13"], "--exact": True, "--domains": "ai.onnx"}
+    result = page.done(task="export", model=model, options={"convert": requested})["result"]
     assert result["passed"] is False
     assert any(not each["equal"] and each["absolute"] > 0 for each in result["verification"]["outputs"])
     assert "file" not in result

@@ -129,16 +129,16 @@ def test_a_provider_without_a_device_is_reported(monkeypatch):
 
 def test_device_placement_of_tensors(monkeypatch):
     """Allocations on a device that this machine lacks."""
-    asked = []
+    calls = []
 
     class Tensors:
         @staticmethod
         def ortvalue_from_numpy(array, *place):
-            asked.append(place)
+            calls.append(place)
 
         @staticmethod
         def ortvalue_from_shape_and_type(shape, kind, *place):
-            asked.append((tuple(shape), kind, *place))
+            calls.append((tuple(shape), kind, *place))
 
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider", CPU])
     monkeypatch.setattr(places, "OrtValue", Tensors)
@@ -146,4 +146,4 @@ def test_device_placement_of_tensors(monkeypatch):
     assert wanted == [("CUDAExecutionProvider", {"device_id": 1}), CPU]
     place.put(np.ones(2, np.float32), tx.DType.float32)
     place.empty((2, 3), tx.DType.float16)
-    assert asked == [("cuda", 1), ((2, 3), int(tx.DType.float16), "cuda", 1)]
+    assert calls == [("cuda", 1), ((2, 3), int(tx.DType.float16), "cuda", 1)]

@@ -117,8 +117,8 @@ STEPS = {"quantized/resnet-qdq": 0.019}
 def test_the_examples_agree_with_numpy(name):
     """Includes ops of com.microsoft, which are lowered before the list of deviating ops is applied."""
     graph = tx.load(EXAMPLES / f"{name}.onnx")
-    with np.load(EXAMPLES / f"{MODELS[name]}.npz") as held:
-        feeds = {value.name: held[value.name] for value in graph.inputs}
+    with np.load(EXAMPLES / f"{MODELS[name]}.npz") as archive:
+        feeds = {value.name: archive[value.name] for value in graph.inputs}
     expected, found = graph.run(feeds, backend="numpy"), graph.compile("openvino", strict=True)(feeds)
     for each in expected:
         np.testing.assert_allclose(found[each], expected[each], rtol=1e-3, atol=STEPS.get(name, 1e-4))

@@ -197,11 +197,11 @@ class _Placed:
         files: dict[str, ExternalFiles] = {}
         found: Initializers = []
         for message in messages:
-            held = before.get(message.name)
+            earlier = before.get(message.name)
             if message.data_location == TensorProto.EXTERNAL:
                 found.append((message.name, self._referred(message, files)))
-            elif held is not None and self._is_inline(held) and message == to_inline_proto(held, message.name):
-                found.append((message.name, held))
+            elif earlier is not None and self._is_inline(earlier) and message == to_inline_proto(earlier, message.name):
+                found.append((message.name, earlier))
             else:
                 own = TensorProto()
                 own.CopyFrom(message)
@@ -214,9 +214,9 @@ class _Placed:
 
     def _referred(self, message: TensorProto, files: dict[str, ExternalFiles]) -> Constant:
         """The contents of an external reference: one of ours, or one written by the hook."""
-        held = self._references.get(_place_of(message))
-        if held is not None and without_contents("", held) == _bare(message):
-            return held
+        references = self._references.get(_place_of(message))
+        if references is not None and without_contents("", references) == _bare(message):
+            return references
         folder = ExternalDataInfo(message).basepath
         own = TensorProto()
         own.CopyFrom(message)

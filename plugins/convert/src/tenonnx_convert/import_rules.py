@@ -47,9 +47,9 @@ class ImportRule:
     @property
     def order(self) -> tuple[int, int]:
         """Sort key; rules with lower keys are called first."""
-        asked = (self.name, self.domain, self.op, self.frontend)
+        selectors = (self.name, self.domain, self.op, self.frontend)
         weights = (8, 2, 4, 1)
-        return -self.priority, -sum(w for w, part in zip(weights, asked, strict=True) if part is not None)
+        return -self.priority, -sum(w for w, part in zip(weights, selectors, strict=True) if part is not None)
 
     def is_for(self, node: Node) -> bool:
         return (

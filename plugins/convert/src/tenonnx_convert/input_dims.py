@@ -147,14 +147,14 @@ def _free(graph: Graph, node: Node, axis: int, symbol: str, replaced: set[Value]
     _infer(graph, node)
 
 
-def _check_size(made: Any, dim: Any, symbol: str) -> None:
+def _check_size(computed: Any, dim: Any, symbol: str) -> None:
     """Raise ``InvalidModel`` unless a freed size is a multiple of the input's dim, independent of other dims.
 
     Otherwise, a Reshape to -1 and a constant height would convert a taller image to more samples.
     """
-    if symbol not in _symbols(made):
+    if symbol not in _symbols(computed):
         raise InvalidModel("the size is still a number")
-    if set(_symbols(made)) - set(_symbols(dim)) and multiply(floor_div(made, dim), dim) != made:
+    if set(_symbols(computed)) - set(_symbols(dim)) and multiply(floor_div(computed, dim), dim) != computed:
         raise InvalidModel("the size depends on other dims")
 
 
@@ -195,13 +195,13 @@ def _shape(values: Sequence[Value | None]) -> tuple[Any, ...]:
 
 def _place(node: Node, axis: int) -> int | None:
     """Position of an input with constant sizes of all output axes, which has the output's size at ``axis``."""
-    made = _shape(node.outputs)
+    computed = _shape(node.outputs)
     for place, value in enumerate(node.inputs[1:], 1):
         kind = None if value is None or value.data is None else value.type
-        if not isinstance(kind, TensorType) or not kind.dtype.is_integer or kind.shape != (len(made),):
+        if not isinstance(kind, TensorType) or not kind.dtype.is_integer or kind.shape != (len(computed),):
             continue
         assert value is not None
         assert value.data is not None
-        if len(made) <= _LONGEST and value.data.array()[axis] == made[axis]:
+        if len(computed) <= _LONGEST and value.data.array()[axis] == computed[axis]:
             return place
     return None

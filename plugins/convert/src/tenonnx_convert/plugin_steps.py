@@ -82,17 +82,17 @@ def given_config(
     Transforms that follow a step in ``without`` are not available. Raises ``InvalidCall`` for an unknown option,
     listing the known ones.
     """
-    known = [each.name for each in fields(kind)]
+    names = [each.name for each in fields(kind)]
     base = {} if config is None else {each.name: getattr(config, each.name) for each in fields(config)}
-    base |= {name: value for name, value in given.items() if name in known}
-    others = {name: value for name, value in given.items() if name not in known}
+    base |= {name: value for name, value in given.items() if name in names}
+    others = {name: value for name, value in given.items() if name not in names}
     if others:
         declared = [name for name, each in step_options().items() if each.behind not in without]
         if unknown := [name for name in others if name not in declared]:
-            available = ", ".join([*known, *declared])
+            available = ", ".join([*names, *declared])
             raise InvalidCall(f"unknown option: {', '.join(unknown)}", available=available)
         base["step_options"] = {**base.get("step_options", {}), **others}
-    return kind(**{name: value for name, value in base.items() if name in known})
+    return kind(**{name: value for name, value in base.items() if name in names})
 
 
 def writes_folder(options: ConvertConfig) -> bool:
@@ -111,7 +111,7 @@ def placed(options: ConvertConfig, steps: Collection[str], state: Any) -> Sequen
     """The requested transforms, in order of name; then functions, in the given order."""
     given = [options.transforms] if isinstance(options.transforms, str) else list(options.transforms)
     named = {each for each in given if isinstance(each, str)}
-    made = dict(_configured(options, named, state))
+    configured = dict(_configured(options, named, state))
     installed = {plugin.name: plugin for plugin in plugins(TRANSFORMS)} if named else {}
     if missing := sorted(named - installed.keys()):
         package = provider(TRANSFORMS, missing[0])
@@ -120,8 +120,12 @@ def placed(options: ConvertConfig, steps: Collection[str], state: Any) -> Sequen
             available=", ".join(installed),
             do=cure([package]) if package else did_you_mean(missing[0], installed) or "choose one of these",
         )
-    made |= {plugin: plugin.load() for name, plugin in installed.items() if name in named and not has_options(plugin)}
-    found = [_placed(plugin.name, made[plugin], plugin) for plugin in sorted(made, key=lambda each: each.name)]
+    configured |= {
+        plugin: plugin.load() for name, plugin in installed.items() if name in named and not has_options(plugin)
+    }
+    found = [
+        _placed(plugin.name, configured[plugin], plugin) for plugin in sorted(configured, key=lambda each: each.name)
+    ]
     found += [
         _placed(getattr(each, "__name__", type(each).__name__), each, None)
         for each in given

@@ -127,14 +127,14 @@ def tidy(state: ConversionState) -> ConversionState:
     """Set the requested IR version, and infer all types on request."""
     from tenonnx.formats.onnx.ir import check_ir_version
 
-    graph, asked = state.graph, state.options.ir_version
-    moves = asked is not None and asked != graph.ir_version
-    if asked is not None and moves:
-        check_ir_version(graph, asked)
+    graph, ir_version = state.graph, state.options.ir_version
+    moves = ir_version is not None and ir_version != graph.ir_version
+    if ir_version is not None and moves:
+        check_ir_version(graph, ir_version)
     if (moves or state.options.tidy) and (moves or graph is state.given):
         graph = copy_graph(graph)
     if moves:
-        graph.ir_version = asked
+        graph.ir_version = ir_version
     if state.options.tidy:
         infer(graph, strict=False)
     state = replace(state, graph=graph)

@@ -86,8 +86,8 @@ def _stripped(contents: Constant, here: list[str]) -> Constant:
     proto = contents.proto
     if not proto.doc_string and not proto.metadata_props:
         return contents
-    made = copy.copy(contents)
-    made.proto = onnx.TensorProto()
-    made.proto.CopyFrom(proto)
-    _strip(made.proto, here)
-    return made
+    copied = copy.copy(contents)
+    copied.proto = onnx.TensorProto()
+    copied.proto.CopyFrom(proto)
+    _strip(copied.proto, here)
+    return copied

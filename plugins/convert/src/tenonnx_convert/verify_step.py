@@ -99,8 +99,14 @@ class SourceComparison:
 
     def _compare_with_source(self, written: Graph) -> Verification | None:
         """The comparison with the original source, if that can run with its own inputs."""
-        asked = self.options
-        if self.verifier is None or asked.feeds is not None or self.input_shapes or asked.free_dims or asked.exact:
+        options = self.options
+        if (
+            self.verifier is None
+            or options.feeds is not None
+            or self.input_shapes
+            or options.free_dims
+            or options.exact
+        ):
             return None
         if isinstance(self.atol, Mapping) or isinstance(self.rtol, Mapping):
             return None

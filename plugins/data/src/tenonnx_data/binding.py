@@ -119,13 +119,13 @@ def _bound(
     keep: Collection[str],
     absent: str,
 ) -> Bound:
-    held = [field.name for field in fields]
+    field_names = [field.name for field in fields]
     dims = (None,) if kind.shape is None else kind.shape[1:]
     open_dims = tuple(dim if isinstance(dim, int) else None for dim in dims)
     if value.name in columns:
         names = tuple(columns[value.name])
         together = len(names) > 1
-    elif value.name in held:
+    elif value.name in field_names:
         names, together = (value.name,), False
     else:
         left = [field for field in fields if field.name not in keep and not field.folder]
@@ -150,8 +150,8 @@ def _bound(
             available=f"{value.name}: {kind}",
         )
     for name in names:
-        _check_once(held, name)
-        _check_type(fields[held.index(name)], value.name, kind, len(open_dims) - together)
+        _check_once(field_names, name)
+        _check_type(fields[field_names.index(name)], value.name, kind, len(open_dims) - together)
     return Bound(value.name, kind.dtype, names, open_dims, together)
 
 

@@ -67,13 +67,13 @@ def _inputs(graph: Graph, inputs: Sequence[str], batch: Any) -> dict[str, Any]:
             batch = dict(zip(inputs, batch, strict=False))
     elif is_tensor(batch) and len(inputs) == 1:
         batch = {inputs[0]: batch}
-    known = {value.name for value in graph.all_inputs}
-    held = {name: each for name, each in batch.items() if name in known} if isinstance(batch, Mapping) else {}
-    if missing := [name for name in inputs if name not in held]:
+    names = {value.name for value in graph.all_inputs}
+    feeds = {name: each for name, each in batch.items() if name in names} if isinstance(batch, Mapping) else {}
+    if missing := [name for name in inputs if name not in feeds]:
         raise InvalidFeed(
             "a batch lacks inputs of the model",
             given=", ".join(map(str, batch)) if isinstance(batch, Mapping) else type(batch).__name__,
             available=", ".join(inputs),
             do=f"give {', '.join(missing)}, too: as a mapping of names to arrays, or a tuple in this order",
         )
-    return {name: as_array(each) if is_tensor(each) else each for name, each in held.items()}
+    return {name: as_array(each) if is_tensor(each) else each for name, each in feeds.items()}

@@ -34,8 +34,8 @@ class ClassNames:
 
     def of(self, column: str) -> Sequence[str] | None:
         """The names for a column; for an unknown column those of the only known one."""
-        held = self.held()
-        return held.get(column, next(iter(held.values())) if len(held) == 1 else None)
+        classes = self.held()
+        return classes.get(column, next(iter(classes.values())) if len(classes) == 1 else None)
 
     def keep(self, column: str, names: Sequence[str]) -> None:
         self._graph.metadata[KEY] = json.dumps({**self.held(), column: list(names)}, ensure_ascii=False)

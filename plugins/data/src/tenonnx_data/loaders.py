@@ -100,9 +100,9 @@ def as_data(source: Any, names: Sequence[str], labels: str | None, **cutting: An
     if isinstance(source, Mapping | Iterable) and not hasattr(source, "column_names"):
         return source
     if hasattr(source, "select_columns") and len(source):
-        held = list(source.column_names)
-        wanted = [name for name in held if name in (*names, labels)]
-        others = [name for name in held if name not in wanted]
+        columns = list(source.column_names)
+        wanted = [name for name in columns if name in (*names, labels)]
+        others = [name for name in columns if name not in wanted]
         chosen = wanted if labels is None or labels in wanted or len(others) != 1 else [*wanted, *others]
         return {name: _Column(source, name) for name in chosen}
     if hasattr(source, "__getitem__") and hasattr(source, "__len__"):

@@ -39,11 +39,11 @@ def anonymize(model: ModelProto | Graph, *, keep: Collection[str] = (), seed: in
     Raises ``InvalidCall`` for a name in ``keep`` that is not an initializer.
     """
     source = model.to_proto() if isinstance(model, Graph) else model
-    known = {each.name for graph in _graphs(source.graph) for each in graph.initializer}
-    unknown = sorted(set(keep) - known)
+    names = {each.name for graph in _graphs(source.graph) for each in graph.initializer}
+    unknown = sorted(set(keep) - names)
     if unknown:
-        what, do = f'the model has no initializer "{unknown[0]}"', did_you_mean(unknown[0], known)
-        raise InvalidCall(what, available=listing(sorted(known)), do=do)
+        what, do = f'the model has no initializer "{unknown[0]}"', did_you_mean(unknown[0], names)
+        raise InvalidCall(what, available=listing(sorted(names)), do=do)
     copy = ModelProto()
     copy.CopyFrom(source)
     _Anonymizer(copy, set(keep), seed).run()

@@ -149,15 +149,15 @@ def _check(
     from tenonnx_debug.failures import BackendCheck, CommandCheck
 
     options = ("--check", command_line), ("--fails-in", backend), ("--differs", pair)
-    asked = [name for name, argument in options if argument]
-    if len(asked) != 1:
+    requested = [name for name, argument in options if argument]
+    if len(requested) != 1:
         raise InvalidCall(
             "not exactly one check was given",
-            given=" and ".join(asked) or "none",
+            given=" and ".join(requested) or "none",
             do="add --check COMMAND, --fails-in BACKEND or --differs BACKEND BACKEND",
         )
     if pattern is not None and command_line is None:
-        raise InvalidCall("--check-output was given without --check", given=asked[0])
+        raise InvalidCall("--check-output was given without --check", given=requested[0])
     if command_line is not None:
         return CommandCheck(command_line, pattern, timeout)
     backends = [backend] if backend is not None else list(pair or ())
@@ -178,12 +178,12 @@ def _check_installed(names: Sequence[str]) -> None:
         raise InvalidCall(f'no installed backend is called "{unknown[0]}"', available=", ".join(known))
 
 
-def _progress(notes: Path, asked: list[Any]) -> dict[str, Any]:
+def _progress(notes: Path, settings: list[Any]) -> dict[str, Any]:
     """Load the progress of an interrupted search with the same arguments; empty progress if there is none."""
     try:
         progress = json.loads(notes.read_text("utf-8"))
     except (OSError, ValueError):
         progress = None
-    if isinstance(progress, dict) and progress.get("asked") == asked and isinstance(progress.get("results"), dict):
+    if isinstance(progress, dict) and progress.get("asked") == settings and isinstance(progress.get("results"), dict):
         return progress
-    return {"asked": asked, "results": {}}
+    return {"asked": settings, "results": {}}

@@ -40,17 +40,17 @@ def _made(op, vocab, merges, added_token):
     if op.name == "SpmTokenizer":
         options |= {"byte_fallback": True, "fuse_unk": True}
     try:
-        made = tokenizers.Tokenizer(tokenizers.models.BPE(ids, pairs, **options))
+        tokenizer = tokenizers.Tokenizer(tokenizers.models.BPE(ids, pairs, **options))
     except Exception as error:  # the library raises only this class
         raise TypeMismatch(f"{op.title}: vocabulary and merges do not match", given=str(error)) from error
-    _prepare(tokenizers, made, op.name)
+    _prepare(tokenizers, tokenizer, op.name)
     if start is not None:
-        made.post_processor = tokenizers.processors.RobertaProcessing(
+        tokenizer.post_processor = tokenizers.processors.RobertaProcessing(
             (end, ids[end]), (start, ids[start]), trim_offsets=op.name == "RobertaTokenizer", add_prefix_space=False
         )
     names = [line.rpartition("=")[0] for line in (added_token or "").split("\n") if "=" in line]
-    made.add_special_tokens([name for name in names if name in ids])
-    return made, ids.get(pad, 0)
+    tokenizer.add_special_tokens([name for name in names if name in ids])
+    return tokenizer, ids.get(pad, 0)
 
 
 #: Start, end, unknown and padding token of each op.
@@ -77,8 +77,8 @@ def _prepare(tokenizers, made, name):
 
 def _encoded(op, text, vocab, merges, padding_length, added_token):
     """Ids, attention mask and offsets of strings; rows are padded or truncated to one length."""
-    made, pad = _made(op, vocab, merges, added_token)
-    found = made.encode_batch(text.reshape(-1).tolist())
+    tokenizer, pad = _made(op, vocab, merges, added_token)
+    found = tokenizer.encode_batch(text.reshape(-1).tolist())
     length = padding_length if padding_length > 0 else None
     ids = padded([each.ids for each in found], pad, length)
     mask = padded([each.attention_mask for each in found], 0, length)
@@ -152,23 +152,23 @@ def of_json(title, contents, config):
     """
     tokenizers = module("tokenizers", "text")
     try:
-        made = tokenizers.Tokenizer.from_str(contents)
+        tokenizer = tokenizers.Tokenizer.from_str(contents)
     except Exception as error:  # the library raises only this class
         raise TypeMismatch(f"{title}: tokenizer_vocab is not a tokenizer.json", given=str(error)[:500]) from error
-    padding = made.padding
+    padding = tokenizer.padding
     if padding is None:
         token = parsed(hf_json_tokenizer, "tokenizer_config", config).get("pad_token")
         token = token.get("content") if isinstance(token, dict) else token
-        number = made.token_to_id(token) if isinstance(token, str) else None
+        number = tokenizer.token_to_id(token) if isinstance(token, str) else None
         padding = {"pad_id": number or 0, "direction": "right", "length": None, "pad_to_multiple_of": None}
-    made.no_padding()
-    return made, padding
+    tokenizer.no_padding()
+    return tokenizer, padding
 
 
 @numpy_rule(hf_json_tokenizer)
 def hf_json_tokenizer_numpy(text, *, tokenizer_vocab, tokenizer_config):
-    made, padding = of_json(hf_json_tokenizer.title, tokenizer_vocab, tokenizer_config)
-    found = made.encode_batch(text.reshape(-1).tolist())
+    tokenizer, padding = of_json(hf_json_tokenizer.title, tokenizer_vocab, tokenizer_config)
+    found = tokenizer.encode_batch(text.reshape(-1).tolist())
     width = max([padding["length"] or 0, *(len(each.ids) for each in found)])
     width += -width % (padding["pad_to_multiple_of"] or 1)
     shape = limits.sized((len(found), width), f"the ids of {hf_json_tokenizer.title}")

@@ -132,12 +132,12 @@ def _split_and_joined(x, literal, by):
     count = ops.gather(ops.shape(pieces), constant(np.int64(1)))
     nothing = constant(strings([""], ()))
 
-    def joined(step, going, held):
+    def joined(step, going, text):
         piece = ops.gather(pieces, step, axis=1)
         if by:
             is_behind = ops.and_(ops.less(step, counts), ops.greater(step, constant(np.int64(0))))
             piece = ops.string_concat(ops.where(is_behind, constant(strings([by], ())), nothing), piece)
-        return [ops.identity(going), ops.string_concat(held, piece)]
+        return [ops.identity(going), ops.string_concat(text, piece)]
 
     formals = [("step", TensorType(DType.int64, ())), ("going", TensorType(DType.bool, ())), ("text", x.type)]
     return ops.loop(count, None, ops.expand(nothing, ops.shape(x)), body=subgraph(joined, formals))

@@ -188,10 +188,10 @@ def _joined_by_loop(x, separator, axis):
     rest = ops.concat(ops.slice_(sizes, [0], [axis], [0]), ops.slice_(sizes, [axis + 1], [2**62], [0]), axis=0)
     nothing = constant(strings([""], ()))
 
-    def body(step, going, held):
+    def body(step, going, text):
         between = ops.where(ops.greater(step, constant(np.int64(0))), separator, nothing)
         part = ops.string_concat(between, ops.gather(x, step, axis=axis))
-        return [ops.identity(going), ops.string_concat(held, part)]
+        return [ops.identity(going), ops.string_concat(text, part)]
 
     shape = x.tensor.shape
     kind = TensorType(DType.string, shape[:axis] + shape[axis + 1 :])

@@ -34,19 +34,19 @@ def _bert(title, vocab, do_lower_case, strip_accents, tokenize_chinese_chars, ba
     model = tokenizers.models.WordPiece(
         ids, unk_token=unk, continuing_subword_prefix=suffix, max_input_chars_per_word=100
     )
-    made = tokenizers.Tokenizer(model)
-    made.normalizer, words = _words(do_lower_case, strip_accents, tokenize_chinese_chars)
-    made.pre_tokenizer = words if basic else tokenizers.pre_tokenizers.WhitespaceSplit()
-    made.post_processor = tokenizers.processors.BertProcessing((sep, ids[sep]), (cls, ids[cls]))
+    tokenizer = tokenizers.Tokenizer(model)
+    tokenizer.normalizer, words = _words(do_lower_case, strip_accents, tokenize_chinese_chars)
+    tokenizer.pre_tokenizer = words if basic else tokenizers.pre_tokenizers.WhitespaceSplit()
+    tokenizer.post_processor = tokenizers.processors.BertProcessing((sep, ids[sep]), (cls, ids[cls]))
     if max_length > 0:
-        made.enable_truncation(max_length)
-    return made
+        tokenizer.enable_truncation(max_length)
+    return tokenizer
 
 
 def _encoded(title, text, attributes):
     """The encoding of one text, or of a pair."""
     a = attributes
-    made = _bert(
+    tokenizer = _bert(
         title,
         a["vocab_file"],
         a["do_lower_case"],
@@ -59,7 +59,7 @@ def _encoded(title, text, attributes):
         a["suffix_indicator"],
         a["max_length"],
     )
-    return made.encode(*text.reshape(-1).tolist())
+    return tokenizer.encode(*text.reshape(-1).tolist())
 
 
 @primitive("BertTokenizer", domain=DOMAIN)

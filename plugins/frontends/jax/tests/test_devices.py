@@ -211,8 +211,8 @@ def test_a_plan_shows_the_contents_of_each_device():
 
     mesh = AbstractMesh((4, 2), ("data", "model"))
     plan = tenonnx_jax.layout_plan(network(), mesh, {"w0": (None, ("data", "model"))})
-    held = {each.name: each.bytes for each in plan.arrays}
-    assert held == {"w0": 4 * 8 * 4 // 8, "w1": 8 * 3 * 4, "x": 8 * 4 * 4}
+    by_name = {each.name: each.bytes for each in plan.arrays}
+    assert by_name == {"w0": 4 * 8 * 4 // 8, "w1": 8 * 3 * 4, "x": 8 * 4 * 4}
     assert plan.bytes_per_device == 16 + 96 + 128
     assert "everywhere" in str(plan)
     assert len(jax.devices()) < 8
@@ -305,14 +305,14 @@ def test_the_command_line_plans_and_trains_over_devices(tmp_path):
     model, mesh = EXAMPLES / "digits_cnn/digits-cnn.onnx", ("--devices", "8", "--mesh", "data=4,model=2")
     done = command("plan", model, *mesh, "--json")
     assert done.returncode == 0, done.stderr
-    told = json.loads(done.stdout)
-    assert told["devices"] == 8
-    assert told["bytes_per_device"] < told["bytes_in_all"]
+    report = json.loads(done.stdout)
+    assert report["devices"] == 8
+    assert report["bytes_per_device"] < report["bytes_in_all"]
     shown = command("plan", model, *mesh, "--sharding", "classifier.weight=-,data+model").stdout
     assert "classifier.weight [10, 128] -,data+model" in shown
     assert "bytes on each of 8 devices" in shown
-    with np.load(EXAMPLES / "digits_cnn/digits.npz") as held:
-        np.savez(tmp_path / "few.npz", images=held["images"][:64], labels=held["labels"][:64])
+    with np.load(EXAMPLES / "digits_cnn/digits.npz") as archive:
+        np.savez(tmp_path / "few.npz", images=archive["images"][:64], labels=archive["labels"][:64])
     step = tmp_path / "step.onnx"
     trained = command(
         "train",

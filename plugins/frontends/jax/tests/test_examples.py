@@ -24,8 +24,8 @@ MODELS = {
 
 def opened(name):
     graph = tx.load(EXAMPLES / f"{name}.onnx")
-    with np.load(EXAMPLES / f"{MODELS[name]}.npz") as held:
-        return graph, {value.name: held[value.name] for value in graph.inputs}
+    with np.load(EXAMPLES / f"{MODELS[name]}.npz") as archive:
+        return graph, {value.name: archive[value.name] for value in graph.inputs}
 
 
 @pytest.mark.parametrize("name", MODELS)

@@ -65,14 +65,14 @@ def _of_hummingbird(model: Any, rows: Any) -> Any:
 
     torch.set_num_threads(1)
     try:
-        made = convert(model, "torch", rows)
+        converted = convert(model, "torch", rows)
     except BaseException as error:
         return f"refused: {type(error).__name__}: {error}"
     methods = [name for name in ("predict", "predict_proba", "transform") if hasattr(model, name)]
     methods = methods or [name for name in ("decision_function", "score_samples") if hasattr(model, name)]
     try:
-        found = {name: np.asarray(getattr(made, name)(rows)) for name in methods if hasattr(made, name)}
-        empty = [name for name in found if len(getattr(made, name)(rows[:0]))]
+        found = {name: np.asarray(getattr(converted, name)(rows)) for name in methods if hasattr(converted, name)}
+        empty = [name for name in found if len(getattr(converted, name)(rows[:0]))]
         return f"wrong: {empty[0]} of no rows" if empty else found
     except BaseException as error:
         return f"fails: {type(error).__name__}: {error}"

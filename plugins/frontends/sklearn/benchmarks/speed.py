@@ -68,7 +68,7 @@ def main() -> None:
     fitted = {**models(X, y), "mixed table, logistic": mixed().fit(table, y)}
     for name, model in fitted.items():
         rows = given.get(name, table)
-        asked = rows[:ROWS]
+        sample = rows[:ROWS]
         began = time.perf_counter()
         with tempfile.TemporaryDirectory() as folder:
             graph = tx.load(model, verify=False)
@@ -76,13 +76,13 @@ def main() -> None:
             ours = _session(Path(folder, "m.onnx").read_bytes())
         own = time.perf_counter() - began
         began = time.perf_counter()
-        theirs = _converted(model, asked)
+        theirs = _converted(model, sample)
         other = time.perf_counter() - began
         calls: list[Callable[[], Any]] = [
-            estimated(model, asked),
-            partial(ours.run, None, feeds(graph, asked)),
+            estimated(model, sample),
+            partial(ours.run, None, feeds(graph, sample)),
         ]
-        calls += [called(theirs, asked)] if theirs is not None else []
+        calls += [called(theirs, sample)] if theirs is not None else []
         base, *rest = _medians(calls)
         shown = [f"{each / base:.2f}" for each in rest] + ["fails"] * (2 - len(rest))
         print(f"| {name} | {base / ROWS * 1e6:.2f} | {' | '.join(shown)} | {own:.2f}, {other:.2f} |")

@@ -23,7 +23,7 @@ TREES = ("Tree", "Forest", "Boost", "LGBM", "XGB", "Bagging", "IsolationForest")
 def main() -> None:
     warnings.simplefilter("ignore")
     differing = {"float32": 0, "float64": 0}
-    asked = 0
+    count = 0
     for case in configurations():
         kind = case.name.rpartition(" on ")[2]
         if case.options or not case.name.startswith(tuple(known())) or kind not in KINDS:
@@ -33,7 +33,7 @@ def main() -> None:
             continue
         X = rows_and_target(kind)[0]
         rows = near_thresholds(X)
-        asked += 1
+        count += 1
         for dtype in differing:
             given = rows.astype(dtype)
             try:
@@ -45,7 +45,7 @@ def main() -> None:
             differing[dtype] += wrong
             if wrong:
                 print(f"{case.name}: {dtype}: {wrong} of {ROWS} labels")
-    print(f"{asked} models, labels that differ of {ROWS} rows each: {differing}")
+    print(f"{count} models, labels that differ of {ROWS} rows each: {differing}")
 
 
 def known() -> list[str]:

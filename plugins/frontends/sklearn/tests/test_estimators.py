@@ -243,10 +243,10 @@ def test_the_command_line_reads_a_joblib_file_that_is_trusted(tmp_path):
 
     model = RandomForestClassifier(5, random_state=0).fit(rows_of(60), rows_of(60)[:, 0] > 0)
     joblib.dump(model, tmp_path / "model.joblib")
-    asked = ["convert", str(tmp_path / "model.joblib"), "-o", str(tmp_path / "model.onnx"), "--opset", "13"]
-    assert main(asked) != 0
+    requested = ["convert", str(tmp_path / "model.joblib"), "-o", str(tmp_path / "model.onnx"), "--opset", "13"]
+    assert main(requested) != 0
     assert not (tmp_path / "model.onnx").exists()
-    assert main([*asked, "--trust"]) == 0
+    assert main([*requested, "--trust"]) == 0
     assert [value.name for value in tx.load(tmp_path / "model.onnx").outputs] == ["label", "probabilities"]
 
 
@@ -257,15 +257,17 @@ def test_the_command_line_accepts_options_of_reading(tmp_path, capsys):
 
     model = RandomForestClassifier(5, random_state=0).fit(rows_of(60), rows_of(60)[:, 0] > 0)
     joblib.dump(model, tmp_path / "model.joblib")
-    asked = ["convert", str(tmp_path / "model.joblib"), "-o", str(tmp_path / "model.onnx"), "--trust"]
-    assert main([*asked, "--load", "inputs=columns", "--load", "dtype=float64", "--load", 'outputs=["predict"]']) == 0
+    requested = ["convert", str(tmp_path / "model.joblib"), "-o", str(tmp_path / "model.onnx"), "--trust"]
+    assert (
+        main([*requested, "--load", "inputs=columns", "--load", "dtype=float64", "--load", 'outputs=["predict"]']) == 0
+    )
     graph = tx.load(tmp_path / "model.onnx")
     assert {str(value.type) for value in graph.inputs} == {"float64[batch, 1]"}
     assert [value.name for value in graph.outputs] == ["label"]
-    assert main([*asked, "--load", "zipmap=true"]) == 0
+    assert main([*requested, "--load", "zipmap=true"]) == 0
     assert "map" in str(tx.load(tmp_path / "model.onnx").outputs[1].type)
     for wrong in ("zipmap", "inputs=rows", "no_such_option=1"):
-        assert main([*asked, "--load", wrong]) != 0
+        assert main([*requested, "--load", wrong]) != 0
         assert "Traceback" not in capsys.readouterr().err
 
 
@@ -275,9 +277,9 @@ def test_every_estimator_has_a_rule_or_a_reason_for_having_none():
     from sklearn.utils import all_estimators
 
     carried = {name.removeprefix("sklearn.") for name in known()}
-    asked = ("predict", "transform", "score_samples", "fit_predict", "fit_transform")
+    requested = ("predict", "transform", "score_samples", "fit_predict", "fit_transform")
     for name, kind in all_estimators():
-        if name not in carried and any(hasattr(kind, method) for method in asked):
+        if name not in carried and any(hasattr(kind, method) for method in requested):
             with pytest.raises(tx.NotRepresentable, match=r"its rows are|no predict|no transform|as many rows"):
                 tx.load(kind())
 
@@ -360,8 +362,8 @@ def test_identifiers_keep_all_their_digits():
     model = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LinearRegression()).fit(table, np.arange(60) % 7)
     graph = tx.load(model, table)
     assert str(graph.inputs[0].dtype) == "int64"
-    asked = pandas.DataFrame({"id": np.arange(60) % 9 + 2**53})
-    np.testing.assert_allclose(graph.run(feeds(graph, asked))["variable"], model.predict(asked), atol=1e-4)
+    requested = pandas.DataFrame({"id": np.arange(60) % 9 + 2**53})
+    np.testing.assert_allclose(graph.run(feeds(graph, requested))["variable"], model.predict(requested), atol=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -416,12 +418,12 @@ def test_settings_without_a_form_are_refused_by_name(model, why):
 )
 def test_factors_of_kernels_keep_their_digits_on_onnxruntime(settings, tmp_path):
     draw = np.random.default_rng(0)
-    X, asked = draw.normal(size=(80, 4)), draw.normal(size=(100, 4))
+    X, X_test = draw.normal(size=(80, 4)), draw.normal(size=(100, 4))
     model = SVC(**settings).fit(X, X[:, 0] > 0)
     tx.export(tx.load(model, dtype="float64"), tmp_path / "m.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
-    found = session.run(["decision_function"], {"X": asked})[0]
-    np.testing.assert_allclose(found, model.decision_function(asked), rtol=1e-9, atol=1e-9)
+    found = session.run(["decision_function"], {"X": X_test})[0]
+    np.testing.assert_allclose(found, model.decision_function(X_test), rtol=1e-9, atol=1e-9)
 
 
 def test_models_that_return_a_vector_for_one_row():
@@ -435,9 +437,9 @@ def test_labels_that_were_spread_to_no_neighbor_are_missing():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = LabelPropagation(kernel="knn", n_neighbors=2).fit(X, [0, 1, 0, 1, 0, -1, -1, -1, -1, -1])
-        asked = np.array([[0.0, 0.0], [50.0, 50.0]], np.float32)
-        expected = model.predict_proba(asked)
-    found = tx.load(model, verify=False).run({"X": asked})
+        requested = np.array([[0.0, 0.0], [50.0, 50.0]], np.float32)
+        expected = model.predict_proba(requested)
+    found = tx.load(model, verify=False).run({"X": requested})
     assert np.isnan(expected[1]).all()
     np.testing.assert_allclose(found["probabilities"], expected, rtol=1e-5)
 

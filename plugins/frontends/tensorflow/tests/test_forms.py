@@ -49,9 +49,9 @@ def test_forms_by_type_and_by_name(tmp_path: Path) -> None:
     assert np.array_equal(graph.run({"x": X})["scaled"], [[0.0, 2.0], [0.0, 6.0]])
 
 
-@pytest.mark.parametrize(("forms", "told"), [({"Rleu": scale}, '(?s)"Rleu".*Relu'), ({"Relu": 3}, "functions")])
-def test_forms_for_nothing_are_refused(forms: dict[str, Any], told: str) -> None:
-    with pytest.raises(tx.InvalidCall, match=told):
+@pytest.mark.parametrize(("forms", "message"), [({"Rleu": scale}, '(?s)"Rleu".*Relu'), ({"Relu": 3}, "functions")])
+def test_forms_for_nothing_are_refused(forms: dict[str, Any], message: str) -> None:
+    with pytest.raises(tx.InvalidCall, match=message):
         tx.load(tf.function(lambda x: tf.nn.relu(x) + 1.0), X, forms=forms)
 
 

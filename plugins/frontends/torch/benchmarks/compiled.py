@@ -26,11 +26,11 @@ def run(case, compiler):
     """``compiled`` or ``node by node``. Raises an error for wrong results."""
     model, stored = onnx_suites.load(case)
     graph = tx.load(model)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         program = graph.compile("torch", compiled=compiler)
         onnx_suites.compare_program(case, graph, program, stored)
-    fell_back = any(issubclass(each.category, tx.FallbackWarning) for each in told)
+    fell_back = any(issubclass(each.category, tx.FallbackWarning) for each in caught)
     return "node by node" if fell_back else "compiled"
 
 

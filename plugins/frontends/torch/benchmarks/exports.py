@@ -41,9 +41,9 @@ def theirs(case, module, examples, path):
         if found != opset:
             return f"left at opset {found}"
         graph = tx.load(path)
-        held = {value.name for value in graph.variables}
+        variables = {value.name for value in graph.variables}
         verify_against(module, given, graph).raise_if_failed()
-        lost = [name for name, _ in module.named_parameters() if name not in held]
+        lost = [name for name, _ in module.named_parameters() if name not in variables]
         return "right" + (f", without {len(lost)} parameters by name" if lost else "")
 
     return to
@@ -73,19 +73,19 @@ def main():
     path = Path(sys.argv[1])
     found = json.loads(path.read_text()) if path.exists() else {}
     cases = sorted(modules.CASES.items(), key=lambda item: (item[1].component != "architectures", not item[1].quick))
-    asked = [who for who in (ours, theirs) if who.__name__ in (sys.argv[2:] or ("ours", "theirs"))]
+    exporters = [who for who in (ours, theirs) if who.__name__ in (sys.argv[2:] or ("ours", "theirs"))]
     for name, case in cases:
-        held = found.get(name, {"component": case.component})
-        missing = [who for who in asked if f"{who.__name__} {OPSETS[0]}" not in held]
+        entry = found.get(name, {"component": case.component})
+        missing = [who for who in exporters if f"{who.__name__} {OPSETS[0]}" not in entry]
         if not missing:
             continue
         start = time.monotonic()
         for who in missing:
             ended = {f"{who.__name__} {opset}": "ends the process" for opset in OPSETS}
-            held |= sides.apart(tried, who, name) or ended
-        found[name] = held
+            entry |= sides.apart(tried, who, name) or ended
+        found[name] = entry
         path.write_text(json.dumps(found, indent=1))
-        print(f"{time.monotonic() - start:.0f} s {name}: {list(held.values())[1:]}", flush=True)
+        print(f"{time.monotonic() - start:.0f} s {name}: {list(entry.values())[1:]}", flush=True)
 
 
 if __name__ == "__main__":

@@ -39,9 +39,9 @@ def ours(name, path):
         for opset in OPSETS:
             write(opset)
             found[f"{title} {opset}"] = count(path)
-        held = {value.name: value.role for value in tx.load(path).variables}
-        merged = {each for role in held.values() if role is not None for each in role.made_of}
-        gone = [each for each, _ in module.named_parameters() if each not in held]
+        roles = {value.name: value.role for value in tx.load(path).variables}
+        merged = {each for role in roles.values() if role is not None for each in role.made_of}
+        gone = [each for each, _ in module.named_parameters() if each not in roles]
         found[f"{title}, merged"] = sum(each in merged for each in gone)
         found[f"{title}, lost"] = [each for each in gone if each not in merged]
     return found
@@ -58,8 +58,8 @@ def theirs(name, path):
         reached = next(o.version for o in slim.opset_import if not o.domain)
         if reached != opset:
             found[f"reached {opset}"] = reached
-    held = {tensor.name for tensor in slim.graph.initializer}
-    found["theirs, lost"] = sum(each not in held for each, _ in module.named_parameters())
+    initializers = {tensor.name for tensor in slim.graph.initializer}
+    found["theirs, lost"] = sum(each not in initializers for each, _ in module.named_parameters())
     return found
 
 
@@ -77,23 +77,23 @@ def table(found):
         "| names gone |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    for name, held in found.items():
+    for name, counts in found.items():
         cells = [
-            _counts(held, "ours"),
-            held.get("ours, merged"),
-            _counts(held, "whole"),
-            _counts(held, "theirs"),
-            held.get("theirs, lost"),
+            _counts(counts, "ours"),
+            counts.get("ours, merged"),
+            _counts(counts, "whole"),
+            _counts(counts, "theirs"),
+            counts.get("theirs, lost"),
         ]
         lines.append(f"| {name} | {' | '.join(map(str, cells))} |")
     return "\n".join(lines)
 
 
-def _counts(held, title):
-    if f"{title} {OPSETS[0]}" not in held:
+def _counts(counts, title):
+    if f"{title} {OPSETS[0]}" not in counts:
         return "refused"
     numbers = [
-        (held[f"{title} {opset}"], held.get(f"reached {opset}") if title == "theirs" else None) for opset in OPSETS
+        (counts[f"{title} {opset}"], counts.get(f"reached {opset}") if title == "theirs" else None) for opset in OPSETS
     ]
     return ", ".join(str(n) + (f" (at {reached})" if reached else "") for n, reached in numbers)
 

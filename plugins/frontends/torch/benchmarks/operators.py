@@ -101,8 +101,8 @@ def main():
             continue
         results[name] = [apart(name, place) for place in range(count)]
         path.write_text(json.dumps(results, indent=1) + "\n")
-        told = Counter(kind.partition(":")[0] for each in results[name] for kind in each.values())
-        print(f"{time.monotonic() - start:.0f} s {name}: {dict(told)}", flush=True)
+        counts = Counter(kind.partition(":")[0] for each in results[name] for kind in each.values())
+        print(f"{time.monotonic() - start:.0f} s {name}: {dict(counts)}", flush=True)
     for opset in map(str, OPSETS):
         print(opset, Counter(each[opset].partition(":")[0] for found in results.values() for each in found))
 

@@ -37,9 +37,10 @@ def table(cases) -> str:
     rows = ["| component | modules | right at 13, 17, 21 | the exporter |", "| --- | --- | --- | --- |"]
     for component in sorted({case.component for case in cases.values()}):
         names = [name for name, case in cases.items() if case.component == component]
-        held = {who: measured(results, names, who) for who in SIDES}
+        results_of = {who: measured(results, names, who) for who in SIDES}
         ours, theirs = (
-            ", ".join(map(str, counts(results, held[who], who, is_right))) + f" of {len(held[who])}" for who in SIDES
+            ", ".join(map(str, counts(results, results_of[who], who, is_right))) + f" of {len(results_of[who])}"
+            for who in SIDES
         )
         rows.append(f"| {component} | {'; '.join(names)} | {ours} | {theirs} |")
     return "\n".join(rows)
@@ -48,7 +49,7 @@ def table(cases) -> str:
 def summary(cases) -> str:
     """Numbers of right modules at each opset, and the failures of PyTorch's exporter."""
     results = json.loads(RESULTS.read_text("utf-8"))
-    held = {who: measured(results, cases, who) for who in SIDES}
+    results_of = {who: measured(results, cases, who) for who in SIDES}
     rows = [
         ("right by tenonnx", "ours", is_right),
         ("right by the exporter", "theirs", is_right),
@@ -58,17 +59,17 @@ def summary(cases) -> str:
     ]
     lines = [f"| | of | {' | '.join(f'opset {opset}' for opset in OPSETS)} |", "| --- |" + " --- |" * (len(OPSETS) + 1)]
     for title, who, wanted in rows:
-        numbers = " | ".join(map(str, counts(results, held[who], who, wanted)))
-        lines.append(f"| {title} | {len(held[who])} | {numbers} |")
+        numbers = " | ".join(map(str, counts(results, results_of[who], who, wanted)))
+        lines.append(f"| {title} | {len(results_of[who])} | {numbers} |")
     return "\n".join(lines)
 
 
 def suite() -> str:
     """Results of the onnx package's node tests as modules."""
-    held = json.loads(SUITE.read_text("utf-8"))
-    counts = [held["torch"], held["numpy"], len(held["failed"])]
+    entries = json.loads(SUITE.read_text("utf-8"))
+    counts = [entries["torch"], entries["numpy"], len(entries["failed"])]
     titles = ("run by PyTorch alone", "numpy computes a part", "give other numbers")
-    lines = [f"| of {sum(counts)} single-op models of onnx {held['onnx']} | |", "| --- | --- |"]
+    lines = [f"| of {sum(counts)} single-op models of onnx {entries['onnx']} | |", "| --- | --- |"]
     return "\n".join(lines + [f"| {title} | {count} |" for title, count in zip(titles, counts, strict=True)])
 
 
@@ -77,9 +78,9 @@ def page(cases) -> str:
     blocks = {"counts": summary(cases), "components": table(cases)}
     if SUITE.exists():
         blocks["suite"] = suite()
-    for name, made in blocks.items():
+    for name, block in blocks.items():
         pattern = rf"(<!-- {name} -->\n).*?(<!-- end -->)"
-        text = re.sub(pattern, lambda m, made=made: m[1] + made + "\n" + m[2], text, flags=re.DOTALL)
+        text = re.sub(pattern, lambda m, block=block: m[1] + block + "\n" + m[2], text, flags=re.DOTALL)
     return text
 
 

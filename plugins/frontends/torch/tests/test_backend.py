@@ -145,8 +145,8 @@ def test_tensors_are_cast_with_a_warning():
 def test_everything_is_on_the_device(name):
     """On the device ``meta``, which has no contents, mixing with a CPU tensor raises an error."""
     graph = tx.load(EXAMPLES / f"{name}.onnx")
-    with np.load(EXAMPLES / Path(name).parent / "samples.npz") as held:
-        feeds = {value.name: held[value.name] for value in graph.inputs}
+    with np.load(EXAMPLES / Path(name).parent / "samples.npz") as archive:
+        feeds = {value.name: archive[value.name] for value in graph.inputs}
     expected = graph.run(feeds, backend="numpy")
     program = graph.compile("torch", device="meta", strict=True)
     found = program({key: torch.from_numpy(array).to("meta") for key, array in feeds.items()})
@@ -293,8 +293,8 @@ MODELS = {
 @pytest.mark.parametrize("name", MODELS)
 def test_the_examples_agree_with_numpy(name):
     graph = tx.load(EXAMPLES / f"{name}.onnx")
-    with np.load(EXAMPLES / f"{MODELS[name]}.npz") as held:
-        feeds = {value.name: held[value.name] for value in graph.inputs}
+    with np.load(EXAMPLES / f"{MODELS[name]}.npz") as archive:
+        feeds = {value.name: archive[value.name] for value in graph.inputs}
     expected, found = graph.run(feeds, backend="numpy"), graph.compile("torch", strict=True)(feeds)
     for each in expected:
         np.testing.assert_allclose(found[each], expected[each], rtol=2e-5, atol=2e-5)
@@ -304,8 +304,8 @@ def test_the_examples_agree_with_numpy(name):
 
 
 def digits():
-    with np.load(EXAMPLES / "digits_cnn/digits.npz") as held:
-        return held["images"][:200], held["labels"][:200]
+    with np.load(EXAMPLES / "digits_cnn/digits.npz") as archive:
+        return archive["images"][:200], archive["labels"][:200]
 
 
 @pytest.mark.parametrize("options", [{}, {"compiled": "aot_eager"}], ids=["node by node", "compiled"])

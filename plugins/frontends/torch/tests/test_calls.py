@@ -225,20 +225,20 @@ def convert(capsys, *arguments):
     from tenonnx_cli import main
 
     code = main(["convert", *map(str, arguments)])
-    told = capsys.readouterr()
-    return code, told.out + told.err
+    printed = capsys.readouterr()
+    return code, printed.out + printed.err
 
 
 def test_the_command_line_compares_with_the_module(source, tmp_path, capsys):
     path = tmp_path / "net.onnx"
-    code, told = convert(capsys, f"{source}:make_model", "-o", path, "--example", "batch=2,4", "--opset", "13")
-    assert code == 0, told
-    assert "verified against PyTorch" in told
-    assert "left out" not in told  # the metadata that IR 7 lacks are not the user's
+    code, printed = convert(capsys, f"{source}:make_model", "-o", path, "--example", "batch=2,4", "--opset", "13")
+    assert code == 0, printed
+    assert "verified against PyTorch" in printed
+    assert "left out" not in printed  # the metadata that IR 7 lacks are not the user's
     rough = (f"{source}:make_rough", "-o", tmp_path / "rough.onnx", "--example", "2,4")
-    code, told = convert(capsys, *rough)
+    code, printed = convert(capsys, *rough)
     assert code == 1
-    assert "outputs of the model differ from those of the original on PyTorch" in told
+    assert "outputs of the model differ from those of the original on PyTorch" in printed
     assert not (tmp_path / "rough.onnx").exists()
     assert convert(capsys, *rough, "--atol", "0.1")[0] == 0
     assert convert(capsys, *rough, "--no-verify")[0] == 0
@@ -247,8 +247,8 @@ def test_the_command_line_compares_with_the_module(source, tmp_path, capsys):
 def test_the_command_line_names_inputs_outputs_and_dims(source, tmp_path, capsys):
     path, dims = tmp_path / "net.onnx", '{"features": {"0": "batch"}}'
     given = (f"{source}:make_model", "-o", path, "--example", "2,4", "--input-names", "features")
-    code, told = convert(capsys, *given, "--task", "regression", "--dims", dims)
-    assert code == 0, told
+    code, printed = convert(capsys, *given, "--task", "regression", "--dims", dims)
+    assert code == 0, printed
     assert dims_of(path) == [["batch", 4]]
     assert [value.name for value in onnx.load(path).graph.output] == ["output"]
     assert convert(capsys, *given, "--output-names", "score", "--dynamic-axes", dims)[0] == 0
@@ -267,17 +267,17 @@ def test_the_command_line_names_inputs_outputs_and_dims(source, tmp_path, capsys
 )
 def test_the_command_line_refuses_bad_names(options, what, source, tmp_path, capsys):
     path = tmp_path / "net.onnx"
-    code, told = convert(capsys, f"{source}:make_model", "-o", path, "--example", "2,4", *options)
+    code, printed = convert(capsys, f"{source}:make_model", "-o", path, "--example", "2,4", *options)
     assert code in (1, 2)
-    assert what in told
+    assert what in printed
     assert not path.exists()
 
 
 def test_task_is_only_for_functions(tmp_path, capsys):
     tenonnx_torch.export(nn.Linear(3, 2), tmp_path / "m.onnx", input_shape=(1, 3))
-    code, told = convert(capsys, tmp_path / "m.onnx", "-o", tmp_path / "n.onnx", "--task", "regression")
+    code, printed = convert(capsys, tmp_path / "m.onnx", "-o", tmp_path / "n.onnx", "--task", "regression")
     assert code == 2
-    assert "--task was given for something other than a function that returns a model" in told
+    assert "--task was given for something other than a function that returns a model" in printed
 
 
 def test_parameters_stay_unchanged_on_request(tmp_path, capsys):
@@ -288,10 +288,10 @@ def test_parameters_stay_unchanged_on_request(tmp_path, capsys):
     )
     given = (f"{source}:make_model", "-o", path, "--example", "1,3,8,8")
     for options, expected in (((), False), (("--fold",), False), (("--no-fold",), True)):
-        code, told = convert(capsys, *given, *options)
-        assert code == 0, told
+        code, printed = convert(capsys, *given, *options)
+        assert code == 0, printed
         assert ("BatchNormalization" in {node.op_type for node in onnx.load(path).graph.node}) is expected
         assert ("1.running_mean" in {tensor.name for tensor in onnx.load(path).graph.initializer}) is expected
-    code, told = convert(capsys, path, "-o", tmp_path / "n.onnx", "--no-fold")
+    code, printed = convert(capsys, path, "-o", tmp_path / "n.onnx", "--no-fold")
     assert code == 2
-    assert "--fold was given for something other than a function that returns a model" in told
+    assert "--fold was given for something other than a function that returns a model" in printed

@@ -451,9 +451,9 @@ def test_the_command_line_converts_what_a_function_makes(tmp_path, capsys):
     source.write_text("from torch import nn\n\ndef make_model():\n    return nn.Linear(4, 2).eval()\n")
     path = tmp_path / "net.onnx"
     code = main(["convert", f"{source}:make_model", "-o", str(path), "--example", "batch=2,4", "--opset", "13"])
-    told = capsys.readouterr()
-    assert code == 0, told.err
-    assert str(path) in told.out
+    printed = capsys.readouterr()
+    assert code == 0, printed.err
+    assert str(path) in printed.out
     assert [(entry.domain, entry.version) for entry in onnx.load(path).opset_import] == [("", 13)]
     assert onnx.load(path).graph.input[0].type.tensor_type.shape.dim[0].dim_param == "batch"
 

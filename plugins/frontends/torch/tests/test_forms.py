@@ -116,7 +116,7 @@ class Plain(nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("given", "told"),
+    ("given", "message"),
     [
         ({"squareplus": of_squareplus}, "squareplus"),
         ([of_squareplus], "of_squareplus"),
@@ -125,9 +125,9 @@ class Plain(nn.Module):
         ({nn.ReLU: lambda module, x: x}, r"torch\.nn.*ReLU, which is PyTorch's"),
     ],
 )
-def test_packages_do_not_change_what_others_export(monkeypatch, given, told):
+def test_packages_do_not_change_what_others_export(monkeypatch, given, message):
     monkeypatch.setattr(lowerings, "loaded", lambda group: [(ACME, given)] if group == "tenonnx.torch_ops" else [])
-    with pytest.warns(PluginWarning, match=rf"(?s)the forms of acme 1\.0 are not functions.*{told}"):
+    with pytest.warns(PluginWarning, match=rf"(?s)the forms of acme 1\.0 are not functions.*{message}"):
         assert [node.op_type for node in tx.load(nn.Sequential(Plain(), nn.ReLU()), X).nodes] == ["Relu", "Relu"]
 
 

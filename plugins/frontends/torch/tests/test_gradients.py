@@ -35,13 +35,13 @@ def fed(graph, name):
     path = EXAMPLES / f"{name}.onnx"
     model, _, kind = path.stem.partition("-")
     stored = [path.with_name(f"{each}.npz") for each in (f"samples-{kind}", model, "samples")]
-    held = next((dict(np.load(each)) for each in stored if each.exists()), {})
+    archive = next((dict(np.load(each)) for each in stored if each.exists()), {})
     random = np.random.default_rng(0)
     feeds = {}
     for value in graph.inputs:
         shape = [dim if isinstance(dim, int) else SIZES.get(str(dim), 2) for dim in value.shape]
         drawn = random.normal(size=shape) if value.tensor.dtype.is_float else random.integers(0, 2, shape)
-        feeds[value.name] = held.get(value.name, drawn.astype(value.tensor.dtype.numpy))
+        feeds[value.name] = archive.get(value.name, drawn.astype(value.tensor.dtype.numpy))
     return feeds
 
 

@@ -57,8 +57,8 @@ def test_cases_of_the_onnx_suite(name, request):
 
 @functools.cache
 def digits():
-    held = np.load(EXAMPLES / "digits_cnn" / "digits.npz")
-    return held["images"], held["labels"]
+    archive = np.load(EXAMPLES / "digits_cnn" / "digits.npz")
+    return archive["images"], archive["labels"]
 
 
 def cnn():

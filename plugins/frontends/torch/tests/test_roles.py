@@ -211,10 +211,10 @@ def test_simplified_weights_keep_their_names_and_know_how_they_lie(by, tmp_path)
     elif by == "native":
         simple.save(tmp_path / "net.safetensors")
         simple = tx.load(tmp_path / "net.safetensors")
-    held = {value.name: value for value in simple.variables}
-    assert held.keys() >= {"query.weight", "up.weight"}
-    assert held["query.weight"].role == Role("parameter", permutation=(1, 0))
-    np.testing.assert_array_equal(np.asarray(held["up.weight"].data.array()).T, module.up.weight.detach())
+    by_name = {value.name: value for value in simple.variables}
+    assert by_name.keys() >= {"query.weight", "up.weight"}
+    assert by_name["query.weight"].role == Role("parameter", permutation=(1, 0))
+    np.testing.assert_array_equal(np.asarray(by_name["up.weight"].data.array()).T, module.up.weight.detach())
 
     network = tenonnx_torch.module(simple)
     assert {name: tuple(p.shape) for name, p in network.named_parameters()} == {

@@ -29,10 +29,10 @@ def test_a_convolution_without_bias_has_none(tmp_path):
     graph = tx.load(module, x, dims={"x": {0: "batch"}})
     assert kinds(graph) == ["Conv", "BatchNormalization", "Relu"]
     assert len(graph.nodes[0].inputs) == 2
-    held = {v.name: np.asarray(v.data.array()) for v in graph.variables}
+    by_name = {v.name: np.asarray(v.data.array()) for v in graph.variables}
     wanted = {name: t.detach().numpy() for name, t in module.state_dict().items() if t.ndim}
-    assert held.keys() == wanted.keys()
-    assert all(np.array_equal(held[name], array) for name, array in wanted.items())
+    assert by_name.keys() == wanted.keys()
+    assert all(np.array_equal(by_name[name], array) for name, array in wanted.items())
     for opset in (13, 17, 21):
         done = tenonnx_torch.export(module, x, tmp_path / "m.onnx", opset_version=opset, simplify=True)
         assert done.verification.equal
@@ -157,13 +157,20 @@ def test_by_default_weights_take_in_what_only_takes_nodes(tmp_path):
     graph, whole = (written(module, x, tmp_path / "m.onnx", simplify=wanted) for wanted in (None, False))
     assert not {"BatchNormalization", "Slice"}.intersection(kinds(graph))
     assert "BatchNormalization" in kinds(whole)
-    held = {value.name: value.role for value in graph.variables}
-    assert held.keys() >= {"conv1.weight", "bn1.bias", "conv2.weight", "conv2.bias", "rows.weight_ih_l0", "fc.weight"}
-    assert held["fc.weight"].permutation == (1, 0)
-    assert held["fc.weight"].made_of == ()
-    assert set(held["conv1.weight"].made_of) >= {"conv1.weight", "bn1.weight"}
-    merged = {name for role in held.values() if role is not None for name in role.made_of}
-    assert {name for name, _ in module.named_parameters()} <= held.keys() | merged
+    by_name = {value.name: value.role for value in graph.variables}
+    assert by_name.keys() >= {
+        "conv1.weight",
+        "bn1.bias",
+        "conv2.weight",
+        "conv2.bias",
+        "rows.weight_ih_l0",
+        "fc.weight",
+    }
+    assert by_name["fc.weight"].permutation == (1, 0)
+    assert by_name["fc.weight"].made_of == ()
+    assert set(by_name["conv1.weight"].made_of) >= {"conv1.weight", "bn1.weight"}
+    merged = {name for role in by_name.values() if role is not None for name in role.made_of}
+    assert {name for name, _ in module.named_parameters()} <= by_name.keys() | merged
     assert {name for name, _ in module.named_parameters()} <= {value.name for value in whole.variables}
 
 
@@ -238,6 +245,6 @@ def test_a_graph_changes_with_the_module_only_if_weights_are_shared(shared):
 def test_large_weights_in_bfloat16_keep_their_bits():
     module = torch.nn.Embedding(300, 200).to(torch.bfloat16)
     graph = tx.load(module, torch.zeros(2, dtype=torch.int64), verify=False)
-    held = graph["weight"].data.array()
-    assert held.dtype.name == "bfloat16"
-    np.testing.assert_array_equal(held.astype(np.float32), module.weight.detach().float().numpy())
+    contents = graph["weight"].data.array()
+    assert contents.dtype.name == "bfloat16"
+    np.testing.assert_array_equal(contents.astype(np.float32), module.weight.detach().float().numpy())

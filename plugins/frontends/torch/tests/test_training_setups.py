@@ -273,8 +273,8 @@ class All(nn.Module):
 def operands() -> dict[str, torch.Tensor]:
     random = torch.Generator().manual_seed(3)
     shapes = {"x": (4, 6), "p": (4, 6), "w": (6, 8)}
-    held = {name: torch.randn(shape, generator=random) for name, shape in shapes.items()}
-    return {**held, "p": held["p"].abs() + 0.5}
+    arrays = {name: torch.randn(shape, generator=random) for name, shape in shapes.items()}
+    return {**arrays, "p": arrays["p"].abs() + 0.5}
 
 
 @functools.cache

@@ -60,13 +60,13 @@ def test_a_beam_is_followed_by_reordering_the_states(llama):
     first = session.run(
         None, {"input_ids": tokens, "attention_mask": ones, "position_ids": np.tile(np.arange(4), (2, 1)), **empty}
     )
-    held = {name: state[[1, 1]] for name, state in zip(empty, first[1:], strict=True)}
+    arrays = {name: state[[1, 1]] for name, state in zip(empty, first[1:], strict=True)}
     step = {
         "input_ids": np.array([[3], [4]]),
         "attention_mask": np.ones((2, 5), np.int64),
         "position_ids": np.full((2, 1), 4),
     }
-    found = session.run(["logits"], {**step, **held})[0][:, 0]
+    found = session.run(["logits"], {**step, **arrays})[0][:, 0]
     whole = torch.tensor([[9, 10, 11, 12, 3], [9, 10, 11, 12, 4]])
     with torch.no_grad():
         expected = model(whole).logits[:, -1].numpy()

@@ -41,15 +41,15 @@ def llama():
 
 def feeds_of(new, past, batch=2, size=16):
     generator = np.random.default_rng(0)
-    held = generator.standard_normal((2, batch, 2, past, size), np.float32)
+    arrays = generator.standard_normal((2, batch, 2, past, size), np.float32)
     mask = np.ones((batch, past + new), np.int64)
     mask[-1, -1 if past == 0 else 1] = 0
     return {
         "input_ids": generator.integers(0, 40, (batch, new)),
         "attention_mask": mask,
         "position_ids": np.arange(past, past + new)[None].repeat(batch, 0),
-        "past_key_values.0.key": held[0],
-        "past_key_values.0.value": held[1],
+        "past_key_values.0.key": arrays[0],
+        "past_key_values.0.value": arrays[1],
     }
 
 

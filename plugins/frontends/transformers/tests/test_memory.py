@@ -72,11 +72,11 @@ def test_a_graph_has_views_of_the_weights(large):
     model = source_of(large).model
     with quiet(), writing.plain_attention(model):
         graph = decoder_part(model, decoder_states(model)).graph()
-    held = weights_of(model)
+    weights = weights_of(model)
     big = [value for value in graph.variables if value.data.nbytes >= 1 << 20]
     assert len(big) == 9  # embeddings, the last product, four of attention, three of the gated layers
     for value in big:
-        assert np.shares_memory(value.data.array(), held[value.name]), value.name
+        assert np.shares_memory(value.data.array(), weights[value.name]), value.name
 
 
 def test_a_fused_decoder_is_written_once(tmp_path, monkeypatch):

@@ -341,15 +341,15 @@ def _linear(op: Any, inputs: Sequence[Value | None]) -> tuple[Value | None, Any,
     """The computed operand of a product or sum, the constant factor and the constant term; None thrice for another."""
     swapped = inputs[0] is not None and inputs[0].is_constant
     x, other = inputs[::-1] if swapped else inputs
-    known = None if other is None else static(other)
-    if known is None or known.dtype != np.float32:
+    contents = None if other is None else static(other)
+    if contents is None or contents.dtype != np.float32:
         return None, None, None
     one, zero = np.float32(1), np.float32(0)
     if op is elementwise.mul:
-        return x, known, zero
+        return x, contents, zero
     if op is elementwise.add:
-        return x, one, known
-    return (x, -one, known) if swapped else (x, one, -known)
+        return x, one, contents
+    return (x, -one, contents) if swapped else (x, one, -contents)
 
 
 def _depthwise(images: Value, factors: Any, terms: Any, activation: str) -> Value:

@@ -57,10 +57,10 @@ def merging() -> Decision:
 
 def _as_key(value: Value | None) -> Hashable:
     """Key of an input: contents of a small constant, unless training may change them, else the value itself."""
-    held = static(value) if value is not None and value.is_constant and not is_trainable(value) else None
-    if value is None or held is None or held.nbytes > LARGEST_SHARED or held.dtype == object:
+    contents = static(value) if value is not None and value.is_constant and not is_trainable(value) else None
+    if value is None or contents is None or contents.nbytes > LARGEST_SHARED or contents.dtype == object:
         return value
-    return value.dtype, held.shape, held.tobytes()
+    return value.dtype, contents.shape, contents.tobytes()
 
 
 def _contents(value: Value | None) -> Any:

@@ -126,8 +126,8 @@ def _worst_nodes(
 ) -> tuple[set[str], set[str]]:
     """Nodes with inputs or outputs beyond the range, and the tenth of nodes that contributes most to the difference."""
     computed = {v.name for node in graph.nodes for v in node.outputs if v is not None}
-    made = {v.name for node in lowered.graph.nodes for v in node.outputs if v is not None}
-    names = computed & made
+    all_computed = {v.name for node in lowered.graph.nodes for v in node.outputs if v is not None}
+    names = computed & all_computed
     expected = compile_graph(with_outputs(graph, names), "numpy")(feeds)
     found = _run(with_outputs(lowered.graph, names), feeds)
     differences = {name: _difference(found[name], expected[name]) for name in names if name in found}

@@ -56,10 +56,10 @@ class Matcher:
             yield match
             return
         if pattern in free:
-            held = match.values.get(pattern)
-            if held is None:
+            matched = match.values.get(pattern)
+            if matched is None:
                 yield match.bound(pattern, value)
-            elif held is value or _equal(held, value):
+            elif matched is value or _equal(matched, value):
                 yield match
             return
         if pattern.data is not None or value.data is not None:
@@ -115,9 +115,11 @@ class Matcher:
             return
         operands, number = told_apart  # most distinctive operands first
         wanted = sorted(operands, key=lambda v: (v in free and v not in match.values, v in free))
-        made = None if not wanted or wanted[0] in free or wanted[0].producer is None else wanted[0].producer.op
+        producer_op = None if not wanted or wanted[0] in free or wanted[0].producer is None else wanted[0].producer.op
         for operands, other in self._groupings(op, value, len(wanted)):
-            if made is not None and not any(v.producer is not None and v.producer.op is made for v in operands):
+            if producer_op is not None and not any(
+                v.producer is not None and v.producer.op is producer_op for v in operands
+            ):
                 continue
             found = match
             if not math.isclose(number, other, rel_tol=_tolerance(value)):

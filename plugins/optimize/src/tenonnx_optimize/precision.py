@@ -158,10 +158,10 @@ class Converted(Contents):
         if beyond(given, self.type.dtype):
             greatest = greatest_of(self.type.dtype)
             given = np.where(np.isfinite(given), np.clip(given, -greatest, greatest), given)
-        made = given.astype(self.type.dtype.numpy)
+        narrowed = given.astype(self.type.dtype.numpy)
         if self.source.nbytes == given.nbytes and vanishes(given, self.type.dtype):
-            made = np.copysign(smallest_of(self.type.dtype), given)
-        return np.asarray(made, self.type.dtype.numpy)
+            narrowed = np.copysign(smallest_of(self.type.dtype), given)
+        return np.asarray(narrowed, self.type.dtype.numpy)
 
 
 def greatest_of(dtype: DType) -> float:
@@ -322,9 +322,9 @@ class _Lowering(Rewriter):
         if vanishes(scalar, self.half) or beyond(scalar, self.half):
             self.lowered.clipped.append(value.name)
         contents = Converted(value.data, self.half)
-        made = Value(self.name(f"{value.name}/half"), contents.type, data=contents, graph=self.graph)
-        self.converted[made] = value.name
-        return made
+        weight = Value(self.name(f"{value.name}/half"), contents.type, data=contents, graph=self.graph)
+        self.converted[weight] = value.name
+        return weight
 
     def _shared_weight(self, value: Value) -> Value | None:
         """Replacement of a captured weight in a subgraph, shared with the enclosing graph and its other subgraphs."""

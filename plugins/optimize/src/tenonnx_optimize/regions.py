@@ -71,7 +71,7 @@ class Placement:
         None if there is no position before all its consumers.
         """
         subject = self.subject
-        given, made = self.needed(proposal)
+        given, created = self.needed(proposal)
         others = [None if r is None else subject.sources.get(r) for r in results[1:]]
         outputs = (value, *(None if o is None or o.producer is None or o in given else o for o in others))
         region = self.region(outputs, given)
@@ -91,21 +91,21 @@ class Placement:
         last = max((subject.position[v.producer] for v in given if v.producer is not None), default=-1)
         readers = [node for v in outputs if v is not None for node in subject.readers.get(v, ()) if node not in inside]
         early = any(subject.position[node] <= last for node in readers)
-        return None if early else Fused(proposal, outputs, tuple(region), frozenset(made), last)
+        return None if early else Fused(proposal, outputs, tuple(region), frozenset(created), last)
 
     def needed(self, proposal: Proposal) -> tuple[set[Value], set[Value]]:
         """The source values on which the inputs depend, and the values to compute from them."""
         given: set[Value] = set()
-        made: set[Value] = set()
+        created: set[Value] = set()
         pending = [v for v in proposal.inputs if v is not None]
         while pending:
             value = pending.pop()
             if value in self.subject.sources:
                 given.add(self.subject.sources[value])
-            elif value.producer is not None and value not in made:
-                made.add(value)
+            elif value.producer is not None and value not in created:
+                created.add(value)
                 pending += value.producer.uses
-        return given, made - self.wanted
+        return given, created - self.wanted
 
     def region(self, outputs: Sequence[Value | None], given: set[Value], *, alone: bool = False) -> list[Node]:
         """The nodes that become redundant once the outputs are replaced, found backwards from these.

@@ -47,9 +47,9 @@ class Search:
                 self._take(best)
             elif best is not None:
                 shared.setdefault(best.made, []).append(best)
-        for made, calls in shared.items():  # a cost too high for one call may pay off for several
+        for created, calls in shared.items():  # a cost too high for one call may pay off for several
             apart = [call for call in calls if not self.taken.intersection(call.region)]
-            if sum(len(call.region) - 1 for call in apart) > len(made - self.placement.wanted):
+            if sum(len(call.region) - 1 for call in apart) > len(created - self.placement.wanted):
                 for call in apart:
                     if not self.taken.intersection(call.region):
                         self._take(call)
@@ -70,10 +70,10 @@ class Search:
         traced = (template.proposals(root, self.matcher, self.subject.normal) for template in templates)
         for proposals in (self._proposed(root), *traced):
             for proposal in proposals:
-                given, made = self.placement.needed(proposal)
+                given, created = self.placement.needed(proposal)
                 replaced = len(self.placement.region((value,), given, alone=True))
                 if not self.worth.replaced <= replaced <= MOST_REPLACED or (
-                    best is not None and replaced - len(made) - 1 <= best.gain
+                    best is not None and replaced - len(created) - 1 <= best.gain
                 ):
                     continue
                 alone = len(self.placement.region((value,), given)) == replaced

@@ -93,8 +93,8 @@ def _drop_copies(graph: Graph) -> None:
         if output in dropped:
             graph.outputs[place] = dropped[output]
             continue
-        made, identity = output.producer, operators().identity
-        source = made.inputs[0] if made is not None and made.op is identity else None  # type: ignore[comparison-overlap]
+        producer, identity = output.producer, operators().identity
+        source = producer.inputs[0] if producer is not None and producer.op is identity else None  # type: ignore[comparison-overlap]
         if source is None or source.producer is None or source in graph.outputs or source.type != output.type:
             continue
         source._replace_fields(name=output.name)
@@ -196,10 +196,10 @@ def _rule_result(
 
 def _lengths(rewriter: Rewriter, call: Call) -> Sequence[Value] | None:
     """A vector of lengths with known symbols, computed from graph inputs instead."""
-    held = None if len(call.known) != 1 or call.known[0] is None else call.known[0].symbolic_contents
-    if held is None or held.ndim != 1 or rewriter.outer is not None:
+    contents = None if len(call.known) != 1 or call.known[0] is None else call.known[0].symbolic_contents
+    if contents is None or contents.ndim != 1 or rewriter.outer is not None:
         return None
-    dims = held.tolist()
+    dims = contents.tolist()
     computed = all(v is not None and v.symbolic_contents is not None for v in call.inputs)
     if None in dims or not computed or all(isinstance(dim, int) for dim in dims):
         return None

@@ -50,8 +50,10 @@ class Fuse:
         """Whether fusion is requested, or a newer opset or another domain is."""
         if self.fuse or self.fuse_also:
             return True
-        asked = state.options
-        return self.fuse is None and state.request.automatic and _more(state.graph, asked.opset_version, asked.domains)
+        options = state.options
+        return (
+            self.fuse is None and state.request.automatic and _more(state.graph, options.opset_version, options.domains)
+        )
 
     def __call__(self, graph: Graph, state: ConversionState) -> tuple[Graph, Sequence[Change]]:
         if state.is_refused:

@@ -154,14 +154,14 @@ class Templates:
         least = self._traced_with(place, kind, needed) or self._traced_with(place, kind, everything)
         if least is None or not least.vocabulary <= present:
             return ()
-        found = (self._traced_with(place, kind, there) for there in _presences(op))
+        found = (self._traced_with(place, kind, presence) for presence in _presences(op))
         return [template for template in found if template is not None and template.vocabulary <= present]
 
-    def _traced_with(self, place: int, kind: TensorType, there: Sequence[bool]) -> Template | None:
-        key = (place, kind, tuple(there))
+    def _traced_with(self, place: int, kind: TensorType, presence: Sequence[bool]) -> Template | None:
+        key = (place, kind, tuple(presence))
         if key not in self._traced:
             op, attributes = self.choices[place]
-            self._traced[key] = self.traced(op, attributes, _input_types(op, attributes, kind, there))
+            self._traced[key] = self.traced(op, attributes, _input_types(op, attributes, kind, presence))
         return self._traced[key]
 
     def traced(self, op: Op, attributes: Mapping[str, Any], kinds: Sequence[Type | None]) -> Template | None:
@@ -200,14 +200,16 @@ def _with_lengths(kind: Type | None, place: int) -> Type | None:
     return kind.with_shape(tuple(symbol(f"size{place}_{k}") if d is None else d for k, d in enumerate(kind.shape)))
 
 
-def _input_types(op: Op, attributes: Mapping[str, Any], kind: TensorType, there: Sequence[bool]) -> list[Type | None]:
+def _input_types(
+    op: Op, attributes: Mapping[str, Any], kind: TensorType, presence: Sequence[bool]
+) -> list[Type | None]:
     """Types for the inputs that are present: that of the result, or the shape required if the first input has it."""
-    open_kinds = [kind, *[kind.with_shape(None)] * (len(there) - 1)]
-    values = [Value("", open_kinds[k]) if given else None for k, given in enumerate(there)]
+    open_kinds = [kind, *[kind.with_shape(None)] * (len(presence) - 1)]
+    values = [Value("", open_kinds[k]) if given else None for k, given in enumerate(presence)]
     try:
         narrowed = op.requirements.narrowed(values, op.requirements.check(values, attributes))
     except TenonnxError:
-        return [kind if given else None for given in there]
+        return [kind if given else None for given in presence]
     found = (None if v is None else v.tensor for v in narrowed)
     return [None if each is None else kind if each.shape is None else each for each in found]
 

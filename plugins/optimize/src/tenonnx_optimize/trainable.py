@@ -115,11 +115,11 @@ class _Weights:
             self.found |= self.sources[operand]
         constant = all(v.data is not None or v in self.sources for v in node.uses)
         passing = node.uses[:1] if any(map(_holds_quantized, (*node.uses, *node.outputs))) else node.uses
-        made: frozenset[str] = frozenset().union(*(self.sources.get(v, ()) for v in passing))
+        names: frozenset[str] = frozenset().union(*(self.sources.get(v, ()) for v in passing))
         level = _WEIGHED if used else max((self.levels.get(v, _FIXED) for v in node.uses), default=_FIXED)
         for output in node.outputs:
             if output is not None and constant:
-                self.sources[output] = made
+                self.sources[output] = names
             elif output is not None and _is_float(output):
                 self.levels[output] = level
 
@@ -138,8 +138,8 @@ class _Weights:
         others = [v for k, v in enumerate(node.inputs) if k != place and v is not None]
         if name in weights:
             alike = [v for k, v in enumerate(node.inputs) if v in others and op.signature.input_at(k).name in weights]
-            told = len(alike) < len(others) or not others
-            return told or any(self.levels.get(v, _FIXED) > _FIXED for v in alike)
+            is_distinct = len(alike) < len(others) or not others
+            return is_distinct or any(self.levels.get(v, _FIXED) > _FIXED for v in alike)
         if name in adjusts and not _is_mask(operand):
             level = max((self.levels.get(v, _FIXED) for v in others), default=_FIXED)
             self.adjusting |= self.sources[operand] if level == _FED else frozenset()

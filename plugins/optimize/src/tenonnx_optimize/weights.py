@@ -84,8 +84,8 @@ def _transposed(rewriter: Rewriter, call: Call) -> Value | None:
     sizes = [dim for dim in source.tensor.shape or () if isinstance(dim, int)]
     places = np.empty(sizes, np.int8)  # only the layout matters
     evaluator = Evaluator()
-    held = constant_value(places, DType.int8, None, source.name)
-    (result,) = evaluator.call(call.op, [held], call.attributes, call.outputs)
+    placeholder = constant_value(places, DType.int8, None, source.name)
+    (result,) = evaluator.call(call.op, [placeholder], call.attributes, call.outputs)
     moved = np.asarray(evaluator.contents(result)) if result is not None else places
     orders = itertools.permutations(range(len(sizes))) if len(sizes) < 6 and math.prod(sizes) > 1 else iter(())
     order = next((axes for axes in orders if _has_same_layout(places.transpose(axes), moved)), None)
@@ -94,12 +94,12 @@ def _transposed(rewriter: Rewriter, call: Call) -> Value | None:
     name = rewriter.name(f"{source.name}/transposed")
     contents = source.data.array().transpose(order)
     if contents.nbytes < LARGE:
-        made = constant_value(np.ascontiguousarray(contents), source.dtype, rewriter.graph, name)
+        transposed = constant_value(np.ascontiguousarray(contents), source.dtype, rewriter.graph, name)
     else:
         data = TransposedContents(contents, source.dtype)
-        made = Value(name, data.type, data=data, graph=rewriter.graph)
-    made.role = role_of_transposed(source, order)
-    return made
+        transposed = Value(name, data.type, data=data, graph=rewriter.graph)
+    transposed.role = role_of_transposed(source, order)
+    return transposed
 
 
 def role_of_transposed(source: Value, order: Sequence[int]) -> Role:

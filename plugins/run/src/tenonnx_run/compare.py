@@ -77,14 +77,14 @@ class Tolerances:
     numbers: bool = False
 
     def tolerance(self, dtype: DType) -> Tolerance:
-        held = tolerance_for(dtype, self.accumulation)
-        if held is EXACT:
-            return held
+        tolerance = tolerance_for(dtype, self.accumulation)
+        if tolerance is EXACT:
+            return tolerance
         if self.half is not None:
-            held = max(held, tolerance_for(self.half, self.accumulation), key=lambda each: each.relative)
+            tolerance = max(tolerance, tolerance_for(self.half, self.accumulation), key=lambda each: each.relative)
         return Tolerance(
-            held.absolute if self.absolute is None else self.absolute,
-            held.relative if self.relative is None else self.relative,
+            tolerance.absolute if self.absolute is None else self.absolute,
+            tolerance.relative if self.relative is None else self.relative,
         )
 
 

@@ -28,7 +28,7 @@ def check_feeds(all_inputs: Sequence[Value], feeds: Mapping[str, Any]) -> list[A
 
     Raises ``InvalidFeed`` for a missing or unknown name, and for a dtype, rank or dim other than the input's.
     """
-    known = {value.name for value in all_inputs}
+    names = {value.name for value in all_inputs}
     if not isinstance(feeds, Mapping):
         raise InvalidFeed(
             "feeds do not map names of inputs to arrays",
@@ -36,7 +36,7 @@ def check_feeds(all_inputs: Sequence[Value], feeds: Mapping[str, Any]) -> list[A
             available=", ".join(f"{v.name}: {v.type}" for v in all_inputs),
             do='call it as graph.run({"name": array})',
         )
-    unknown = [name for name in feeds if name not in known]
+    unknown = [name for name in feeds if name not in names]
     missing = [v.name for v in all_inputs if v.name not in feeds and v.data is None]
     if unknown or missing:
         problem = f'no input is called "{unknown[0]}"' if unknown else f'input "{missing[0]}" is not fed'

@@ -41,8 +41,8 @@ _CALL = 1 << 14
 
 def _spending(graph: Graph) -> Callable[..., None]:
     """A function that adds up the cost of calls and raises ``LimitExceeded`` beyond the budget of a graph."""
-    held = sum(value.data.nbytes for value in graph.variables if value.data is not None)
-    left = BUDGET + 8 * held + _CALL * len(graph.nodes)
+    nbytes = sum(value.data.nbytes for value in graph.variables if value.data is not None)
+    left = BUDGET + 8 * nbytes + _CALL * len(graph.nodes)
 
     def spend(op: Op, inputs: Sequence[Value | None], attributes: Mapping[str, Any]) -> None:
         nonlocal left
@@ -104,11 +104,11 @@ def folding(largest: int = LARGEST_RESULT, *, within_bodies: bool = False) -> De
         if any(not isinstance(r, np.ndarray) or r.nbytes > most for r in results):
             return None
         limits.count_allocated(sum(r.nbytes for r in results))
-        made = [
+        constants = [
             None if v is None else rewriter.result(r, v.dtype, call.inputs)
             for r, v in zip(results, outputs, strict=False)
         ]
-        return _with_buffer_roles(call, made)
+        return _with_buffer_roles(call, constants)
 
     return decide
 
@@ -128,19 +128,19 @@ def constant_share(rewriter: Rewriter, call: Call) -> int:
     """
     total = 0
     for value in dict.fromkeys(call.node.uses) if call.node is not None else ():
-        held = rewriter.mapping.get(value)
-        if held is not None and held.data is not None and value not in rewriter.source.outputs:
-            total += held.data.nbytes // max(1, len(rewriter.readers.get(value, ())))
+        mapped = rewriter.mapping.get(value)
+        if mapped is not None and mapped.data is not None and value not in rewriter.source.outputs:
+            total += mapped.data.nbytes // max(1, len(rewriter.readers.get(value, ())))
     return total
 
 
-def _with_buffer_roles(call: Call, made: Sequence[Value | None]) -> Sequence[Value | None]:
+def _with_buffer_roles(call: Call, results: Sequence[Value | None]) -> Sequence[Value | None]:
     """Mark results that derive from buffers only as buffers, so that training leaves them unchanged."""
     if {v.role.kind for v in call.inputs if v is not None and v.role is not None} == {"buffer"}:
-        for value in made:
+        for value in results:
             if value is not None and value.role is None:
                 value.role = Role("buffer")
-    return made
+    return results
 
 
 @leaving_defaults

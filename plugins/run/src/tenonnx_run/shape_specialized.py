@@ -63,8 +63,8 @@ class ShapeSpecializedProgram(Bindable):
 
     @property
     def backend(self) -> str:
-        made = (self._general, *self._shaped.values())
-        return next((program.backend for program in made if program is not None), "none before the first call")
+        programs = (self._general, *self._shaped.values())
+        return next((program.backend for program in programs if program is not None), "none before the first call")
 
     @property
     def is_made(self) -> bool:

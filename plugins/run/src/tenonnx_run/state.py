@@ -64,8 +64,8 @@ class State(MutableMapping[str, Any]):
 class MovingState(MutableMapping[str, Any]):
     """The state of the program that currently holds it."""
 
-    def __init__(self, held: Callable[[], MutableMapping[str, Any]]) -> None:
-        self._held = held
+    def __init__(self, arrays: Callable[[], MutableMapping[str, Any]]) -> None:
+        self._held = arrays
 
     def __getitem__(self, name: str) -> Any:
         return self._held()[name]

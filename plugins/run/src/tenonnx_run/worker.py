@@ -144,8 +144,8 @@ class Worker:
         ``seconds``, ``OutOfMemory`` beyond ``memory``, and ``OutOfTime`` at the deadline of ``limits.within``. After
         the last four the next call starts a new child.
         """
-        held = None if source is None else [*source, limits.current()._asdict()]
-        message = packed([function, arguments, held])
+        served = None if source is None else [*source, limits.current()._asdict()]
+        message = packed([function, arguments, served])
         with self._lock:
             self.wait()
             return self._ask(message, seconds, memory)

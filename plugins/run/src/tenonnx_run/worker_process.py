@@ -143,31 +143,31 @@ def main(file: str, *imports: str) -> None:
         spec.loader.exec_module(served)
     except Exception as error:  # reported in answer to the first call
         failure = _error_data(error)
-    held: dict[str, Any] = {}
+    objects: dict[str, Any] = {}
     while True:
         try:
             function, arguments, source = receive(requests)
         except EOFError:
             return
         try:
-            result = failure or {"result": _called(served, held, function, arguments, source) if function else None}
+            result = failure or {"result": _called(served, objects, function, arguments, source) if function else None}
             answer = packed(result)
         except Exception as error:
             answer = packed(_error_data(error))
         send(answers, answer)
 
 
-def _called(served: Any, held: dict[str, Any], function: str, arguments: list[Any], source: Any) -> Any:
-    """Result of a function of the served file; ``held`` caches the last source by its key."""
+def _called(served: Any, objects: dict[str, Any], function: str, arguments: list[Any], source: Any) -> Any:
+    """Result of a function of the served file; ``objects`` caches the last source by its key."""
     if source is None:
         return getattr(served, function)(*arguments)
     key, opening, limits = source
     if "tenonnx.limits" in sys.modules:  # the served file has imported it
         sys.modules["tenonnx.limits"].set(**limits)
-    if key not in held:
-        held.clear()
-        held[key] = served.opened(*opening)
-    return getattr(served, function)(held[key], *arguments)
+    if key not in objects:
+        objects.clear()
+        objects[key] = served.opened(*opening)
+    return getattr(served, function)(objects[key], *arguments)
 
 
 def _error_data(error: Exception) -> dict[str, str]:

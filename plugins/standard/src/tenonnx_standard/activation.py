@@ -31,7 +31,7 @@ def _line(x: Array, factor: float, shift: float, out: Array | None = None) -> Ar
     return y
 
 
-def _numpy(made: Op) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+def _numpy(op: Op) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     """Register a numpy rule and kernel for an op with one input; float16 is computed in float32, rank 0 as rank 1."""
 
     def register(compute: Callable[..., Any]) -> Callable[..., Any]:
@@ -41,9 +41,9 @@ def _numpy(made: Op) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
             y = compute(wide if x.ndim else wide.reshape(1), **attributes)
             return np.asarray(y if x.ndim else y.reshape(())).astype(x.dtype, copy=False)
 
-        made.numpy(rule)
+        op.numpy(rule)
 
-        @made.specialize
+        @op.specialize
         def made_specialize(x: Operand, **attributes: Any) -> Any:
             if x.ndim == 0 or x.dtype.itemsize < 4 or x.dtype.kind != "f":
                 return None

@@ -31,8 +31,8 @@ def is_float(x: Value) -> bool:
 
 def number_of(x: Value) -> float | None:
     """The value of a float constant with one element that is not trainable; else None."""
-    held = fixed(x) if is_float(x) else None
-    return float(held.reshape(-1)[0]) if held is not None and held.size == 1 else None
+    contents = fixed(x) if is_float(x) else None
+    return float(contents.reshape(-1)[0]) if contents is not None and contents.size == 1 else None
 
 
 def constant_operand(x: Value) -> tuple[Value, float] | None:
@@ -134,8 +134,8 @@ def _bounded(x: Value) -> tuple[Value, float, float] | None:
 
 def _factored_out(x: Value, whole: Container[Value]) -> tuple[Value, float] | None:
     """Factor out of ``x`` the constant that multiplies its value inside a sum or a clip; the rest and the constant."""
-    if (held := _bounded(x)) is not None:
-        inner, low, high = held
+    if (bounds := _bounded(x)) is not None:
+        inner, low, high = bounds
         found = _factored_out(inner, whole) or parts_of_product(inner, whole)
         if found[1] > 0 and found[1] != 1 and _represents(x, low / found[1], high / found[1]):
             return minimum(maximum(found[0], low / found[1]), high / found[1]), found[1]
@@ -173,8 +173,8 @@ def with_numbers_placed(A: Value, B: Value) -> Value | None:
             found = None if _depends_on(other, one) else _factored_out(one, set(_factors(other)))
             if found is not None:
                 return found[0] * other * found[1]
-        if number is not None and number > 0 and (held := _bounded(one)) is not None:
-            inner, low, high = held
+        if number is not None and number > 0 and (bounds := _bounded(one)) is not None:
+            inner, low, high = bounds
             if other.rank == 0 and low == 0 and math.isclose(high * number, 1, rel_tol=_DIGITS):
                 return minimum(maximum(inner * number, 0.0), high * number)  # type: ignore[no-any-return]
     return None
@@ -249,10 +249,10 @@ def sigmoid_normal(X: Value) -> Value:
 def reciprocal_normal(X: Value) -> Value | None:
     """The reciprocal of 1 + exp(-x) is the sigmoid."""
     added = constant_operand(X) if _is_sum(X) else None
-    made = None if added is None or added[1] != 1 else added[0].producer
-    if made is None or made.op is not exp:
+    producer = None if added is None or added[1] != 1 else added[0].producer
+    if producer is None or producer.op is not exp:
         return None
-    inner, number = parts_of_product(made.uses[0])
+    inner, number = parts_of_product(producer.uses[0])
     return sigmoid(inner if number == -1 else inner * -number)  # type: ignore[no-any-return]
 
 

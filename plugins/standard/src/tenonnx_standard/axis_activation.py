@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
-def _as_matrix(made: Op, matrix: Op) -> None:
-    """Lower ``made`` to its meaning below opset 13, on a matrix; another axis is first transposed to the end."""
+def _as_matrix(op: Op, matrix: Op) -> None:
+    """Lower ``op`` to its meaning below opset 13, on a matrix; another axis is first transposed to the end."""
 
-    @made.lower(to=matrix)
+    @op.lower(to=matrix)
     def made_to_matrix(input: Value, *, axis: int) -> Value:
         rank = input.ndim
         axis, last = axis % rank, rank - 1
@@ -36,24 +36,24 @@ def _as_matrix(made: Op, matrix: Op) -> None:
         return transpose(matrix(transpose(input, perm=perm), axis=last), perm=perm)
 
 
-def _on_matrix(made: Op, input: Value, axis: int) -> Value:
-    """Apply ``made`` to the rows of ``input`` flattened at ``axis``."""
+def _on_matrix(op: Op, input: Value, axis: int) -> Value:
+    """Apply ``op`` to the rows of ``input`` flattened at ``axis``."""
     axis %= input.ndim
     if axis == input.ndim - 1:
-        return made(input, axis=axis)
-    return reshape(made(flatten(input, axis=axis), axis=1), shape(input))
+        return op(input, axis=axis)
+    return reshape(op(flatten(input, axis=axis), axis=1), shape(input))
 
 
-def _numpy_along(made: Op) -> Callable[[Callable[[Array, int], Array]], None]:
+def _numpy_along(op: Op) -> Callable[[Callable[[Array, int], Array]], None]:
     """Register a numpy rule for an op, from a function of an array and a non-negative axis."""
 
     def register(compute: Callable[[Array, int], Array]) -> None:
         @np.errstate(all="ignore")
         def rule(x: Array, *, axis: int) -> Array:
-            axis = axis_within(made, axis, x.ndim)
+            axis = axis_within(op, axis, x.ndim)
             return compute(widened(x), axis).astype(x.dtype, copy=False) if x.size else x
 
-        made.numpy(rule)
+        op.numpy(rule)
 
     return register
 

@@ -114,15 +114,15 @@ def _padded_part(x: Value) -> _Part | None:
     if node is None or node.op is not ops.pad or node.attributes.get("mode", "constant") != "constant":
         return None
     data, pads, *others = node.inputs
-    held = None if pads is None else static(pads)
-    if data is None or held is None or any(v is not None for v in others) or held.min(initial=0) < 0:
+    contents = None if pads is None else static(pads)
+    if data is None or contents is None or any(v is not None for v in others) or contents.min(initial=0) < 0:
         return None
-    places = np.flatnonzero(held) % data.ndim
+    places = np.flatnonzero(contents) % data.ndim
     axis = int(places[0]) if len(places) else 0
     length = data.shape[axis]
     if not isinstance(length, int) or (places != axis).any():
         return None
-    start, behind = held[[axis, axis + data.ndim]].tolist()
+    start, behind = contents[[axis, axis + data.ndim]].tolist()
     return _Part(data, axis, start, start + length, behind)
 
 

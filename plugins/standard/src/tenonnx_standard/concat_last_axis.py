@@ -110,8 +110,8 @@ def _without_last(column: Value) -> Value | None:
     node = column.producer
     if node is None or node.op is not unsqueeze:
         return None
-    held = static(node.uses[1])
-    return node.uses[0] if held is not None and held.tolist() in ([-1], [column.ndim - 1]) else None
+    contents = static(node.uses[1])
+    return node.uses[0] if contents is not None and contents.tolist() in ([-1], [column.ndim - 1]) else None
 
 
 def _halves(table: Value) -> Interleaved | None:
@@ -119,13 +119,18 @@ def _halves(table: Value) -> Interleaved | None:
     kind = table.type
     if not isinstance(kind, TensorType) or not kind.dtype.is_float or kind.rank is None or kind.rank < 2:
         return None
-    held = fixed(table)
-    if held is None or not 0 < held.size <= MOST_ELEMENTS or held.shape[-1] % 2 or (held == held.flat[0]).all():
+    contents = fixed(table)
+    if (
+        contents is None
+        or not 0 < contents.size <= MOST_ELEMENTS
+        or contents.shape[-1] % 2
+        or (contents == contents.flat[0]).all()
+    ):
         return None
-    size = held.shape[-1] // 2
+    size = contents.shape[-1] // 2
     for one, other, turns in (
-        (held[..., :size], held[..., size:], False),
-        (held[..., ::2], held[..., 1::2], True),
+        (contents[..., :size], contents[..., size:], False),
+        (contents[..., ::2], contents[..., 1::2], True),
     ):
         if np.array_equal(one, other):
             half = constant(np.ascontiguousarray(one), kind.dtype)
@@ -171,11 +176,11 @@ for _op in (cos, sin):
 @unsqueeze.rule("normal")
 def unsqueeze_normal(data: Value, axes: Value) -> Value | None:
     """Unsqueeze before repeating, and each part of a concatenation."""
-    held = static(axes)
-    if held is None or data.rank is None:
+    contents = static(axes)
+    if contents is None or data.rank is None:
         return None
-    rank = data.rank + len(held)
-    places = sorted(int(axis) % rank for axis in held)
+    rank = data.rank + len(contents)
+    places = sorted(int(axis) % rank for axis in contents)
     node = data.producer
     if node is not None and node.op is expand and node.uses[0].rank == data.rank:
         wide = dims(data)
@@ -185,21 +190,21 @@ def unsqueeze_normal(data: Value, axes: Value) -> Value | None:
     found = interleaved(data) if rank - 1 not in places else None
     if found is not None and found.repeats and data.data is None:
         return found.repeating(unsqueeze(found.parts[0], places))
-    return None if places == held.tolist() else unsqueeze(data, places)
+    return None if places == contents.tolist() else unsqueeze(data, places)
 
 
 @split.rule("normal")
 def split_normal(input: Value, split: Value | None, *, axis: int, num_outputs: int | None, _outputs: int | None) -> Any:
     """Pieces of known lengths become separate slices."""
-    held = None if split is None else static(split)
+    contents = None if split is None else static(split)
     whole = None if input.rank is None else input.shape[axis]
     if split is None and num_outputs and isinstance(whole, int) and whole % num_outputs == 0:
         limits.check("entries", num_outputs, "Split")
-        held = np.full(num_outputs, whole // num_outputs)
-    if held is None or input.rank is None:
+        contents = np.full(num_outputs, whole // num_outputs)
+    if contents is None or input.rank is None:
         return None
-    ends = np.cumsum(held).tolist()
-    cuts = zip(ends, held.tolist(), strict=True)
+    ends = np.cumsum(contents).tolist()
+    cuts = zip(ends, contents.tolist(), strict=True)
     return tuple(slice_(input, [end - size], [end], [axis % input.ndim], [1]) for end, size in cuts)
 
 
@@ -217,10 +222,10 @@ class Cut(NamedTuple):
 
 def _number(vector: Value | None, absent: int | None = None) -> int | None:
     """The element of a vector of length one; None if unknown."""
-    held = None if vector is None else static(vector)
-    if held is None:
+    contents = None if vector is None else static(vector)
+    if contents is None:
         return absent if vector is None else None
-    return int(held[0]) if held.shape == (1,) else None
+    return int(contents[0]) if contents.shape == (1,) else None
 
 
 def _cut_of(
@@ -266,7 +271,9 @@ def slice_normal(data: Value, starts: Value, ends: Value, axes: Value | None, st
             return part
     written = [None if v is None else static(v) for v in (starts, ends, axes, steps)]
     wanted = (cut.begin, cut.end, cut.axis, cut.step)
-    same = all(held is not None and held.tolist() == [number] for held, number in zip(written, wanted, strict=True))
+    same = all(
+        contents is not None and contents.tolist() == [number] for contents, number in zip(written, wanted, strict=True)
+    )
     return None if same else cut.of(data)
 
 
@@ -296,12 +303,12 @@ def _in_turns(columns: Value, place: int) -> Value | None:
 @squeeze.rule("normal")
 def squeeze_normal(data: Value, axes: Value | None) -> Value | None:
     """A column of an axis that is split into rows."""
-    node, held = data.producer, None if axes is None else static(axes)
-    if node is None or node.op is not slice_ or held is None or data.rank is None:
+    node, contents = data.producer, None if axes is None else static(axes)
+    if node is None or node.op is not slice_ or contents is None or data.rank is None:
         return None
     inner = [static(v) for v in node.uses[1:]]
     last = data.ndim - 1
-    if [int(a) % data.ndim for a in held] != [last] or len(inner) != 4 or inner[2] is None or inner[0] is None:
+    if [int(a) % data.ndim for a in contents] != [last] or len(inner) != 4 or inner[2] is None or inner[0] is None:
         return None
     return _in_turns(node.uses[0], int(inner[0][0])) if inner[2].tolist() == [last] else None
 
@@ -309,15 +316,19 @@ def squeeze_normal(data: Value, axes: Value | None) -> Value | None:
 @gather.rule("normal")
 def gather_normal(data: Value, indices: Value, *, axis: int) -> Value | None:
     """Normalize the identity, equal repetition of each row, a single column, and rows of a table that repeats."""
-    held, sizes = static(indices), known_shape(indices)
+    contents, sizes = static(indices), known_shape(indices)
     shape = known_shape(data)
     if not shape:
         return None
     place = axis % len(shape)
-    if held is not None and held.ndim == 1 and (repeated := _repeated(data, shape[place], held, place)) is not None:
+    if (
+        contents is not None
+        and contents.ndim == 1
+        and (repeated := _repeated(data, shape[place], contents, place)) is not None
+    ):
         return repeated
-    if held is not None and held.ndim == 0 and place == len(shape) - 1 and held >= 0:
-        return _in_turns(data, int(held))
+    if contents is not None and contents.ndim == 0 and place == len(shape) - 1 and contents >= 0:
+        return _in_turns(data, int(contents))
     if place:
         return None
     if sizes and sizes[-1] == shape[0] and counts(indices):
@@ -343,7 +354,7 @@ def _repeated(data: Value, count: Any, rows: Array, place: int) -> Value | None:
 @tile.rule("normal")
 def tile_normal(input: Value, repeats: Value) -> Value | None:
     """Expand a single element instead of tiling it."""
-    held, shape = static(repeats), known_shape(input)
-    if held is None or shape is None or any(r != 1 != n for r, n in zip(held.tolist(), shape, strict=True)):
+    contents, shape = static(repeats), known_shape(input)
+    if contents is None or shape is None or any(r != 1 != n for r, n in zip(contents.tolist(), shape, strict=True)):
         return None
-    return expand(input, [int(r) if n == 1 else d for r, n, d in zip(held, shape, dims(input), strict=True)])
+    return expand(input, [int(r) if n == 1 else d for r, n, d in zip(contents, shape, dims(input), strict=True)])

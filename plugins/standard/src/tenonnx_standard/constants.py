@@ -128,8 +128,8 @@ def range_(start, limit, delta, *, stash_type=1):
 
 
 def _is(value: Value, number: int) -> bool:
-    known = static(value)
-    return known is not None and bool((known == number).all())
+    contents = static(value)
+    return contents is not None and bool((contents == number).all())
 
 
 def _length(start: Value, limit: Value, delta: Value) -> Value:

@@ -47,9 +47,9 @@ def _if_type(cond: Value, *, then_branch: Graph, else_branch: Graph) -> tuple[Ty
     if len(branches[0]) != len(branches[1]):
         counts = f"{len(branches[0])} and {len(branches[1])}"
         raise TypeMismatch("If: the branches have different numbers of outputs", given=counts)
-    known = static(cond)
-    if known is not None and known.size == 1:
-        taken = then_branch if known.reshape(()) else else_branch
+    contents = static(cond)
+    if contents is not None and contents.size == 1:
+        taken = then_branch if contents.reshape(()) else else_branch
         if all(value.type is not None for value in taken.outputs):
             return tuple(Known(value.type, value.symbolic_contents, value.data) for value in taken.outputs)
     return tuple(_either(a, b) for a, b in zip(*branches, strict=True))
@@ -152,8 +152,8 @@ def counter_shape(value: Value) -> tuple[int, ...]:
 
 def _is_unconditional(body: Graph) -> bool:
     going_on = body.outputs[0]
-    known = static(going_on)
-    return known is not None and bool(known)
+    contents = static(going_on)
+    return contents is not None and bool(contents)
 
 
 @primitive("Loop", since=1, type=_loop_type)
@@ -174,11 +174,11 @@ def loop_numpy(M: Any, cond: Any, *v_initial: Any, body: Any, _outputs: int | No
         going_on = bool(np.reshape(found[0], -1)[0])
         carried = list(found[1 : 1 + len(carried)])
         limits.count_allocated(sum([_counted(each) for each in found[1:]]))
-        for held, each in zip(scanned, found[1 + len(carried) :], strict=True):
-            held.append(each)
+        for stack, each in zip(scanned, found[1 + len(carried) :], strict=True):
+            stack.append(each)
         iteration += 1
     kinds = [value.type for value in body.graph.outputs[1 + len(carried) :]]
-    return (*carried, *(_stack(held, kind) for held, kind in zip(scanned, kinds, strict=True)))
+    return (*carried, *(_stack(stack, kind) for stack, kind in zip(scanned, kinds, strict=True)))
 
 
 def _counted(contents: Any) -> int:
@@ -278,14 +278,14 @@ def _scan(*inputs: Any, body: Any, num_scan_inputs: int, **attributes: Any) -> t
         found = body(*carried, *(x[step, ...] for x in slices))  # an array, of strings too
         carried = list(found[:states])
         limits.count_allocated(sum([_counted(each) for each in found]))
-        for held, each in zip(scanned, found[states:], strict=True):
-            held.append(each)
+        for stack, each in zip(scanned, found[states:], strict=True):
+            stack.append(each)
     kinds = [value.type for value in body.graph.outputs[states:]]
     axes = _axes(attributes["scan_output_axes"], len(scanned))
     reverses = _axes(attributes["scan_output_directions"], len(scanned))
     stacked = [
-        _stack(held[::-1] if reverse else held, kind, axis)
-        for held, kind, axis, reverse in zip(scanned, kinds, axes, reverses, strict=True)
+        _stack(stack[::-1] if reverse else stack, kind, axis)
+        for stack, kind, axis, reverse in zip(scanned, kinds, axes, reverses, strict=True)
     ]
     return (*carried, *stacked)
 

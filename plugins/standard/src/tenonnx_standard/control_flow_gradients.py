@@ -362,9 +362,9 @@ class _BackwardScan:
         self.read = list(
             zip(joint.gradients[sums:], (way.loop.inputs[k - count] for k in way.places.read), strict=True)
         )
-        there = {v for v, track in (*self.given, *self.read) if track.is_plain}
+        values = {v for v, track in (*self.given, *self.read) if track.is_plain}
         factors = dict.fromkeys(v for pair in self.products.values() for v in pair)
-        self.read += [(v, Track(v)) for v in factors if v not in there]
+        self.read += [(v, Track(v)) for v in factors if v not in values]
         carried = [*joint.gradients[:states], *(joint.gradients[states + k] for k in self.summed)]
         self.results = [*carried, *(v for v, _ in self.read)]
 

@@ -173,14 +173,14 @@ def _kernel(
     W: Operand | Array,
     known: Array | None,
     whole: tuple[int, ...],
-    made: Callable[..., Convolution],
+    make_kernel: Callable[..., Convolution],
 ) -> Callable[..., Array]:
-    """A function made by ``made``, in a dtype that BLAS supports, followed by adding a bias."""
+    """A function that ``make_kernel`` makes, in a dtype that BLAS supports, followed by adding a bias."""
     narrow, wide = X.dtype, np.dtype(np.float32) if X.dtype.itemsize < 4 else X.dtype
     bias = (-1, *(1,) * (len(whole) - 2))
     empty = not (X.size and W.size and all(whole))
     if not empty:
-        arrange, run = made(wide)
+        arrange, run = make_kernel(wide)
         arranged = None if known is None else arrange(known.astype(wide, copy=False))
 
     def compute(X: Array, W: Array, B: Array | None = None) -> Array:

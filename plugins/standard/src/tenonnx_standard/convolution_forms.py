@@ -60,8 +60,8 @@ def batch_normalization_normal(
 ) -> Value | None:
     """After a convolution, the scale and shift that inference applies."""
     parameters = scale, B, input_mean, input_var
-    made = X.producer is not None and X.producer.op in (conv, conv_transpose)
-    if training_mode or not made or any(v.data is None for v in parameters):
+    is_convolution = X.producer is not None and X.producer.op in (conv, conv_transpose)
+    if training_mode or not is_convolution or any(v.data is None for v in parameters):
         return None
     attributes.pop("_outputs", None)
     return batch_normalization.function(X, *parameters, **attributes)  # type: ignore[no-any-return]

@@ -28,8 +28,8 @@ def _aligned(one: Sequence[Any], other: Sequence[Any]) -> list[tuple[Any, Any]]:
 
 
 def convolution(x: Value, w: Value, *_: Any, **attributes: Any) -> Any:
-    made = ops.conv(*_in_a_graph(x, w), **attributes)
-    return math.prod(made.shape) * math.prod(w.shape[1:])
+    result = ops.conv(*_in_a_graph(x, w), **attributes)
+    return math.prod(result.shape) * math.prod(w.shape[1:])
 
 
 def transposed_convolution(x: Value, w: Value, *_: Any, **attributes: Any) -> Any:

@@ -38,10 +38,10 @@ def cumprod(x, axis: Index, *, exclusive=0, reverse=0):
 
 def _running(op: Op, x: Value, axis: Value, exclusive: int, reverse: int, reduce: Op, neutral: int) -> Value:
     """Reduce, for each position, a copy of ``x`` whose elements outside the accumulated range are ``neutral``."""
-    known = static(axis)
-    if known is None:
+    contents = static(axis)
+    if contents is None:
         return along(x, axis, lambda view, place: op(view, place, exclusive=exclusive, reverse=reverse))
-    place = axis_within(op, int(known.reshape(())), x.ndim)
+    place = axis_within(op, int(contents.reshape(())), x.ndim)
     length = dims(x)[place]
     numbers = counted(length, "a sum") if isinstance(length, int) else range_(0, length, 1)
     behind = [1] * (x.ndim - place - 1)
@@ -58,11 +58,11 @@ def _type(op: Op) -> Callable[..., TensorType]:
             raise TypeMismatch(f"{op.title}: x is not numeric", given=repr(x))
         if not axis.dtype.is_integer or axis.rank not in (None, 0, 1):
             raise TypeMismatch(f"{op.title}: axis is not one integer", given=repr(axis))
-        known = static(axis)
-        if known is not None and x.rank is not None:
-            if known.size != 1:
-                raise TypeMismatch(f"{op.title}: axis is not one integer", given=f"{known.tolist()}")
-            axis_within(op, int(known.reshape(())), x.ndim)
+        contents = static(axis)
+        if contents is not None and x.rank is not None:
+            if contents.size != 1:
+                raise TypeMismatch(f"{op.title}: axis is not one integer", given=f"{contents.tolist()}")
+            axis_within(op, int(contents.reshape(())), x.ndim)
         return x.tensor
 
     return rule

@@ -211,12 +211,12 @@ def _scattered(x: Value, image_shape: Value, block_shape: Value, window: Windows
 
 
 def _blocks(block_shape: Any, **attributes: Any) -> Windows:
-    known = elements(block_shape) if isinstance(block_shape, Value) else [int(n) for n in block_shape]
-    if known is None or not all(isinstance(n, int) for n in known):
+    contents = elements(block_shape) if isinstance(block_shape, Value) else [int(n) for n in block_shape]
+    if contents is None or not all(isinstance(n, int) for n in contents):
         raise TypeMismatch(
             f"{col2im.title}: block_shape is not known", given=repr(block_shape), do="make it a constant"
         )
-    return windows(col2im.title, known, **attributes)
+    return windows(col2im.title, contents, **attributes)
 
 
 def _each_place(window: Windows, dtype: DType) -> Value:
@@ -227,8 +227,10 @@ def _each_place(window: Windows, dtype: DType) -> Value:
 
 
 def _image(image_shape: Value, rank: int) -> list[Length]:
-    known = elements(image_shape)
-    return [known[k] if known is not None and isinstance(known[k], int) else image_shape[k] for k in range(rank)]
+    contents = elements(image_shape)
+    return [
+        contents[k] if contents is not None and isinstance(contents[k], int) else image_shape[k] for k in range(rank)
+    ]
 
 
 def _cut(x: Value, window: Windows, begins: Sequence[int], image: Sequence[Length]) -> Value:
@@ -264,8 +266,8 @@ def col2im_type(input, image_shape, block_shape, **attributes):
         batch = input.shape[0] if input.rank else None
         return TensorType(input.dtype, (batch, *(None,) * (rank + 1)) if isinstance(rank, int) else None)
     window = _blocks(block_shape, **attributes)
-    known = elements(image_shape)
-    lengths = (None,) * window.rank if known is None else tuple(known)
+    contents = elements(image_shape)
+    lengths = (None,) * window.rank if contents is None else tuple(contents)
     if len(lengths) != window.rank:
         raise TypeMismatch(
             f"{title}: image_shape and block_shape have different lengths", given=f"{lengths}, {window.kernel}"

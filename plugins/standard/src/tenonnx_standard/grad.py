@@ -58,9 +58,9 @@ def grad(
     refuse_opaque(graph, "differentiated")
     source = copy_graph(graph)
     infer(source)
-    held = {value.name: value for value in source.values()}
-    _check_names(source, held, targets, names, seeds)
-    ready, steps = prepared(source, [held[name] for name in targets], [held[name] for name in names])
+    by_name = {value.name: value for value in source.values()}
+    _check_names(source, by_name, targets, names, seeds)
+    ready, steps = prepared(source, [by_name[name] for name in targets], [by_name[name] for name in names])
     values = {value.name: value for value in ready.values()}
     sweep = _Sweep(ready, steps)
     with interpreting(sweep.builder):
@@ -77,8 +77,8 @@ def grad(
             output._replace_fields(name=ready.unique_name(f"{name}/grad"))
             ready.outputs.append(output)
     for name in names:
-        if held[name].is_constant:
-            values[name]._replace_fields(data=held[name].data)
+        if by_name[name].is_constant:
+            values[name]._replace_fields(data=by_name[name].data)
     drop_dead_nodes(ready)
     return ready
 
@@ -230,8 +230,8 @@ class _Sweep:
         return gradient if same or not broadcasts else operators().sum_to(gradient, value)  # type: ignore[no-any-return]
 
     def _accumulate(self, value: Value, gradient: Value) -> None:
-        held = self.cotangents.get(value)
-        self.cotangents[value] = gradient if held is None else operators().gradient_sum(held, gradient)
+        earlier = self.cotangents.get(value)
+        self.cotangents[value] = gradient if earlier is None else operators().gradient_sum(earlier, gradient)
 
 
 def _sources(nodes: Sequence[Node], values: set[Value]) -> set[Value]:

@@ -299,9 +299,10 @@ def affine_grid(theta, size: Index, *, align_corners=0):
             f"{affine_grid.title}: cannot infer the rank: shape of theta and length of size are unknown",
             given=f"{theta!r}, {size!r}",
         )
-    known = elements(size)
+    contents = elements(size)
     lengths = [
-        known[k + 2] if known is not None and isinstance(known[k + 2], int) else size[k + 2] for k in range(rank)
+        contents[k + 2] if contents is not None and isinstance(contents[k + 2], int) else size[k + 2]
+        for k in range(rank)
     ]
     axes = []
     for k, length in enumerate(lengths):
@@ -323,8 +324,8 @@ def affine_grid_type(theta, size, **_):
     rank = _rank_of_images(theta, size)
     if rank is None:
         return TensorType(theta.dtype)
-    known = elements(size)
-    lengths = (None,) * rank if known is None else tuple(known[2:])
+    contents = elements(size)
+    lengths = (None,) * rank if contents is None else tuple(contents[2:])
     return TensorType(theta.dtype, (theta.shape[0], *lengths, rank))
 
 

@@ -44,11 +44,11 @@ def mod_of_integers_lowering(A: Value, B: Value, *, fmod: int) -> Value | None:
     return where(opposite, rest + B, rest)  # type: ignore[no-any-return]
 
 
-def _in_halves(made: Op) -> Callable[[Value, Value], Value | None]:
+def _in_halves(op: Op) -> Callable[[Value, Value], Value | None]:
     """Compare 64-bit integers where only floats are comparable: first the upper halves, then the lower ones."""
 
     def in_floats(a: Value, b: Value) -> Value:
-        return made(cast(a, to=DType.float64), cast(b, to=DType.float64))  # type: ignore[no-any-return]
+        return op(cast(a, to=DType.float64), cast(b, to=DType.float64))  # type: ignore[no-any-return]
 
     def lowered(A: Value, B: Value) -> Value | None:
         if not A.dtype.is_integer:

@@ -167,9 +167,9 @@ def _pieces(lengths: Value | None, whole: Any, num_outputs: int | None, outputs:
     """The lengths of the pieces, ints and values."""
     count = _number_of_pieces(_length_if_known(lengths), num_outputs, outputs)
     if lengths is not None:
-        known = elements(lengths)
-        fixed = known is not None and all(isinstance(size, int) for size in known)
-        return known if known is not None and fixed else [lengths[k] for k in range(count)]
+        contents = elements(lengths)
+        fixed = contents is not None and all(isinstance(size, int) for size in contents)
+        return contents if contents is not None and fixed else [lengths[k] for k in range(count)]
     if isinstance(whole, int):
         return _even(whole, count)
     size = (whole + (count - 1)) // count
@@ -183,13 +183,13 @@ def _even(whole: int, count: int) -> list[int]:
 
 @split.type
 def split_type(input, lengths, *, axis, num_outputs, _outputs):
-    kind, known = input.tensor, None if lengths is None else integer_vector(split, "split", lengths)
+    kind, contents = input.tensor, None if lengths is None else integer_vector(split, "split", lengths)
     count = _number_of_pieces(_length_if_known(lengths), num_outputs, _outputs)
     if kind.shape is None:
         return (kind,) * count
     axis = axis_within(split, axis, len(kind.shape))
     whole = kind.shape[axis]
-    sizes: list[Any] = known or [None] * count
+    sizes: list[Any] = contents or [None] * count
     if lengths is None:
         even = symbolic.modulo(whole, count) == 0
         sizes = (

@@ -98,11 +98,11 @@ def _pieces(node: Node, cut: TakePiece) -> list[Element] | None:
     if x is None or x.rank is None:
         return None
     axis = node.attributes.get("axis", 0) % x.ndim
-    whole, held = x.shape[axis], static(lengths)
-    if held is not None and held.ndim:
-        sizes: list[Any] = held.tolist()
-    elif isinstance(whole, int) and (lengths is None or (held is not None and held > 0)):
-        size = 1 if held is None else int(held)
+    whole, contents = x.shape[axis], static(lengths)
+    if contents is not None and contents.ndim:
+        sizes: list[Any] = contents.tolist()
+    elif isinstance(whole, int) and (lengths is None or (contents is not None and contents > 0)):
+        size = 1 if contents is None else int(contents)
         if -(-whole // size) > limits.current().entries:
             return None
         sizes = [min(size, whole - start) for start in range(0, whole, size)]

@@ -43,10 +43,10 @@ def transpose_moves(data: Value, *, perm: Any) -> Any:
 
 @unsqueeze.rule("moves")
 def unsqueeze_moves(data: Value, axes: Value) -> Any:
-    known = static(axes)
-    if known is None:
+    contents = static(axes)
+    if contents is None:
         return None
-    rank = data.ndim + known.size
+    rank = data.ndim + contents.size
     added = _axes(axes, rank)
     kept = iter(range(data.ndim))
     return data, [None if axis in added else next(kept) for axis in range(rank)]
@@ -73,8 +73,8 @@ def reshape_moves(data: Value, shape: Value, *, allowzero: int) -> Any:
 
 
 def _axes(axes: Value, rank: int) -> set[int]:
-    held = static(axes)
-    return set() if held is None else {int(axis) % rank for axis in held.reshape(-1)}
+    contents = static(axes)
+    return set() if contents is None else {int(axis) % rank for axis in contents.reshape(-1)}
 
 
 # ----- ops that work in any layout ------------------------------------------------------------------------------------

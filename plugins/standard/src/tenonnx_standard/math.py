@@ -254,8 +254,8 @@ def _integerpower(X: Array, Y: Array) -> Array:
 @pow_.vjp
 def pow_vjp(g: Value, y: Value, X: Value, Y: Value) -> tuple[Value, Value | None]:
     exponent = cast(Y, to=X.dtype)
-    known = static(Y)
-    if known is not None and known.size == 1 and known.reshape(()) != 0:
+    contents = static(Y)
+    if contents is not None and contents.size == 1 and contents.reshape(()) != 0:
         less_one = exponent - 1
     else:
         less_one = where(equal(exponent, 0), 1, exponent - 1)

@@ -70,8 +70,8 @@ def pow_normal(X: Value, Y: Value) -> Value | None:
 
 def _is_constant_equal_to(number: float, x: Value) -> bool:
     """Whether a small float constant is not trainable and equals one number everywhere."""
-    held = fixed(x) if is_float(x) and x.data is not None and x.data.nbytes <= MOST_BYTES else None
-    return held is not None and bool((held == number).all())
+    contents = fixed(x) if is_float(x) and x.data is not None and x.data.nbytes <= MOST_BYTES else None
+    return contents is not None and bool((contents == number).all())
 
 
 def _before_redundant_expand(x: Value, other: Value, *ops: Op) -> Value | None:
@@ -261,10 +261,10 @@ def _use_non_negative_axes(op: Op) -> None:
 
     @op.rule("normal")
     def op_normal_2(data: Value, axes: Value | None, *, keepdims: int, noop_with_empty_axes: int) -> Value | None:
-        held = static(axes) if axes is not None else None
-        if held is None or data.rank is None or (held >= 0).all():
+        contents = static(axes) if axes is not None else None
+        if contents is None or data.rank is None or (contents >= 0).all():
             return None
-        placed = np.sort(held % data.rank).tolist()
+        placed = np.sort(contents % data.rank).tolist()
         return op(data, placed, keepdims=keepdims, noop_with_empty_axes=noop_with_empty_axes)  # type: ignore[no-any-return]
 
 

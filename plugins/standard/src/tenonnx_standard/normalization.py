@@ -302,18 +302,18 @@ def simplified_layer_normalization(X, scale, *, axis=-1, epsilon=1e-5, stash_typ
     return _by_mean_square(simplified_layer_normalization, X, scale, axis, epsilon, stash_type)
 
 
-def _by_mean_square(made, X, scale, axis, epsilon, stash_type):
+def _by_mean_square(op, X, scale, axis, epsilon, stash_type):
     x = to_dtype(X, stage_dtype(X, stash_type))
     inverse = reciprocal(sqrt(reduce_mean(x * x, _trailing(axis, X.ndim)) + epsilon))
     stash = DType(stash_type) if stash_type else x.dtype
     return to_dtype(x * inverse, scale.dtype) * scale, to_dtype(inverse, stash)
 
 
-def _mean_square_rules(made: Op, several: bool) -> None:
+def _mean_square_rules(op: Op, several: bool) -> None:
     """Register the rules of RMSNormalization; with ``several`` outputs, the second is the inverse root mean square."""
-    made.requires(axis("axis", of="X"), broadcasts_to("X", "scale"), floats("X", "scale"), one_of(stash_type=FLOATS))
+    op.requires(axis("axis", of="X"), broadcasts_to("X", "scale"), floats("X", "scale"), one_of(stash_type=FLOATS))
 
-    @made.numpy
+    @op.numpy
     @np.errstate(all="ignore")
     def made_numpy(X, scale, *, axis, epsilon, stash_type):
         x = X.astype(stage_dtype(X, stash_type).numpy, copy=False)
@@ -321,12 +321,12 @@ def _mean_square_rules(made: Op, several: bool) -> None:
         y = _affine((x * inverse).astype(scale.dtype, copy=False), scale, None)
         return (y, inverse.astype(DType(stash_type).numpy if stash_type else x.dtype, copy=False)) if several else y
 
-    @made.specialize
+    @op.specialize
     def made_specialize(X, scale, **attributes):
         kernel = _row_kernel(X, scale, None, **attributes, centered=False)
         return kernel if several or kernel is None else lambda X, scale: kernel(X, scale)[0]
 
-    @made.vjp
+    @op.vjp
     def made_vjp(g, y, X, scale, *, axis, epsilon, stash_type):
         axes = _trailing(axis, X.ndim)
         x = to_dtype(X, stage_dtype(X, stash_type))

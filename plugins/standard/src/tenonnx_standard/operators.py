@@ -134,9 +134,9 @@ def vector(items: Sequence[Any]) -> Value:
     parts: list[Value] = []
     run: list[int] = []
     for item in items:
-        known = static(item) if isinstance(item, Value) else np.asarray(item)
-        if known is not None:
-            run += [int(number) for number in known.reshape(-1)]
+        contents = static(item) if isinstance(item, Value) else np.asarray(item)
+        if contents is not None:
+            run += [int(number) for number in contents.reshape(-1)]
             continue
         if run:
             parts.append(constant(np.asarray(run, dtype=np.int64)))

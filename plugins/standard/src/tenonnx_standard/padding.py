@@ -107,9 +107,9 @@ def _pairs(op: Op, pads: Value, axes: Value | None, rank: int) -> list[tuple[Any
     """The numbers of elements to add at both ends of every axis, as ints or values."""
     if axes is not None:
         pads = pads_for_every_axis(op, pads, axes, rank)
-    known = elements(pads)
-    fixed = known is not None and all(isinstance(number, int) for number in known)
-    numbers: Any = known if fixed else [pads[k] for k in range(2 * rank)]
+    contents = elements(pads)
+    fixed = contents is not None and all(isinstance(number, int) for number in contents)
+    numbers: Any = contents if fixed else [pads[k] for k in range(2 * rank)]
     return list(zip(numbers[:rank], numbers[rank:], strict=True))
 
 
@@ -184,7 +184,7 @@ def padded_type(
 ) -> TensorType:
     """The type rule of Pad."""
     check_mode(op, mode)
-    kind, known = data.tensor, integer_vector(op, "pads", pads)
+    kind, contents = data.tensor, integer_vector(op, "pads", pads)
     listed = None if axes is None else integer_vector(op, "axes", axes)
     if constant_value is not None and (constant_value.dtype is not kind.dtype or not _is_one(constant_value)):
         raise TypeMismatch(
@@ -201,7 +201,7 @@ def padded_type(
         raise TypeMismatch(
             f"{op.title}: pads does not hold two numbers for every axis", given=f"{length(pads)} for {len(places)} axes"
         )
-    numbers = known or [None] * (2 * len(places))
+    numbers = contents or [None] * (2 * len(places))
     found = list(kind.shape)
     for k, axis in enumerate(places):
         found[axis] = symbolic.add(found[axis], symbolic.add(numbers[k], numbers[k + len(places)]))
@@ -278,10 +278,10 @@ def _places(places: Array, size: int, mode: str) -> Array:
 @op("CenterCropPad", since=18, data_movement=True)
 def center_crop_pad(input_data, shape: Index, *, axes: list[int] | None = None):
     """``input_data`` cropped or padded with zeros at both ends of ``axes`` to the lengths ``shape``."""
-    rank, known = input_data.ndim, elements(shape)
+    rank, contents = input_data.ndim, elements(shape)
     places = range(rank) if axes is None else axes_within(center_crop_pad, axes, rank)
-    fixed = known is not None and all(isinstance(size, int) for size in known)
-    wanted: Any = known if fixed else [ops.as_int64(shape[k]) for k in range(len(places))]
+    fixed = contents is not None and all(isinstance(size, int) for size in contents)
+    wanted: Any = contents if fixed else [ops.as_int64(shape[k]) for k in range(len(places))]
     starts, ends, pads = [], [], [0] * (2 * rank)
     for axis, size in zip(places, wanted, strict=True):
         whole = dim_of(input_data, axis)
@@ -296,7 +296,7 @@ def center_crop_pad(input_data, shape: Index, *, axes: list[int] | None = None):
 
 @center_crop_pad.type
 def center_crop_pad_type(input_data, shape, *, axes):
-    kind, known, count = input_data.tensor, integer_vector(center_crop_pad, "shape", shape), length(shape)
+    kind, contents, count = input_data.tensor, integer_vector(center_crop_pad, "shape", shape), length(shape)
     if kind.shape is None:
         return kind.with_shape((None,) * count if axes is None and count is not None else None)
     rank = len(kind.shape)
@@ -307,8 +307,8 @@ def center_crop_pad_type(input_data, shape, *, axes):
             given=f"{count} for {len(places)} axes",
         )
     found = list(kind.shape)
-    for axis, size in zip(places, known or [None] * len(places), strict=True):
+    for axis, size in zip(places, contents or [None] * len(places), strict=True):
         if isinstance(size, int) and size < 0:
-            raise TypeMismatch(f"{center_crop_pad.title}: a length is negative", given=f"shape {known}")
+            raise TypeMismatch(f"{center_crop_pad.title}: a length is negative", given=f"shape {contents}")
         found[axis] = size
     return kind.with_shape(tuple(found))

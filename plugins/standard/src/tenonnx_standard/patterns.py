@@ -60,10 +60,15 @@ _ELEMENTS_OF = (reduce_max, expand, reshape, transpose, squeeze, unsqueeze, slic
 def range_of(x: Value, steps: int = MOST_STEPS) -> tuple[float, float] | None:
     """Lower and upper bounds of all elements of ``x``; None if unknown."""
     if x.data is not None:
-        held = static(x)
-        if held is None or not held.size or held.dtype.kind not in "biuf" or np.isnan(held.astype(np.float64)).any():
+        contents = static(x)
+        if (
+            contents is None
+            or not contents.size
+            or contents.dtype.kind not in "biuf"
+            or np.isnan(contents.astype(np.float64)).any()
+        ):
             return None
-        return float(held.min()), float(held.max())
+        return float(contents.min()), float(contents.max())
     node = x.producer
     if node is None or not steps or not isinstance(x.type, TensorType):
         return None
@@ -96,8 +101,8 @@ def _range_of_type(kind: DType) -> tuple[float, float] | None:
 def _rounded(x: Value, numbers: Sequence[float]) -> tuple[float, float] | None:
     """The minimum and maximum of some numbers rounded to the dtype of ``x``."""
     with np.errstate(over="ignore"):
-        held = [float(np.asarray(number).astype(x.dtype.numpy)) for number in numbers]
-    return None if np.isnan(held).any() else (min(held), max(held))
+        rounded = [float(np.asarray(number).astype(x.dtype.numpy)) for number in numbers]
+    return None if np.isnan(rounded).any() else (min(rounded), max(rounded))
 
 
 def smallest(x: Value) -> float | None:
@@ -115,8 +120,8 @@ def _is_above_nothing(x: Value) -> bool:
 def equal_normal(A: Value, B: Value) -> Value | None:
     """Comparing a finite value with minus infinity is False."""
     for x, other in ((A, B), (B, A)):
-        held = static(other) if isinstance(other.type, TensorType) and other.type.dtype.is_float else None
-        if held is not None and held.size == 1 and np.isneginf(held).all() and _is_above_nothing(x):
+        contents = static(other) if isinstance(other.type, TensorType) and other.type.dtype.is_float else None
+        if contents is not None and contents.size == 1 and np.isneginf(contents).all() and _is_above_nothing(x):
             return constant(np.array(False))
     return None
 
@@ -127,15 +132,15 @@ def where_normal(condition: Value, X: Value, Y: Value) -> Value | None:
 
     The latter needs finite masks: fusion assumes that the scores are finite.
     """
-    held = static(condition)
-    if held is not None and not held.any() and X.rank == 0 and is_spread(Y, condition):
+    contents = static(condition)
+    if contents is not None and not contents.any() and X.rank == 0 and is_spread(Y, condition):
         return Y
     if always_holds(condition):
         return spread(X, condition, Y)
-    guard, made = condition.producer, Y.producer
+    guard, producer = condition.producer, Y.producer
     guards = guard is not None and guard.op is isnan and guard.inputs[0] is Y
-    if guards and made is not None and made.op is softmax and made.inputs[0] is not None:
-        masks = _terms(made.inputs[0])[1:]
+    if guards and producer is not None and producer.op is softmax and producer.inputs[0] is not None:
+        masks = _terms(producer.inputs[0])[1:]
         return Y if all(map(_is_above_nothing, masks)) else None
     return None
 
@@ -153,8 +158,8 @@ def _terms(x: Value) -> list[Value]:
 
 
 def _is_scaled_product(x: Value) -> bool:
-    made = _before_reshape(parts_of_product(x)[0]).producer
-    return made is not None and made.op is matmul
+    producer = _before_reshape(parts_of_product(x)[0]).producer
+    return producer is not None and producer.op is matmul
 
 
 def _before_reshape(x: Value) -> Value:
@@ -168,10 +173,10 @@ def _before_reshape(x: Value) -> Value:
 def attended(y: Value) -> Iterator[tuple[Value, Value, Value, Value | None, float]]:
     """Match softmax(q k + mask) v; yields queries, keys, values, the mask, and the scale."""
     weighting = _product(y)
-    made = None if weighting is None else weighting[0].producer
-    if weighting is None or made is None or made.op is not softmax or made.inputs[0] is None:
+    producer = None if weighting is None else weighting[0].producer
+    if weighting is None or producer is None or producer.op is not softmax or producer.inputs[0] is None:
         return
-    product, *masks = _terms(made.inputs[0])
+    product, *masks = _terms(producer.inputs[0])
     inner, scale = parts_of_product(product)
     scores = _product(inner)
     if scores is None:
@@ -213,10 +218,10 @@ def _product(x: Value) -> tuple[Value, Value] | None:
         return None
     if node.op is matmul:
         return node.uses[0], node.uses[1]
-    made = _before_reshape(x).producer
-    if node.op is not reshape or made is None or made.op is not matmul or made.uses[0].producer is None:
+    producer = _before_reshape(x).producer
+    if node.op is not reshape or producer is None or producer.op is not matmul or producer.uses[0].producer is None:
         return None
-    return (_before_reshape(made.uses[0]), made.uses[1]) if made.uses[0].producer.op is reshape else None
+    return (_before_reshape(producer.uses[0]), producer.uses[1]) if producer.uses[0].producer.op is reshape else None
 
 
 def _register_attention_pattern(op: Op) -> None:
@@ -243,8 +248,8 @@ class Cached(NamedTuple):
 
 def behind_past(*heads: Value) -> Cached | None:
     """Match keys and values that are appended to a cache along the positions."""
-    made = [x.producer for x in heads]
-    pairs = [n.uses for n in made if n is not None and n.op is concat and n.attributes.get("axis") == 2]
+    producers = [x.producer for x in heads]
+    pairs = [n.uses for n in producers if n is not None and n.op is concat and n.attributes.get("axis") == 2]
     if len(pairs) != 2 or any(len(pair) != 2 for pair in pairs):
         return None
     (key, new_key), (value, new_value) = pairs
@@ -407,10 +412,10 @@ def group_normalization_pattern(y: Value) -> Iterator[Guess]:
         if product.producer is None or product.producer.op is not mul:
             continue
         for standard, scale in (product.producer.uses, product.producer.uses[::-1]):
-            made = _before_reshape(standard).producer
-            if made is None or made.op is not instance_normalization or made.inputs[0] is None:
+            producer = _before_reshape(standard).producer
+            if producer is None or producer.op is not instance_normalization or producer.inputs[0] is None:
                 continue
-            x, groups = _before_reshape(made.inputs[0]), made.inputs[0].shape[1]
+            x, groups = _before_reshape(producer.inputs[0]), producer.inputs[0].shape[1]
             if isinstance(groups, int) and scale.data is not None and bias.data is not None:
-                attributes = {"num_groups": groups, "epsilon": made.attributes.get("epsilon", 1e-5)}
+                attributes = {"num_groups": groups, "epsilon": producer.attributes.get("epsilon", 1e-5)}
                 yield Guess((x, reshape(scale, [-1]), reshape(bias, [-1])), attributes)

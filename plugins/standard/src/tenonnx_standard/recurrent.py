@@ -54,10 +54,10 @@ def _functions(
 
 
 def _function(
-    made: Op, kit: Kit, name: str, alphas: Iterator[float], betas: Iterator[float], limit: float | None
+    op: Op, kit: Kit, name: str, alphas: Iterator[float], betas: Iterator[float], limit: float | None
 ) -> Callable[[Any], Any]:
     if name.lower() not in ACTIVATIONS:
-        raise TypeMismatch(f"{made.title}: unknown activation", given=repr(name), available=", ".join(ACTIVATIONS))
+        raise TypeMismatch(f"{op.title}: unknown activation", given=repr(name), available=", ".join(ACTIVATIONS))
     defaults, compute = ACTIVATIONS[name.lower()]
     parameters = [next(given, default) for given, default in zip((alphas, betas), defaults, strict=False)]
     return lambda x: compute(kit, x if limit is None else kit.clip(x, limit), *parameters)
@@ -86,11 +86,11 @@ class Layer(NamedTuple):
     rectified: recurring.Steps | None = None
 
 
-def _backwards(made: Op, direction: str) -> list[bool]:
+def _backwards(op: Op, direction: str) -> list[bool]:
     """For each direction, whether it is reversed."""
     known = {"forward": [False], "reverse": [True], "bidirectional": [False, True]}
     if direction not in known:
-        raise TypeMismatch(f"{made.title}: unknown direction", given=repr(direction), available=", ".join(known))
+        raise TypeMismatch(f"{op.title}: unknown direction", given=repr(direction), available=", ".join(known))
     return known[direction]
 
 
@@ -252,30 +252,30 @@ def _types(
 ) -> tuple[TensorType, ...]:
     """The types of the outputs. Raises ``TypeMismatch`` if the inputs do not fit together."""
     decided(layer, ON_VALUES, **given)
-    made, gates, size = layer.made, layer.gates, given["hidden_size"]
-    dtype = same_dtypes(made, X, W, R, B, *initial, P)
+    op, gates, size = layer.made, layer.gates, given["hidden_size"]
+    dtype = same_dtypes(op, X, W, R, B, *initial, P)
     if not dtype.is_float:
-        raise TypeMismatch(f"{made.title}: X holds no floats", given=repr(X), do="cast it")
+        raise TypeMismatch(f"{op.title}: X holds no floats", given=repr(X), do="cast it")
     if lengths is not None and not lengths.dtype.is_integer:
-        raise TypeMismatch(f"{made.title}: sequence_lens does not hold int32", given=repr(lengths), do="cast it")
+        raise TypeMismatch(f"{op.title}: sequence_lens does not hold int32", given=repr(lengths), do="cast it")
     if size is None:
         size = _dim(R, 3, 2)
         if size is None and isinstance(_dim(W, 3, 1), int):
             size = W.shape[1] // gates
     length, batch = (_dim(X, 3, axis) for axis in ((1, 0) if given["layout"] else (0, 1)))
-    count = len(_backwards(made, given["direction"]))
+    count = len(_backwards(op, given["direction"]))
 
     def times(number: int) -> Dim:
         return number * size if isinstance(size, int) else None
 
-    held = [batch, count, size] if given["layout"] else [count, batch, size]
+    state_shape = [batch, count, size] if given["layout"] else [count, batch, size]
     fitting = [
         ("W", W, [count, times(gates), _dim(X, 3, 2)]),
         ("R", R, [count, times(gates), size]),
         ("B", B, [count, times(2 * gates)]),
         ("sequence_lens", lengths, [batch]),
         ("P", P, [count, times(3)]),
-        *((f"initial_{name}", value, held) for name, value in zip("hc", initial, strict=False)),
+        *((f"initial_{name}", value, state_shape) for name, value in zip("hc", initial, strict=False)),
         ("X", X, [None] * 3),
     ]
     for name, value, wanted in fitting:
@@ -285,9 +285,9 @@ def _types(
         pairs = zip(known, wanted, strict=False)
         if len(known) != len(wanted) or any(isinstance(a, int) and isinstance(b, int) and a != b for a, b in pairs):
             shape = ", ".join("?" if each is None else str(each) for each in wanted)
-            raise TypeMismatch(f"{made.title}: {name} does not have the shape [{shape}]", given=repr(value))
+            raise TypeMismatch(f"{op.title}: {name} does not have the shape [{shape}]", given=repr(value))
     sides = (batch, length, count, size) if given["layout"] else (length, count, batch, size)
-    return (TensorType(dtype, sides), *(TensorType(dtype, tuple(held)) for _ in initial))
+    return (TensorType(dtype, sides), *(TensorType(dtype, tuple(state_shape)) for _ in initial))
 
 
 def _dim(value: Value, rank: int, axis: int) -> Dim:
@@ -472,19 +472,19 @@ def _arranged(layer: Layer, inputs: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _rules(layer: Layer) -> None:
-    made = layer.made
-    made.until(14, lacks=["layout"])
-    made.until(7, ignored=["output_sequence"])
-    made.type(lambda *inputs, **given: _types(layer, *_arranged(layer, inputs), **given))
+    op = layer.made
+    op.until(14, lacks=["layout"])
+    op.until(7, ignored=["output_sequence"])
+    op.type(lambda *inputs, **given: _types(layer, *_arranged(layer, inputs), **given))
 
-    @numpy_rule(made)
+    @numpy_rule(op)
     @np.errstate(all="ignore")
     def made_numpy(*inputs: Any, **given: Any) -> tuple[Array, ...]:
         return _computed(layer, *_arranged(layer, inputs), **given)
 
-    @made.specialize
+    @op.specialize
     def made_specialize(*inputs: Any, **given: Any) -> Any:
-        backwards = _backwards(made, given["direction"])
+        backwards = _backwards(op, given["direction"])
         usual = layer.activations * len(backwards)
         names = _lower(given["activations"] or usual)[: len(usual)]
         separate = bool(given.get("linear_before_reset"))

@@ -48,13 +48,13 @@ def _but_last(x: Value, count: int) -> Sequence[Value]:
 
 
 ON_VALUES = Kit(
-    lambda made, x, **attributes: made(x, **attributes),
+    lambda op, x, **attributes: op(x, **attributes),
     lambda x, count: split(x, axis=-1, num_outputs=count),
     _but_last,
     lambda x, limit: clipped(x, -limit, limit),
 )
 ON_ARRAYS = Kit(
-    lambda made, x, **attributes: made.rules["numpy"](x, **attributes),
+    lambda op, x, **attributes: op.rules["numpy"](x, **attributes),
     _cut,
     lambda x, count: (x[..., : -x.shape[-1] // count], x[..., -x.shape[-1] // count :]),
     lambda x, limit: np.clip(x, -limit, limit),

@@ -126,17 +126,17 @@ def _reduction(
     """Define a reduction whose ``axes`` are an attribute below version ``moved``."""
 
     def decorate(function: Callable[..., Any]) -> Op:
-        made: Op = define(name, **flags)(function)
-        if made.primitive:
-            made.type(lambda data, axes, **attributes: _reduced_type(made, data, axes, booleans=booleans, **attributes))
-        made.until(moved, attributes=["axes"], lacks=["noop_with_empty_axes"])
-        made.until(11, positive=["axes"])
-        made.lower()(_without_noop(made))
-        if made.primitive:  # other reductions expand to these
-            made.lower()(_lower_computed_axes(made))
+        op: Op = define(name, **flags)(function)
+        if op.primitive:
+            op.type(lambda data, axes, **attributes: _reduced_type(op, data, axes, booleans=booleans, **attributes))
+        op.until(moved, attributes=["axes"], lacks=["noop_with_empty_axes"])
+        op.until(11, positive=["axes"])
+        op.lower()(_without_noop(op))
+        if op.primitive:  # other reductions expand to these
+            op.lower()(_lower_computed_axes(op))
         if booleans:
-            made.lower()(_lower_booleans(made))
-        return made
+            op.lower()(_lower_booleans(op))
+        return op
 
     return decorate
 
@@ -291,10 +291,10 @@ def _restored(reduced: Value, data: Value, axes: Value | None, keepdims: int) ->
     """A reduced value with its reduced dims restored as 1; a scalar of unknown axes is left to broadcast."""
     if keepdims or axes is None or axes.shape[0] == 0:
         return reduced
-    known = elements(axes)
-    if known is not None and data.rank is not None and all(isinstance(axis, int) for axis in known):
-        places = sorted({axis % data.rank for axis in known})
-        if len(places) < len(known):
+    contents = elements(axes)
+    if contents is not None and data.rank is not None and all(isinstance(axis, int) for axis in contents):
+        places = sorted({axis % data.rank for axis in contents})
+        if len(places) < len(contents):
             return unsqueeze(reduced, places)
     return unsqueeze(reduced, axes)
 

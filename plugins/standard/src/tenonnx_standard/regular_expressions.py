@@ -271,8 +271,8 @@ def _single(operator: Any, argument: Any, flags: int) -> re.Pattern[str]:
     """A pattern of a single item, which Python matches without backtracking."""
     state = _parser.State()
     state.flags = flags
-    made: re.Pattern[str] = _compiler.compile(_parser.SubPattern(state, [(operator, argument)]), flags)
-    return made
+    pattern: re.Pattern[str] = _compiler.compile(_parser.SubPattern(state, [(operator, argument)]), flags)
+    return pattern
 
 
 def _character(operator: Any, argument: Any, flags: int) -> Callable[[str], bool]:

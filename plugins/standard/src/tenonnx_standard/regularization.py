@@ -94,5 +94,5 @@ def dropout_off_masked_by_number_to_dropout_unless_test(data, *, ratio, _outputs
 
 
 def _number(ratio: Value | None) -> float:
-    known = static(ratio)
-    return 0.5 if known is None else float(known.reshape(()))
+    contents = static(ratio)
+    return 0.5 if contents is None else float(contents.reshape(()))

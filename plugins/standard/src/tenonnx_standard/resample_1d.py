@@ -187,9 +187,9 @@ def positions(axis: Axis, method: Method) -> Array:
 def matrix(axis: Axis, method: Method) -> Array:
     """Other modes: the weight of every input element (column) in every output element (row)."""
     places, weights = taps(Arrays, method, _source(axis, method), axis.size, np.float64(axis.scale))
-    made = np.zeros(limits.sized((axis.output, axis.size), "a matrix that resamples"))
-    np.add.at(made, (np.arange(axis.output)[:, None], places.astype(np.intp)), weights)
-    return made
+    result = np.zeros(limits.sized((axis.output, axis.size), "a matrix that resamples"))
+    np.add.at(result, (np.arange(axis.output)[:, None], places.astype(np.intp)), weights)
+    return result
 
 
 @functools.lru_cache(maxsize=32)

@@ -63,7 +63,7 @@ def open_plans(
     policy: str,
 ) -> list[Plan]:
     """The plans when some sizes are known only at run time."""
-    known = None if scales is None else static(scales)
+    contents = None if scales is None else static(scales)
     lengths = doubles([dims(X)[a] for a in chosen])
     if scales is not None:
         factors = cast(scales, to=DType.float64)
@@ -79,7 +79,7 @@ def open_plans(
     region = None if roi is None else cast(roi, to=DType.float64)
     plans = []
     for k, a in enumerate(chosen):
-        if known is not None and known[k] == 1 and roi is None:
+        if contents is not None and contents[k] == 1 and roi is None:
             continue
         size, output, factor = (v[k] for v in (lengths, outputs, factors))
         start, end = (0.0, 1.0) if region is None else (region[k], region[k + len(chosen)])

@@ -464,12 +464,12 @@ def resize_asymmetric(X, scales, *, mode="nearest"):
     """``X`` resampled with asymmetric coordinates; nearest rounds down, or up when shrinking."""
     if mode == "linear":
         return resize(X, None, scales, mode="linear", coordinate_transformation_mode="asymmetric")
-    known = static(scales)
+    contents = static(scales)
     attributes = {"mode": mode, "coordinate_transformation_mode": "asymmetric"}
     y = X
-    if known is None or (known < 1).any():
+    if contents is None or (contents < 1).any():
         y = resize(y, None, minimum(scales, 1.0), nearest_mode="ceil", **attributes)
-    if known is None or (known > 1).any():
+    if contents is None or (contents > 1).any():
         y = resize(y, None, maximum(scales, 1.0), nearest_mode="floor", **attributes)
     return identity(X) if y is X else y
 
@@ -478,10 +478,10 @@ def resize_asymmetric(X, scales, *, mode="nearest"):
 def resize_with_roi_to_resize_asymmetric(
     X, roi, scales, sizes, *, coordinate_transformation_mode, mode, nearest_mode, exclude_outside, **_
 ):
-    known = static(scales)
-    if coordinate_transformation_mode != "asymmetric" or known is None or not known.size:
+    contents = static(scales)
+    if coordinate_transformation_mode != "asymmetric" or contents is None or not contents.size:
         return None
-    grows, shrinks = bool((known >= 1).all()), bool((known <= 1).all())
+    grows, shrinks = bool((contents >= 1).all()), bool((contents <= 1).all())
     if mode == "linear" or (
         mode == "nearest" and ((nearest_mode == "floor" and grows) or (nearest_mode == "ceil" and shrinks))
     ):

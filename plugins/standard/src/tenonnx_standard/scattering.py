@@ -51,17 +51,17 @@ _ARITHMETIC = ("none", "add", "mul")
 
 
 def _check_reduction(
-    made: Op, reduction: str, known: tuple[str, ...] = ("none", *_UFUNCS), *, of_texts: bool = False
+    op: Op, reduction: str, known: tuple[str, ...] = ("none", *_UFUNCS), *, of_texts: bool = False
 ) -> None:
     if reduction not in known:
-        raise TypeMismatch(f"{made.title}: unknown reduction", given=repr(reduction), available=", ".join(known))
+        raise TypeMismatch(f"{op.title}: unknown reduction", given=repr(reduction), available=", ".join(known))
     if of_texts and reduction != "none":
-        raise TypeMismatch(f"{made.title}: strings cannot be reduced", given=repr(reduction), do='use reduction="none"')
+        raise TypeMismatch(f"{op.title}: strings cannot be reduced", given=repr(reduction), do='use reduction="none"')
 
 
-def _check_indices(made: Op, indices: Value) -> None:
+def _check_indices(op: Op, indices: Value) -> None:
     if not indices.dtype.is_integer:
-        raise TypeMismatch(f"{made.title}: indices are not integers", given=repr(indices), do="cast them")
+        raise TypeMismatch(f"{op.title}: indices are not integers", given=repr(indices), do="cast them")
 
 
 # ----- numpy ----------------------------------------------------------------------------------------------------------

@@ -40,36 +40,36 @@ def argmin(data, *, axis=0, keepdims=1, select_last_index=0):
     """The index of the minimum along ``axis``, the first or the last one of equal elements."""
 
 
-def _register_arg_extremum(made: Op, find: str) -> None:
+def _register_arg_extremum(op: Op, find: str) -> None:
     """Register the rules of ArgMax or ArgMin."""
-    made.until(12, lacks=["select_last_index"])
-    made.until(11, positive=["axis"])
-    made.vjp(lambda g, y, data, **_: None)
+    op.until(12, lacks=["select_last_index"])
+    op.until(11, positive=["axis"])
+    op.vjp(lambda g, y, data, **_: None)
 
-    @made.type
+    @op.type
     def made_type(data: Value, *, axis: int, keepdims: int, select_last_index: int) -> TensorType:
         shape = data.tensor.shape
         if shape is None:
             return TensorType(DType.int64)
-        axis = axis_within(made, axis, len(shape))
+        axis = axis_within(op, axis, len(shape))
         return TensorType(DType.int64, (*shape[:axis], *((1,) if keepdims else ()), *shape[axis + 1 :]))
 
-    @numpy_rule(made)
+    @numpy_rule(op)
     def made_numpy(x: Array, *, axis: int, keepdims: int, select_last_index: int) -> Any:
-        axis = axis_within(made, axis, x.ndim)
+        axis = axis_within(op, axis, x.ndim)
         if not select_last_index:
             return np.asarray(getattr(x, find)(axis, keepdims=bool(keepdims)), dtype=np.int64)
         last = getattr(np.flip(x, axis), find)(axis, keepdims=bool(keepdims))
         return np.asarray(x.shape[axis] - 1 - last, dtype=np.int64)
 
-    @made.lower()
+    @op.lower()
     def made_lowering(data: Value, *, axis: int, keepdims: int, select_last_index: int) -> Any:
         """The last index is found as the first one on the reversed axis."""
         if not select_last_index or data.rank is None:
             return None
         low = np.iinfo(np.int64)
         back = ops.slice_(data, [low.max], [low.min], [axis], [-1])
-        return dim_of(data, axis) - 1 - made(back, axis=axis, keepdims=keepdims)
+        return dim_of(data, axis) - 1 - op(back, axis=axis, keepdims=keepdims)
 
 
 _register_arg_extremum(argmax, "argmax")
@@ -92,12 +92,12 @@ top_k.until(10, attributes=["K"], renamed={"K": "k"}, vectors=["K"], defaults={"
 
 @top_k.type
 def top_k_type(X, K, *, axis, largest, sorted):
-    kind, known = X.tensor, elements(K)
+    kind, contents = X.tensor, elements(K)
     check_shape(top_k, "K", K, [1])
     if kind.shape is None:
         return kind, kind.with_dtype(DType.int64)
     axis = axis_within(top_k, axis, len(kind.shape))
-    count, size = known[0] if known else None, kind.shape[axis]
+    count, size = contents[0] if contents else None, kind.shape[axis]
     if isinstance(count, int) and (count < 0 or (isinstance(size, int) and count > size)):
         raise TypeMismatch(f"{top_k.title}: K cannot exceed the length of the axis", given=f"K {count} for {X!r}")
     found = kind.with_shape((*kind.shape[:axis], count, *kind.shape[axis + 1 :]))

@@ -85,13 +85,13 @@ sequence_empty.numpy(lambda *, dtype: [])
 
 
 def _insert_type(input_sequence: Value, tensor: Value, position: Value | None) -> Type:
-    held = _element("SequenceInsert", input_sequence)
-    if held is not None and getattr(held, "dtype", None) is not tensor.dtype:
+    element = _element("SequenceInsert", input_sequence)
+    if element is not None and getattr(element, "dtype", None) is not tensor.dtype:
         given = f"{tensor!r} into {input_sequence!r}"
         raise TypeMismatch(
             "SequenceInsert: the dtype of tensor differs from that of the sequence", given=given, do="cast it"
         )
-    return SequenceType(tensor.type if held is None else join_types(held, tensor.type))
+    return SequenceType(tensor.type if element is None else join_types(element, tensor.type))
 
 
 @primitive("SequenceInsert", since=11, type=_insert_type)
@@ -139,10 +139,10 @@ def _split_type(input: Value, split: Value | None, *, axis: int, keepdims: int) 
     if shape is None:
         return SequenceType(input.tensor)
     place = axis % len(shape)
-    known = static(split)
+    contents = static(split)
     size = None if split is not None else 1
-    if known is not None and len(set(known.reshape(-1).tolist())) == 1 and known.ndim:
-        size = int(known.reshape(-1)[0])
+    if contents is not None and len(set(contents.reshape(-1).tolist())) == 1 and contents.ndim:
+        size = int(contents.reshape(-1)[0])
     dims = [*shape[:place], *([] if split is None and not keepdims else [size]), *shape[place + 1 :]]
     return SequenceType(input.tensor.with_shape(tuple(dims)))
 
@@ -220,11 +220,14 @@ def sequence_map(input_sequence, *additional_inputs, body: Graph, _outputs=None)
 def sequence_map_lowering(input_sequence, *additional_inputs, body, _outputs=None):
     """A Loop that appends to initially empty sequences."""
 
-    def step(place: Value, going_on: Value, *made: Value) -> list[Value]:
+    def step(place: Value, going_on: Value, *sequences: Value) -> list[Value]:
         inputs = (input_sequence, *additional_inputs)
         given = [sequence_at(v, place) if isinstance(v.type, SequenceType) else v for v in inputs]
         found = inline(body, given)
-        return [ops.identity(going_on), *(sequence_insert(held, each) for held, each in zip(made, found, strict=True))]
+        return [
+            ops.identity(going_on),
+            *(sequence_insert(sequence, each) for sequence, each in zip(sequences, found, strict=True)),
+        ]
 
     kinds = _map_type(input_sequence, *additional_inputs, body=body, _outputs=_outputs)
     empty = [sequence_empty(dtype=kind.element.dtype) for kind in kinds]

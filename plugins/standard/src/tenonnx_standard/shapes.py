@@ -247,13 +247,13 @@ def squeeze_type(data, axes):
         if sizes is None or any(d != 1 and (symbolic.known_lower_bound(d) or 0) < 2 and d != 0 for d in sizes):
             return kind.with_shape(None)
         return kind.with_shape(tuple(d for d in sizes if d != 1))
-    known = integer_vector(squeeze, "axes", axes, or_scalar=True)
+    contents = integer_vector(squeeze, "axes", axes, or_scalar=True)
     if kind.shape is None:
         return kind
-    if known is None or None in known:
+    if contents is None or None in contents:
         count = length(axes)
         return kind.with_shape(None if not isinstance(count, int) else (None,) * (len(kind.shape) - count))
-    dropped = {axis_within(squeeze, int(axis), len(kind.shape)) for axis in known}  # runtimes accept repeated axes
+    dropped = {axis_within(squeeze, int(axis), len(kind.shape)) for axis in contents}  # runtimes accept repeated axes
     for axis in dropped:
         if isinstance(kind.shape[axis], int) and kind.shape[axis] != 1:
             raise TypeMismatch(
@@ -292,12 +292,12 @@ def squeeze_to_squeeze_from_front(data, axes):
     return None if counted is None else squeeze_from_front(data, axes=counted)
 
 
-def _counted(made: Op, axes: Value, rank: int | None) -> list[int] | None:
+def _counted(op: Op, axes: Value, rank: int | None) -> list[int] | None:
     """Known axes as sorted non-negative numbers."""
-    known = elements(axes)
-    if known is None or rank is None or not all(isinstance(axis, int) for axis in known):
+    contents = elements(axes)
+    if contents is None or rank is None or not all(isinstance(axis, int) for axis in contents):
         return None
-    return sorted({axis_within(made, int(axis), rank) for axis in known})
+    return sorted({axis_within(op, int(axis), rank) for axis in contents})
 
 
 @primitive("Unsqueeze", data_movement=True)
@@ -311,14 +311,14 @@ unsqueeze.until(13, attributes=["axes"], defaults={"axes": REQUIRED})
 @unsqueeze.type
 def unsqueeze_type(data, axes):
     kind = data.tensor
-    known = integer_vector(unsqueeze, "axes", axes, or_scalar=True)
+    contents = integer_vector(unsqueeze, "axes", axes, or_scalar=True)
     count = length(axes)
     if kind.shape is None or count is None:
         return kind.with_shape(None)
     rank = len(kind.shape) + count
-    if known is None or None in known:
+    if contents is None or None in contents:
         return kind.with_shape((None,) * rank)
-    added, rest = axes_within(unsqueeze, known, rank), iter(kind.shape)
+    added, rest = axes_within(unsqueeze, contents, rank), iter(kind.shape)
     return kind.with_shape(tuple(1 if k in added else next(rest) for k in range(rank)))
 
 
@@ -454,9 +454,9 @@ def expand_lowering(input, shape):
 @op("Tile", data_movement=True)
 def tile(input, repeats: Index):
     """Repeat ``input`` along every axis as often as ``repeats`` states."""
-    sizes, known = dims(input), elements(repeats)
-    fixed = known is not None and all(isinstance(times, int) for times in known)
-    counts: Any = known if fixed else [repeats[k] for k in range(len(sizes))]
+    sizes, contents = dims(input), elements(repeats)
+    fixed = contents is not None and all(isinstance(times, int) for times in contents)
+    counts: Any = contents if fixed else [repeats[k] for k in range(len(sizes))]
     apart = ops.as_shape(input, [part for size in sizes for part in (1, size)])
     copies = expand(apart, [part for pair in zip(counts, sizes, strict=True) for part in pair])
     return ops.as_shape(copies, [times * size for times, size in zip(counts, sizes, strict=True)])
@@ -464,14 +464,14 @@ def tile(input, repeats: Index):
 
 @tile.type
 def tile_type(input, repeats):
-    kind, known, count = input.tensor, integer_vector(tile, "repeats", repeats), length(repeats)
+    kind, contents, count = input.tensor, integer_vector(tile, "repeats", repeats), length(repeats)
     if kind.shape is None:
         return kind.with_shape(None if count is None else (None,) * count)
     if count not in (None, len(kind.shape)):
         raise TypeMismatch(
             f"{tile.title}: repeats does not have one element for every axis", given=f"{count} for {input!r}"
         )
-    return kind.with_shape(tuple(map(symbolic.multiply, kind.shape, known or [None] * len(kind.shape))))
+    return kind.with_shape(tuple(map(symbolic.multiply, kind.shape, contents or [None] * len(kind.shape))))
 
 
 @tile.symbolic

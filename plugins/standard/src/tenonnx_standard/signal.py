@@ -50,19 +50,19 @@ def _numbers(limit: Any) -> Value:
 
 def _scalar(value: Value) -> Any:
     """An integer: an int if known, else an int64 value."""
-    known = static(value)
-    return cast(reshape(value, []), to=DType.int64) if known is None else int(known.reshape(()))
+    contents = static(value)
+    return cast(reshape(value, []), to=DType.int64) if contents is None else int(contents.reshape(()))
 
 
-def _integer(made: Op, name: str, value: Value | None) -> Dim:
+def _integer(op: Op, name: str, value: Value | None) -> Dim:
     """An integer as a dim; None if absent or unknown."""
     if value is None:
         return None
-    check_shape(made, name, value, [])
+    check_shape(op, name, value, [])
     if not value.dtype.is_integer:
-        raise TypeMismatch(f"{made.title}: {name} is not an integer", given=repr(value))
-    known = elements(value)
-    return known[0] if known else None
+        raise TypeMismatch(f"{op.title}: {name} is not an integer", given=repr(value))
+    contents = elements(value)
+    return contents[0] if contents else None
 
 
 # ----- windows --------------------------------------------------------------------------------------------------------
@@ -72,15 +72,15 @@ def _integer(made: Op, name: str, value: Value | None) -> Dim:
 ONE = "|1|1 1"
 
 
-def _window(made: Op, *coefficients: float) -> None:
+def _window(op: Op, *coefficients: float) -> None:
     """Register the rules of a window: the sum of ``coefficients[k] * cos(2 pi k n / size)``."""
 
-    made.requires(shapes(size=ONE))
+    op.requires(shapes(size=ONE))
 
-    @numpy_rule(made)
+    @numpy_rule(op)
     @np.errstate(all="ignore")
     def made_numpy(size, *, periodic, output_datatype):
-        (count,) = limits.sized([size.reshape(())], made.title)
+        (count,) = limits.sized([size.reshape(())], op.title)
         angle = np.arange(count) * np.divide(2 * math.pi, np.float64(count if periodic else count - 1))
         window = np.full(count, coefficients[0])
         for k, coefficient in enumerate(coefficients[1:], 1):
@@ -221,16 +221,16 @@ def _as_float(size: Any) -> Value:
     return cast(size, to=DType.float64) if isinstance(size, Value) else constant(np.asarray(float(size)))
 
 
-def _axis(made: Op, input: Value, axis: Value | None) -> int:
-    known = None if axis is None else static(axis)
-    return _signal_axis(made, -2 if known is None else int(known.reshape(())), input.ndim)
+def _axis(op: Op, input: Value, axis: Value | None) -> int:
+    contents = None if axis is None else static(axis)
+    return _signal_axis(op, -2 if contents is None else int(contents.reshape(())), input.ndim)
 
 
-def _signal_axis(made: Op, axis: int, rank: int) -> int:
-    place = axis_within(made, axis, rank)
+def _signal_axis(op: Op, axis: int, rank: int) -> int:
+    place = axis_within(op, axis, rank)
     if place == rank - 1:
         raise TypeMismatch(
-            f"{made.title}: axis is the last one, which holds the complex numbers", given=f"axis {axis} of {rank}"
+            f"{op.title}: axis is the last one, which holds the complex numbers", given=f"axis {axis} of {rank}"
         )
     return place
 
@@ -241,12 +241,12 @@ def _transform_length(whole: Any, dft_length: Value | None, inverse: int, onesid
     return (whole - 1) * 2 if inverse and onesided else whole
 
 
-def _complex(made: Op, x: Value) -> None:
+def _complex(op: Op, x: Value) -> None:
     if not x.dtype.is_float:
-        raise TypeMismatch(f"{made.title}: the input holds no floats", given=repr(x), do="cast it")
+        raise TypeMismatch(f"{op.title}: the input holds no floats", given=repr(x), do="cast it")
     shape = x.tensor.shape
     if shape is not None and (len(shape) < 2 or (isinstance(shape[-1], int) and shape[-1] not in (1, 2))):
-        raise TypeMismatch(f"{made.title}: last axis has neither 1 nor 2 numbers", given=repr(x))
+        raise TypeMismatch(f"{op.title}: last axis has neither 1 nor 2 numbers", given=repr(x))
 
 
 @dft.type
@@ -259,8 +259,8 @@ def dft_type(input, dft_length, axis, *, inverse, onesided):
     _integer(dft, "axis", axis)
     if input.tensor.shape is None:
         return input.tensor
-    known = None if axis is None else static(axis)
-    if axis is not None and known is None:
+    contents = None if axis is None else static(axis)
+    if axis is not None and contents is None:
         return input.tensor.with_shape(((None,) * (input.ndim - 1)) + ((1 if inverse and onesided else 2),))
     place = _axis(dft, input, axis)
     whole = input.shape[place]

@@ -39,8 +39,13 @@ from tenonnx_standard.symbolic_ints import fixed, is_spread, known_shape
 
 def _is_all(x: Value, number: float) -> bool:
     """Whether a small constant equals ``number`` everywhere and is not trainable."""
-    held = fixed(x)
-    return held is not None and held.dtype.kind in "iuf" and held.size <= 1024 and bool((held == number).all())
+    contents = fixed(x)
+    return (
+        contents is not None
+        and contents.dtype.kind in "iuf"
+        and contents.size <= 1024
+        and bool((contents == number).all())
+    )
 
 
 @identity.rewrite
@@ -122,8 +127,8 @@ def reshaped_once(data: Value, shape: Value, *, allowzero: int, compared: bool =
     A shape that is only ``compared`` may be ambiguous for empty tensors.
     """
     wanted = static(shape)
-    held, known = elements(shape), known_shape(data)
-    if known is not None and held is not None and tuple(held) == known:
+    contents, known = elements(shape), known_shape(data)
+    if known is not None and contents is not None and tuple(contents) == known:
         return data
     if wanted is not None and known is not None and _is_same_shape(wanted.tolist(), known):
         return data
@@ -167,14 +172,14 @@ def _constant_shape(source: Value, data: Value, shape: Value, allowzero: int, co
 
     -1 together with copied dims is used only if it was there before: it is ambiguous if those dims are 0.
     """
-    result, held = _shape_after(data, shape, allowzero), elements(shape)
-    if result is None or 0 in result or held is None:
+    result, contents = _shape_after(data, shape, allowzero), elements(shape)
+    if result is None or 0 in result or contents is None:
         return None
     known = source.type.shape if isinstance(source.type, TensorType) and source.type.shape is not None else ()
     spelled = [
         dim if isinstance(dim, int) else 0 if k < len(known) and known[k] == dim else -1 for k, dim in enumerate(result)
     ]
-    certain = compared or -1 in held or not (-1 in spelled and 0 in spelled)
+    certain = compared or -1 in contents or not (-1 in spelled and 0 in spelled)
     return spelled if certain and spelled.count(-1) <= 1 else None
 
 
@@ -189,10 +194,10 @@ def _is_same_shape(wanted: Sequence[int], known: Sequence[Any]) -> bool:
 
 @expand.rewrite
 def expand_rewrite(input: Value, shape: Value) -> Value | None:
-    held, known = static(shape), known_shape(input)
+    contents, known = static(shape), known_shape(input)
     if known is None:
         return None
-    wanted = shape.symbolic_contents if held is None else held
+    wanted = shape.symbolic_contents if contents is None else contents
     if wanted is None or wanted.ndim != 1 or len(wanted) > len(known):
         return None
     tail = known[len(known) - len(wanted) :]
@@ -238,8 +243,8 @@ def _before(data: Value, result: Sequence[Any]) -> Value | None:
 
 
 def _places(axes: Value | None, rank: int) -> set[int] | None:
-    held = None if axes is None else static(axes)
-    return None if held is None else {int(axis) % rank for axis in held.reshape(-1)}
+    contents = None if axes is None else static(axes)
+    return None if contents is None else {int(axis) % rank for axis in contents.reshape(-1)}
 
 
 @flatten.rewrite
@@ -290,11 +295,11 @@ def squeeze_rewrite_alone(data: Value, axes: Value | None) -> Value | None:
 @unsqueeze.rewrite
 def unsqueeze_rewrite(data: Value, axes: Value) -> Value | None:
     """Merge consecutive unsqueezes, and drop those that restore an earlier shape."""
-    node, held = data.producer, static(axes)
-    if held is None or data.rank is None:
+    node, contents = data.producer, static(axes)
+    if contents is None or data.rank is None:
         return None
-    rank = data.rank + held.size
-    outer = {int(axis) % rank for axis in held.reshape(-1)}
+    rank = data.rank + contents.size
+    outer = {int(axis) % rank for axis in contents.reshape(-1)}
     left = [axis for axis in range(rank) if axis not in outer]
     if (shape := known_shape(data)) is not None:
         found = _before(data, [1 if axis in outer else shape[left.index(axis)] for axis in range(rank)])
@@ -334,18 +339,18 @@ def _is_joined(node: Node, axis: int) -> bool:
 @gather.rewrite
 def gather_rewrite(data: Value, indices: Value, *, axis: int) -> Value | None:
     """Drop a Gather of all positions in order."""
-    held, shape = static(indices), known_shape(data)
+    contents, shape = static(indices), known_shape(data)
     if (
-        held is None
+        contents is None
         or not shape
-        or held.size != shape[axis]
-        or not np.array_equal(held.reshape(-1), np.arange(held.size))
+        or contents.size != shape[axis]
+        or not np.array_equal(contents.reshape(-1), np.arange(contents.size))
     ):
         return None
     axis %= len(shape)
-    if held.ndim == 1:
+    if contents.ndim == 1:
         return data
-    wanted = [*shape[:axis], *held.shape, *shape[axis + 1 :]]
+    wanted = [*shape[:axis], *contents.shape, *shape[axis + 1 :]]
     return reshape(data, wanted) if all(isinstance(dim, int) for dim in wanted) else None
 
 
@@ -400,10 +405,10 @@ for _fold in (maximum, minimum, sum_, mean):
 
 @where.rewrite
 def where_rewrite(condition: Value, X: Value, Y: Value) -> Value | None:
-    held = static(condition)
+    contents = static(condition)
     for chosen, other, always_chosen in (
-        (X, Y, held is not None and bool(held.all())),
-        (Y, X, held is not None and not held.any()),
+        (X, Y, contents is not None and bool(contents.all())),
+        (Y, X, contents is not None and not contents.any()),
         (X, Y, X is Y),
     ):
         if always_chosen and is_spread(chosen, condition, other):
@@ -413,8 +418,8 @@ def where_rewrite(condition: Value, X: Value, Y: Value) -> Value | None:
 
 @if_.rewrite
 def if_rewrite(cond: Value, *, then_branch: Graph, else_branch: Graph) -> Graph | None:
-    held = static(cond)
-    return None if held is None or held.size != 1 else then_branch if held.all() else else_branch
+    contents = static(cond)
+    return None if contents is None or contents.size != 1 else then_branch if contents.all() else else_branch
 
 
 @dropout.rewrite
@@ -442,10 +447,10 @@ def reshape_rewrite(data: Value, shape: Value, *, allowzero: int) -> Value | Non
     if not all(isinstance(dim, int) for dim in wanted):
         return None
     for product, bias in (total.inputs, total.inputs[::-1]):
-        made = None if product is None else product.producer
-        if made is None or made.op is not matmul or bias is None or not bias.is_constant or bias.rank != 1:
+        producer = None if product is None else product.producer
+        if producer is None or producer.op is not matmul or bias is None or not bias.is_constant or bias.rank != 1:
             continue
-        x, weight = made.inputs
+        x, weight = producer.inputs
         if x is None or x.ndim < 3 or weight is None or not weight.is_constant or weight.rank != 2:
             continue
         if bias.shape[0] in (1, weight.shape[1]):
@@ -457,12 +462,12 @@ def _split_before(input: Value, lengths: Value | None, *, axis: int, **_: Any) -
     """Move a Split of the last axis before a Reshape that keeps this axis."""
     node = input.producer
     before = None if node is None or node.op is not reshape else node.inputs[0]
-    held = None if lengths is None else static(lengths)
-    if before is None or held is None or known_shape(input) is None or known_shape(before) is None:
+    contents = None if lengths is None else static(lengths)
+    if before is None or contents is None or known_shape(input) is None or known_shape(before) is None:
         return None
     if axis % input.ndim != input.ndim - 1 or input.shape[-1] != before.shape[-1]:
         return None
-    sizes = held.tolist()
+    sizes = contents.tolist()
     parts = split(before, sizes, axis=before.ndim - 1, _outputs=len(sizes))
     return tuple(reshape(part, [*input.shape[:-1], size]) for part, size in zip(parts, sizes, strict=True))
 
@@ -474,8 +479,10 @@ for _split in (split, split_exactly):
 @matmul.rewrite(together=True)
 def matmul_rewrite(calls: Sequence[Sequence[Value]]) -> Sequence[Value] | None:
     """Three or more products of one operand with weights as one product with concatenated weights."""
-    held = [weight.data for _, weight in calls]
-    if len(calls) < 3 or sum(0 if data is None else data.nbytes for data in held) > MOST_BYTES:  # before reading them
+    contents = [weight.data for _, weight in calls]
+    if (
+        len(calls) < 3 or sum(0 if data is None else data.nbytes for data in contents) > MOST_BYTES
+    ):  # before reading them
         return None
     weights, x = [static(weight) for _, weight in calls], calls[0][0]
     if x.ndim < 2 or any(w is None or w.ndim != 2 or w.dtype != weights[0].dtype for w in weights):

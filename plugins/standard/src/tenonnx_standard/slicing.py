@@ -247,11 +247,11 @@ def gather_type(data, indices, *, axis):
 
 
 def _check_range(op: Any, indices: Value, size: Dim) -> None:
-    known = static(indices)
-    if not isinstance(size, int) or known is None or not 0 < known.size <= 1024:
+    contents = static(indices)
+    if not isinstance(size, int) or contents is None or not 0 < contents.size <= 1024:
         return
-    if known.min() < -size or known.max() >= size:
-        given = f"from {known.min()} to {known.max()}"
+    if contents.min() < -size or contents.max() >= size:
+        given = f"from {contents.min()} to {contents.max()}"
         raise TypeMismatch(f"{op.title}: an index lies outside [{-size}, {size - 1}]", given=given)
 
 

@@ -33,14 +33,14 @@ def fixed(x: Value | None) -> np.ndarray[Any, Any] | None:
 
 def bounds(x: Value, steps: int = MOST_STEPS) -> tuple[Dim, Dim]:
     """Lower and upper bounds of an integer tensor, None where unknown."""
-    kind, held, node = x.type, elements(x), x.producer
+    kind, contents, node = x.type, elements(x), x.producer
     if not isinstance(kind, TensorType) or not kind.dtype.is_integer or not steps:
         return None, None
-    if held:
-        numbers = [number for number in held if isinstance(number, int)]
-        if all(number == held[0] for number in held):
-            return held[0], held[0]
-        return (min(numbers), max(numbers)) if len(numbers) == len(held) else (None, None)
+    if contents:
+        numbers = [number for number in contents if isinstance(number, int)]
+        if all(number == contents[0] for number in contents):
+            return contents[0], contents[0]
+        return (min(numbers), max(numbers)) if len(numbers) == len(contents) else (None, None)
     if node is None or node.op not in (*_SPREADING, range_, add, sub, maximum):
         return None, None
     low, high = bounds(node.uses[0], steps - 1)
@@ -51,8 +51,8 @@ def bounds(x: Value, steps: int = MOST_STEPS) -> tuple[Dim, Dim]:
         return (low, symbolic.subtract(most, 1)) if static(node.uses[2]) == 1 else (None, None)
     if node.op is sub:
         return symbolic.subtract(low, most), symbolic.subtract(high, least)
-    made = symbolic.add if node.op is add else symbolic.maximum
-    return (made(low, least), made(high, most)) if len(node.uses) == 2 else (None, None)
+    combine = symbolic.add if node.op is add else symbolic.maximum
+    return (combine(low, least), combine(high, most)) if len(node.uses) == 2 else (None, None)
 
 
 def everywhere(x: Value) -> Dim:
@@ -81,17 +81,17 @@ def counts(x: Value) -> bool:
         return same and counts(node.uses[0]) and (node.op is expand or inner is None or all(d == 1 for d in inner[:-1]))
     if node.op is add:
         for one, other in (node.uses, node.uses[::-1]):
-            held = static(other)
-            if held is not None and not held.any():
+            contents = static(other)
+            if contents is not None and not contents.any():
                 return counts(one)
     return False
 
 
 def counts_from(x: Value) -> Dim:
     """The start of a value that increases by 1 along its last axis, else None."""
-    held = elements(x)
-    if held and isinstance(held[0], int) and held == list(range(held[0], held[0] + x.shape[-1])):
-        return held[0]
+    contents = elements(x)
+    if contents and isinstance(contents[0], int) and contents == list(range(contents[0], contents[0] + x.shape[-1])):
+        return contents[0]
     if counts(x) or (x.rank and x.shape[-1] == 1):
         return 0 if counts(x) else everywhere(x)
     if x.producer is not None and x.producer.op is add:
@@ -134,5 +134,5 @@ def always_holds(condition: Value) -> bool:
     """Whether all elements are surely true."""
     while condition.producer is not None and condition.producer.op in _SPREADING[:-1]:
         condition = condition.producer.uses[0]
-    held: Any = static(condition)
-    return held is not None and bool(held.all())
+    contents: Any = static(condition)
+    return contents is not None and bool(contents.all())

@@ -15,10 +15,10 @@ from tenonnx_standard.regular_expressions import compiled
 Array = np.ndarray[Any, Any]
 
 
-def _check_strings(made: Op, *values: Value) -> None:
+def _check_strings(op: Op, *values: Value) -> None:
     for value in values:
         if value.dtype is not DType.string:
-            raise TypeMismatch(f"{made.title}: an input is not of strings", given=repr(value))
+            raise TypeMismatch(f"{op.title}: an input is not of strings", given=repr(value))
 
 
 def _strings(items: list[Any], shape: tuple[int, ...]) -> Array:
@@ -129,14 +129,14 @@ def string_normalizer(
 
 @string_normalizer.type
 def string_normalizer_type(X: Value, *, case_change_action: str, stopwords: list[str] | None, **_: Any) -> TensorType:
-    made, shape = string_normalizer, X.tensor.shape
-    _check_strings(made, X)
+    op, shape = string_normalizer, X.tensor.shape
+    _check_strings(op, X)
     if case_change_action not in _CASES:
-        raise TypeMismatch(f"{made.title}: unknown action", given=repr(case_change_action), available=", ".join(_CASES))
+        raise TypeMismatch(f"{op.title}: unknown action", given=repr(case_change_action), available=", ".join(_CASES))
     if shape is None:
         return X.tensor
     if len(shape) not in (1, 2) or (len(shape) == 2 and isinstance(shape[0], int) and shape[0] != 1):
-        raise TypeMismatch(f"{made.title}: shape of X is neither [C] nor [1, C]", given=repr(X))
+        raise TypeMismatch(f"{op.title}: shape of X is neither [C] nor [1, C]", given=repr(X))
     left = shape[-1] if not stopwords and isinstance(shape[-1], int) and shape[-1] else None
     return X.tensor.with_shape((left,) if len(shape) == 1 else (1, left))
 
@@ -183,21 +183,21 @@ def tf_idf_vectorizer(
 def tf_idf_vectorizer_type(
     X: Value, *, mode: str, ngram_indexes: list[int], pool_int64s: Any, pool_strings: Any, **_: Any
 ) -> TensorType:
-    made, shape = tf_idf_vectorizer, X.tensor.shape
+    op, shape = tf_idf_vectorizer, X.tensor.shape
     if mode not in _MODES:
-        raise TypeMismatch(f"{made.title}: unknown mode", given=repr(mode), available=", ".join(_MODES))
+        raise TypeMismatch(f"{op.title}: unknown mode", given=repr(mode), available=", ".join(_MODES))
     if (pool_int64s is None) == (pool_strings is None):
-        raise TypeMismatch(f"{made.title}: not exactly one of pool_int64s and pool_strings is given")
+        raise TypeMismatch(f"{op.title}: not exactly one of pool_int64s and pool_strings is given")
     if (X.dtype is DType.string) != (pool_strings is not None):
-        raise TypeMismatch(f"{made.title}: element type of X differs from that of the pool", given=repr(X))
+        raise TypeMismatch(f"{op.title}: element type of X differs from that of the pool", given=repr(X))
     if not ngram_indexes or min(ngram_indexes) < 0:
         raise TypeMismatch(
-            f"{made.title}: ngram_indexes is empty, or holds a negative position", given=repr(ngram_indexes)
+            f"{op.title}: ngram_indexes is empty, or holds a negative position", given=repr(ngram_indexes)
         )
     if shape is None:
         return TensorType(DType.float32)
     if len(shape) not in (1, 2):
-        raise TypeMismatch(f"{made.title}: X is neither a row nor rows", given=repr(X))
+        raise TypeMismatch(f"{op.title}: X is neither a row nor rows", given=repr(X))
     return TensorType(DType.float32, (*shape[:-1], max(ngram_indexes) + 1))
 
 

@@ -69,8 +69,8 @@ def max_unpool_type(X, I, output_shape=None, *, kernel_shape, **attributes):  # 
             given=f"{list(kernel_shape)}, {X!r}",
         )
     if output_shape is not None:
-        known = elements(output_shape)
-        return TensorType(X.dtype, (None,) * X.ndim if known is None else tuple(known))
+        contents = elements(output_shape)
+        return TensorType(X.dtype, (None,) * X.ndim if contents is None else tuple(contents))
     return TensorType(X.dtype, (*X.shape[:2], *_unpooled(window, sizes)))
 
 

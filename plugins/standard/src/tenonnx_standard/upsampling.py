@@ -19,8 +19,8 @@ upsample.until(9, attributes=["scales"], defaults={"scales": REQUIRED})
 
 @resize_asymmetric.lower(to=upsample)
 def resize_asymmetric_to_upsample(X, scales, *, mode):
-    known = static(scales)
-    return upsample(X, scales, mode=mode) if known is not None and (known >= 1).all() else None
+    contents = static(scales)
+    return upsample(X, scales, mode=mode) if contents is not None and (contents >= 1).all() else None
 
 
 @upsample.until(7)
@@ -41,8 +41,8 @@ upsample_2d.requires(holds(_hold_scales))
 
 @upsample.lower(to=upsample_2d)
 def upsample_to_upsample_2d(X, scales, *, mode):
-    known = static(scales)
-    if known is None or known.size != 4 or known[0] != 1 or known[1] != 1:
+    contents = static(scales)
+    if contents is None or contents.size != 4 or contents[0] != 1 or contents[1] != 1:
         return None
-    height, width = (float(n) for n in known[2:])
+    height, width = (float(n) for n in contents[2:])
     return upsample_2d(X, height_scale=height, width_scale=width, mode="bilinear" if mode == "linear" else mode)

@@ -44,37 +44,37 @@ class Affine(NamedTuple):
 
 def _per_channel_constant(x: Value, number: Value) -> Array | None:
     """A constant with one element per channel of ``x``, or one for all channels; else None."""
-    held, rank = static(number), x.rank
-    if held is None or held.dtype.kind not in "fV" or rank is None or rank < 2 or not is_spread(x, number):
+    contents, rank = static(number), x.rank
+    if contents is None or contents.dtype.kind not in "fV" or rank is None or rank < 2 or not is_spread(x, number):
         return None
-    held = held.reshape((1,) * (rank - held.ndim) + held.shape).astype(np.float64)
-    return held.reshape(-1) if held.size == held.shape[1] else None
+    contents = contents.reshape((1,) * (rank - contents.ndim) + contents.shape).astype(np.float64)
+    return contents.reshape(-1) if contents.size == contents.shape[1] else None
 
 
 _ONE, _ZERO = np.ones(1), np.zeros(1)
 
 
-def _scaled_and_shifted(made: Any, first: Value, second: Value) -> Affine | None:
+def _scaled_and_shifted(op: Any, first: Value, second: Value) -> Affine | None:
     """Match a sum, difference, product or quotient with a constant."""
     turned = first.is_constant
     x, number = (second, first) if turned else (first, second)
-    held = None if x.is_constant else _per_channel_constant(x, number)
-    if held is None or (turned and made is div):
+    constants = None if x.is_constant else _per_channel_constant(x, number)
+    if constants is None or (turned and op is div):
         return None
-    if made is add:
-        return Affine(x, _ONE, held, [number])
-    if made is sub:
-        return Affine(x, -_ONE if turned else _ONE, held if turned else -held, [number])
+    if op is add:
+        return Affine(x, _ONE, constants, [number])
+    if op is sub:
+        return Affine(x, -_ONE if turned else _ONE, constants if turned else -constants, [number])
     with np.errstate(all="ignore"):
-        return Affine(x, held if made is mul else 1 / held, _ZERO, [number])
+        return Affine(x, constants if op is mul else 1 / constants, _ZERO, [number])
 
 
 def _batch_norm(X: Value, scale: Value, B: Value, mean: Value, variance: Value, *, epsilon: float) -> Affine | None:
     """Match BatchNormalization with constant statistics."""
-    held = [static(v) for v in (scale, B, mean, variance)]
-    if any(h is None or h.ndim != 1 for h in held):
+    constants = [static(v) for v in (scale, B, mean, variance)]
+    if any(h is None or h.ndim != 1 for h in constants):
         return None
-    weight, shift, center, spread = (np.asarray(h, np.float64) for h in held)
+    weight, shift, center, spread = (np.asarray(h, np.float64) for h in constants)
     with np.errstate(all="ignore"):
         factor = weight / np.sqrt(spread + epsilon)
     return Affine(X, factor, shift - center * factor, [B, scale, mean, variance])
@@ -121,7 +121,7 @@ def _with_weights(
     op: Any, x: Value, kernel: Any, before: Value | None, taken: Affine, weights: Array, bias: Array, attributes: Any
 ) -> Value | None:
     """The layer with new weights and bias instead of ``kernel`` and the bias ``before``."""
-    made: list[Value] = []
+    new_weights: list[Value] = []
     trainable = any(is_trainable(v) for v in taken.told_by)
     adds = bool(np.any(bias)) or (trainable and (len(taken.told_by) > 1 or bool((taken.factor == 1).all())))
     for array, of in ((weights, kernel), *([(bias, before)] if before is not None or adds else [])):
@@ -130,8 +130,8 @@ def _with_weights(
         if not np.isfinite(rounded.astype(np.float64)).all():  # two finite factors may have an infinite product
             return None
         stays = of is kernel and bool((taken.factor == 1).all())
-        made.append(kernel if stays else constant(rounded, kernel.dtype, made_of=[of, *taken.told_by]))
-    found: Value = op(x, *made, **attributes)
+        new_weights.append(kernel if stays else constant(rounded, kernel.dtype, made_of=[of, *taken.told_by]))
+    found: Value = op(x, *new_weights, **attributes)
     return found
 
 
@@ -194,11 +194,11 @@ def batch_normalization_is_test_rewrite(
 def add_rewrite_if_fewer(A: Value, B: Value) -> Value | None:
     """A matrix product plus bias as Gemm; an image with a factor and shift per channel as BatchNormalization."""
     for product, bias in ((A, B), (B, A)):
-        made = product.producer
-        if made is None or made.op is not matmul or made.uses[0].rank != 2 or made.uses[1].rank != 2:
+        producer = product.producer
+        if producer is None or producer.op is not matmul or producer.uses[0].rank != 2 or producer.uses[1].rank != 2:
             continue
         if product.dtype.is_float and bias.is_constant and bias.rank == 1 and is_spread(product, bias):
-            return gemm(*made.uses, bias)
+            return gemm(*producer.uses, bias)
     shifted = _scaled_and_shifted(add, A, B)
     scaled = None if shifted is None else shifted.x.producer
     if shifted is None or scaled is None or scaled.op is not mul or A.dtype not in (DType.float32, DType.float64):
@@ -217,14 +217,14 @@ def add_rewrite_if_fewer(A: Value, B: Value) -> Value | None:
 
 def _is_normalized(x: Value) -> bool:
     """Whether factors and shifts of ``x`` may be the end of a normalization, which fusion is to match."""
-    made = x.producer
-    return made is not None and made.op in (reshape, instance_normalization, mul, div)
+    producer = x.producer
+    return producer is not None and producer.op in (reshape, instance_normalization, mul, div)
 
 
 def _is_product(x: Value) -> bool:
     """Whether ``x`` is a product of computed values, which with a constant factor ends activations such as Gelu."""
-    made = x.producer
-    return made is not None and made.op is mul and not any(v.is_constant for v in made.uses)
+    producer = x.producer
+    return producer is not None and producer.op is mul and not any(v.is_constant for v in producer.uses)
 
 
 # ----- before a layer -------------------------------------------------------------------------------------------------
@@ -235,11 +235,11 @@ def conv_rewrite(
     X: Value, W: Value, B: Value | None, *, group: int, auto_pad: str, pads: Any, **attributes: Any
 ) -> Value | None:
     """Fold a factor per input channel into a convolution, and a shift unless zeros are padded."""
-    made, weights = _laid_out(X).producer, static(W)
+    producer, weights = _laid_out(X).producer, static(W)
     bias = np.zeros(()) if B is None else static(B)
-    if made is None or made.op not in (add, sub, mul, div) or weights is None or bias is None:
+    if producer is None or producer.op not in (add, sub, mul, div) or weights is None or bias is None:
         return None
-    found = _scaled_and_shifted(made.op, *made.uses) if len(made.uses) == 2 else None
+    found = _scaled_and_shifted(producer.op, *producer.uses) if len(producer.uses) == 2 else None
     around = auto_pad not in ("NOTSET", "VALID") or any(pads or ())
     if found is None or (around and found.shift.any()) or _is_product(found.x):
         return None
@@ -267,23 +267,23 @@ def conv_rewrite_2(X: Value, W: Value, B: Value | None, *, auto_pad: str, pads: 
 def _laid_out(X: Value) -> Value:
     """Swap a Transpose with the constant operation or padding before it."""
     turn = X.producer
-    made = None if turn is None or turn.op is not transpose else turn.uses[0].producer
-    if turn is None or made is None or not isinstance(made.op, Op):
+    producer = None if turn is None or turn.op is not transpose else turn.uses[0].producer
+    if turn is None or producer is None or not isinstance(producer.op, Op):
         return X
     perm = turn.attributes.get("perm") or list(range(X.ndim))[::-1]
-    if made.op in pad.meanings:
-        (x, pads, *filled), attributes = bind(made)
+    if producer.op in pad.meanings:
+        (x, pads, *filled), attributes = bind(producer)
         amounts = None if x is None or filled[1:] not in ([], [None]) else static(pads)
         if x is None or amounts is None:
             return X
         moved = amounts.reshape(2, -1)[:, perm].reshape(-1).tolist()
-        return made.op(transpose(x, perm=perm), moved, *filled[:1], **attributes)  # type: ignore[no-any-return]
-    if made.op not in (add, sub, mul, div) or not any(v.is_constant for v in made.uses):
+        return producer.op(transpose(x, perm=perm), moved, *filled[:1], **attributes)  # type: ignore[no-any-return]
+    if producer.op not in (add, sub, mul, div) or not any(v.is_constant for v in producer.uses):
         return X
-    if not all(v.rank == X.ndim or (v.is_constant and v.rank is not None) for v in made.uses):
+    if not all(v.rank == X.ndim or (v.is_constant and v.rank is not None) for v in producer.uses):
         return X
-    whole = (v if v.ndim == X.ndim else reshape(v, [*(1,) * (X.ndim - v.ndim), *v.shape]) for v in made.uses)
-    return made.op(*(transpose(v, perm=perm) for v in whole))  # type: ignore[no-any-return]
+    whole = (v if v.ndim == X.ndim else reshape(v, [*(1,) * (X.ndim - v.ndim), *v.shape]) for v in producer.uses)
+    return producer.op(*(transpose(v, perm=perm) for v in whole))  # type: ignore[no-any-return]
 
 
 def _inside(X: Value, fits: Callable[[Value], bool]) -> tuple[Value, list[int] | None]:
@@ -305,7 +305,7 @@ def _inside(X: Value, fits: Callable[[Value], bool]) -> tuple[Value, list[int] |
     return x, around[:, 2:].reshape(-1).tolist()
 
 
-def _padded_pool(made: Any, X: Value, fits: Callable[[Value], bool], attributes: dict[str, Any]) -> Value | None:
+def _padded_pool(op: Any, X: Value, fits: Callable[[Value], bool], attributes: dict[str, Any]) -> Value | None:
     """Fold padding into a pool if each window overlaps the image."""
     x, around = _inside(X, fits)
     sizes, rank = attributes["kernel_shape"], X.ndim - 2
@@ -316,7 +316,7 @@ def _padded_pool(made: Any, X: Value, fits: Callable[[Value], bool], attributes:
     dilated = any(step != 1 for step in attributes["dilations"] or ())
     if dilated or any(p >= size for p, size in zip(pads, [*sizes, *sizes], strict=True)):
         return None
-    return made(x, **{**attributes, "auto_pad": "NOTSET", "pads": pads})  # type: ignore[no-any-return]
+    return op(x, **{**attributes, "auto_pad": "NOTSET", "pads": pads})  # type: ignore[no-any-return]
 
 
 @max_pool.rewrite
@@ -343,19 +343,19 @@ def average_pool_rewrite(X: Value, **attributes: Any) -> Value | None:
 
 def _least(x: Value) -> float:
     """A lower bound of the elements of ``x``."""
-    made = x.producer
-    if made is None:
+    producer = x.producer
+    if producer is None:
         return -np.inf
-    if made.op in (relu, sigmoid):
+    if producer.op in (relu, sigmoid):
         return 0.0
-    if made.op is clip and (low := _one_number(made.inputs[1])) is not None:
+    if producer.op is clip and (low := _one_number(producer.inputs[1])) is not None:
         return low
-    return _least(made.uses[0]) if made.op in (max_pool, identity) else -np.inf
+    return _least(producer.uses[0]) if producer.op in (max_pool, identity) else -np.inf
 
 
 def _one_number(x: Value | None) -> float | None:
-    held = None if x is None else static(x)
-    return float(held.reshape(-1)[0]) if held is not None and held.size == 1 else None
+    contents = None if x is None else static(x)
+    return float(contents.reshape(-1)[0]) if contents is not None and contents.size == 1 else None
 
 
 # ----- zeros ----------------------------------------------------------------------------------------------------------
@@ -366,8 +366,8 @@ def _is_zero(x: Value | None) -> bool:
     node = None if x is None else x.producer
     if node is not None and node.op in (expand, slice_):
         return _is_zero(node.inputs[0])
-    held = fixed(x)
-    return held is not None and held.dtype.kind in "iufV" and not held.astype(np.float64).any()
+    contents = fixed(x)
+    return contents is not None and contents.dtype.kind in "iufV" and not contents.astype(np.float64).any()
 
 
 @conv_transpose.rewrite
@@ -382,13 +382,13 @@ def gemm_rewrite(A: Value, B: Value, C: Value | None, **attributes: Any) -> Valu
     )
 
 
-def _without_zeros(made: Any, states: Sequence[int]) -> None:
+def _without_zeros(op: Any, states: Sequence[int]) -> None:
     """Drop initial states of zeros, which are the default."""
 
-    @made.rewrite
+    @op.rewrite
     def made_rewrite_2(*inputs: Value | None, _outputs: int | None = None, **attributes: Any) -> Any:
         left = [None if k in states and _is_zero(v) else v for k, v in enumerate(inputs)]
-        return None if left == list(inputs) else made(*left, **attributes)
+        return None if left == list(inputs) else op(*left, **attributes)
 
 
 _without_zeros(rnn, [3, 5])

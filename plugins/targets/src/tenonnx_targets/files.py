@@ -30,14 +30,14 @@ def runtimes() -> tuple[dict[str, Target], list[PluginError]]:
         for file in sorted((f for f in folder.iterdir() if f.name.endswith(SUFFIXES)), key=lambda f: f.name):
             try:
                 text, is_json = file.read_text("utf-8"), file.name.endswith(".json")
-                made = list(read_targets(text, json=is_json, package=package))
-                taken = [p for p in made if p.name in found]
+                targets = list(read_targets(text, json=is_json, package=package))
+                taken = [p for p in targets if p.name in found]
                 if taken:
                     raise WrongTarget(f'"{taken[0].name}" is a target of {found[taken[0].name].package} too')
             except (OSError, ValueError) as error:
                 failures.append(PluginError(f"target file {file.name} of {package} is ignored: {error}", do=_SCHEMA))
             else:
-                found.update((target.name, target) for target in made)
+                found.update((target.name, target) for target in targets)
     return found, failures
 
 
@@ -68,14 +68,14 @@ def load_target(name: str) -> Target:
         reason = getattr(error, "strerror", None) or error
         raise InvalidCall(f'cannot read "{path}": {reason}', do="give the path of a target file") from error
     try:
-        made = {target.name: target for target in read_targets(text, json=file.suffix == ".json", alone=file.stem)}
+        targets = {target.name: target for target in read_targets(text, json=file.suffix == ".json", alone=file.stem)}
     except WrongTarget as error:
         where = path if error.line is None else f"{path}, line {error.line}"
         raise InvalidCall(f"invalid target file: {where}", given=str(error), do=_SCHEMA) from error
-    if wanted in made or (not wanted and len(made) == 1):
-        return made[wanted] if wanted else next(iter(made.values()))
+    if wanted in targets or (not wanted and len(targets) == 1):
+        return targets[wanted] if wanted else next(iter(targets.values()))
     what = f'"{path}" has no target "{wanted}"' if wanted else f'"{path}" has several targets'
-    raise InvalidCall(what, available=listing(list(made)), do=f"name one: {path}#{next(iter(made))}")
+    raise InvalidCall(what, available=listing(list(targets)), do=f"name one: {path}#{next(iter(targets))}")
 
 
 def narrowed_target(

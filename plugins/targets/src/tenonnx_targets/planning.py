@@ -145,14 +145,14 @@ class _Tracer(Retargeting):
 
     def alike(self, call: Call) -> Call:
         """A copy of the call on values of this graph."""
-        made = {value: self._stand_in_for(value) for value in call.inputs if value is not None}
-        inputs = [None if value is None else made[value] for value in call.inputs]
+        stand_ins = {value: self._stand_in_for(value) for value in call.inputs if value is not None}
+        inputs = [None if value is None else stand_ins[value] for value in call.inputs]
         return Call(call.op, inputs, call.attributes, call.outputs, None, call.known)
 
     def _stand_in_for(self, value: Value) -> Value:
-        made = Value(self.name("x"), value.type, data=value.data, graph=self.graph)
-        made.symbolic_contents, made.role = value.symbolic_contents, value.role
-        return made
+        stand_in = Value(self.name("x"), value.type, data=value.data, graph=self.graph)
+        stand_in.symbolic_contents, stand_in.role = value.symbolic_contents, value.role
+        return stand_in
 
 
 class _Planner:
@@ -168,8 +168,11 @@ class _Planner:
         """Apply a way, and record its nodes for further calls of the kind."""
         start = len(retargeting.nodes)
         results = way.take()
-        if results is not None and (made := recipe(way.action, call, retargeting.nodes[start:], results)) is not None:
-            self.recipes[kind] = made
+        if (
+            results is not None
+            and (found_recipe := recipe(way.action, call, retargeting.nodes[start:], results)) is not None
+        ):
+            self.recipes[kind] = found_recipe
         return results
 
     def order(self, root: Hashable, call: Call) -> list[Hashable]:

@@ -55,16 +55,16 @@ class Recipe:
         prefix = f"{retargeting.prefix}/" if retargeting.prefix else ""
         for step in self.steps:
             inputs = [at(place) for place in step.inputs]
-            made: list[Value | None] = []
+            new_values: list[Value | None] = []
             for each in step.outputs:
                 value = None
                 if each is not None:
                     value = Value(retargeting.name(prefix + step.op.name), each.type, data=each.data)
                     value.symbolic_contents = each.symbolic_contents
-                made.append(value)
-            name = next((value.name for value in made if value is not None), prefix + step.op.name)
-            retargeting.append(Node(step.op, step.version, inputs, step.attributes, made, name=name))
-            values += made
+                new_values.append(value)
+            name = next((value.name for value in new_values if value is not None), prefix + step.op.name)
+            retargeting.append(Node(step.op, step.version, inputs, step.attributes, new_values, name=name))
+            values += new_values
         return [at(place) for place in self.results]
 
 
@@ -87,9 +87,9 @@ def recipe(action: str, call: Call, nodes: Sequence[Node], results: Sequence[Val
         )
         if not known or not isinstance(node.op, Op) or node.captures or _has_subgraph(node.attributes):
             return None
-        made = [None if v is None else _Output(v.type, v.symbolic_contents, v.data) for v in node.outputs]
+        recipe_outputs = [None if v is None else _Output(v.type, v.symbolic_contents, v.data) for v in node.outputs]
         inputs = [_placed(value, places) for value in node.inputs]
-        steps.append(_Step(node.op, node.version, inputs, dict(node.attributes), made))
+        steps.append(_Step(node.op, node.version, inputs, dict(node.attributes), recipe_outputs))
         places.update((value, count + place) for place, value in enumerate(node.outputs) if value is not None)
         count += len(node.outputs)
     if not all(_is_recordable(value, places) for value in results):

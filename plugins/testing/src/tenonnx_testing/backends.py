@@ -46,8 +46,8 @@ def backend_conformance(
     is not installed, a pattern that matches no test, or an empty reason.
     """
     load_cases()
-    held = [case for case in collected() if case.op.domain in domains and case.op.before is None]
-    of_cases = [_Item(case.title, functools.partial(_run_case, case)) for case in held]
+    cases = [case for case in collected() if case.op.domain in domains and case.op.before is None]
+    of_cases = [_Item(case.title, functools.partial(_run_case, case)) for case in cases]
     return _test(backend, [*of_cases, *(_Item(name, run) for name, run in PROMISES.items())], failing)
 
 
@@ -63,9 +63,9 @@ def onnx_conformance(backend: str, *, failing: Mapping[str, str] | None = None) 
 
 
 def _test(backend: str, items: list[_Item], failing: Mapping[str, str] | None) -> Callable[..., None]:
-    there = ["numpy", *(plugin.name for plugin in plugins("tenonnx.backends"))]
-    if backend not in there:
-        raise InvalidCall("the backend is not installed", given=backend, available=", ".join(there))
+    backends = ["numpy", *(plugin.name for plugin in plugins("tenonnx.backends"))]
+    if backend not in backends:
+        raise InvalidCall("the backend is not installed", given=backend, available=", ".join(backends))
     reasons: dict[str, str] = {}
     for pattern, reason in (failing or {}).items():
         meant = fnmatch.filter([item.label for item in items], pattern)

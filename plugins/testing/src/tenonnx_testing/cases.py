@@ -217,9 +217,9 @@ def cases(
         )
 
     def declare(function: Function) -> Function:
-        held = _collected.setdefault(op, [])
-        told = (tuple(gaps), names, steps, tolerance, law, reference, reasons, no_gradient)
-        held.append(Case(op, function, *told, number=len(held)))
+        declared = _collected.setdefault(op, [])
+        details = (tuple(gaps), names, steps, tolerance, law, reference, reasons, no_gradient)
+        declared.append(Case(op, function, *details, number=len(declared)))
         return function
 
     return declare
@@ -261,8 +261,8 @@ def collected(op: Op | None = None) -> Iterator[Case]:
     if op is not None:
         yield from _collected.get(op, ())
     else:
-        for held in _collected.values():
-            yield from held
+        for declared in _collected.values():
+            yield from declared
 
 
 def load(declaring: Iterable[Plugin] | None = None) -> dict[str, Exception | None]:

@@ -39,11 +39,11 @@ def cause_of(check: str, case: Case, drawn: Call, failure: Failure) -> Failure:
     """Return the failure of a more basic check that explains this one; else the failure itself."""
     if check in _ROOT_CHECKS or any(gap.check in _RULE_GAPS for gap in case.gaps):
         return failure
-    there = failure.call or drawn
+    call = failure.call or drawn
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            rests_on_right_rules(case, [*dict.fromkeys((drawn, there)), _shifted(there)])
+            rests_on_right_rules(case, [*dict.fromkeys((drawn, call)), _shifted(call)])
     except Failure as cause:
         return _with_notes(cause, check, failure)
     except TenonnxError as error:
@@ -82,17 +82,17 @@ def line_of(op: Op, error: BaseException) -> str:
 
 def rests_on_right_rules(case: Case, calls: Iterable[Call]) -> None:
     """Raise ``Failure`` if the op keeps state between calls, or its numpy rule differs from its body."""
-    for there in calls:
-        if is_random(case.op, there):
+    for call in calls:
+        if is_random(case.op, call):
             return
-        given = evaluate(case.op, there)
+        given = evaluate(case.op, call)
         expected = copy.deepcopy(given)
-        expect_new(case.op.title, there, evaluate(case.op, there), given)
-        gives_the_same_again(case, there, expected)
+        expect_new(case.op.title, call, evaluate(case.op, call), given)
+        gives_the_same_again(case, call, expected)
         if not case.op.primitive and find_rule(case.op, "numpy") is not None:
-            by_body = evaluate(case.op, there, body_of=case.op)
-            kinds = " and ".join(_floats(there))
-            expect(case, there, "its body" + (f" in {kinds}" if kinds else ""), present(by_body), present(expected))
+            by_body = evaluate(case.op, call, body_of=case.op)
+            kinds = " and ".join(_floats(call))
+            expect(case, call, "its body" + (f" in {kinds}" if kinds else ""), present(by_body), present(expected))
 
 
 def _shifted(drawn: Call) -> Call:

@@ -97,18 +97,18 @@ def equals_reference(case: Case, drawn: Call, expected: Outputs) -> bool:
     with blaming(f"the reference of {case.op.title}"):
         found = _run_reference(case, drawn)
     expect(case, drawn, "the reference of its case", found, present(expected)[: len(found)])
-    for name, there in chain(edges.planted(case, drawn), extremes.extremes(case, drawn, expected)):
+    for name, call in chain(edges.planted(case, drawn), extremes.extremes(case, drawn, expected)):
         if name not in edges.COMMON:
             continue
         try:
-            outputs, found = evaluate(case.op, there), _run_reference(case, there)
+            outputs, found = evaluate(case.op, call), _run_reference(case, call)
         except Exception:  # noqa: S112 - references may raise any error
             continue
         try:
             what = f"the reference of its case where an input holds {name}"
-            expect(case, there, what, found, present(outputs)[: len(found)])
+            expect(case, call, what, found, present(outputs)[: len(found)])
         except Failure as failure:
-            failure.call = there
+            failure.call = call
             raise
     return True
 

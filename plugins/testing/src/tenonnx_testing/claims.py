@@ -53,13 +53,13 @@ def moves_alone(case: Case, drawn: Call, expected: Outputs) -> bool:
 def _check_integers(case: Case, drawn: Call) -> bool:
     """Check that output integers come from the inputs, positions or attributes; return whether any were checked."""
     plain = [k for k, v in enumerate(drawn.inputs) if _is_of_integers(v) and not is_index(case.op, k)]
-    there = replace(drawn, inputs=tuple(_spread(v) if k in plain else v for k, v in enumerate(drawn.inputs)))
+    call = replace(drawn, inputs=tuple(_spread(v) if k in plain else v for k, v in enumerate(drawn.inputs)))
     try:
-        found = present(evaluate(case.op, there)) if plain else []
+        found = present(evaluate(case.op, call)) if plain else []
     except TenonnxError:  # the requirements restrict the numbers
         return False
-    given = [there.inputs[k] for k in plain]
-    known = {n for v in there.inputs if _is_of_integers(v) for n in v.reshape(-1).tolist()}
+    given = [call.inputs[k] for k in plain]
+    known = {n for v in call.inputs if _is_of_integers(v) for n in v.reshape(-1).tolist()}
     known |= {n for n in drawn.attributes.values() if isinstance(n, int)}
     known |= set(range(max((v.size for v in given), default=0)))
     for position, output in enumerate(found):
@@ -101,9 +101,9 @@ def elementwise_alone(case: Case, drawn: Call, expected: Outputs) -> bool:
     alone = [[int(random.integers(n))] for n in shape]
     turned = [random.permutation(n).tolist() for n in shape]
     for what, places in (("the elements of one place", alone), ("its elements in another order", turned)):
-        there = replace(drawn, inputs=tuple(v if v is None else _select(v, places) for v in drawn.inputs))
+        call = replace(drawn, inputs=tuple(v if v is None else _select(v, places) for v in drawn.inputs))
         try:
-            found = present(evaluate(case.op, there))
+            found = present(evaluate(case.op, call))
         except TenonnxError:  # the requirements forbid such shapes
             continue
         wanted = [_select(v, places) for v in present(expected)]

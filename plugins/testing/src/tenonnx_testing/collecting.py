@@ -87,8 +87,8 @@ def _items_of_ops(
     found: Mapping[Op, Sequence[Case]], domains: set[str], distributions: Container[str], registry: Registry
 ) -> Iterator[Item]:
     """Yield the tests of ops: first those of the cases, then those of the whole op, which reuse the drawn calls."""
-    held = [op for domain in sorted(domains | {op.domain for op in found}) for op in registry.ops(domain)]
-    own = {op: None for op in held if _distribution(registry, op) in distributions}
+    ops = [op for domain in sorted(domains | {op.domain for op in found}) for op in registry.ops(domain)]
+    own = {op: None for op in ops if _distribution(registry, op) in distributions}
     for op in {**dict.fromkeys(found), **own}:
         yield from items_of_cases(found.get(op, ()))
         if op in own:

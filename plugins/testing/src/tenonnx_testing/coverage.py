@@ -18,8 +18,8 @@ from tenonnx_testing.violations import as_values
 
 def gap_at(op: Op, version: int) -> Gap | None:
     """Gap that explains why no case of a meaning reaches a version; None if there is none."""
-    there = Call((), {}, version=version)
-    return next((gap for case in collected(op) for gap in case.gaps_of("versions") if gap.covers(there)), None)
+    call = Call((), {}, version=version)
+    return next((gap for case in collected(op) for gap in case.gaps_of("versions") if gap.covers(call)), None)
 
 
 def check_versions(op: Op, examples: int) -> None:

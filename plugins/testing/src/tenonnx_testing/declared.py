@@ -42,9 +42,9 @@ NAMING = ("adjusts", "scales", "weights")
 
 def check_declared(op: Op, examples: int) -> None:
     """Run each check of ``DECLARED``. A gap ``declared`` turns findings into an expected failure."""
-    held = list(collected(op))
-    problems = [problem for check in DECLARED for problem in check(op, held)]
-    gaps = [gap for case in held for gap in case.gaps_of("declared")]
+    cases = list(collected(op))
+    problems = [problem for check in DECLARED for problem in check(op, cases)]
+    gaps = [gap for case in cases for gap in case.gaps_of("declared")]
     if problems and gaps:
         pytest.xfail("; ".join(gap.reason for gap in gaps))
     if gaps:
@@ -53,15 +53,15 @@ def check_declared(op: Op, examples: int) -> None:
         raise Failure(f"{op.title}: {problems[0]}" + "".join(f"\n  also: {problem}" for problem in problems[1:]))
 
 
-def draws_all(op: Op, held: Sequence[Case]) -> Iterator[str]:
+def draws_all(op: Op, cases: Sequence[Case]) -> Iterator[str]:
     """Report inputs that no call has, and attributes that have their default in every call.
 
     Ops with a schema of ONNX or onnxruntime are left to the summary of a run, since some attributes are out of use.
     """
     if schemas.history(op.domain, op.name):
         return
-    drawn = [call for case in held for call in draws(case)]
-    undrawn = {name for case in held for name in case.undrawn}
+    drawn = [call for case in cases for call in draws(case)]
+    undrawn = {name for case in cases for name in case.undrawn}
     had = set().union(*(given_names(op, call) for call in drawn))
     missing = [name for name in drawable(op) if name not in had | undrawn]
     if missing:
@@ -69,12 +69,12 @@ def draws_all(op: Op, held: Sequence[Case]) -> Iterator[str]:
         yield f"no call of its cases has another {', '.join(missing)} than by default: draw some, or {do}"
 
 
-def draws_all_choices(op: Op, held: Sequence[Case]) -> Iterator[str]:
+def draws_all_choices(op: Op, cases: Sequence[Case]) -> Iterator[str]:
     """Report values listed by ``one_of`` that no call has."""
     if schemas.history(op.domain, op.name):
         return
-    drawn = [call for case in held for call in draws(case)]
-    undrawn = {name for case in held for name in case.undrawn}
+    drawn = [call for case in cases for call in draws(case)]
+    undrawn = {name for case in cases for name in case.undrawn}
     choices = {name: items for each in op.requirements.declared for name, items in each.choices.items()}
     for name, items in choices.items():
         default = op.signature.attributes.get(name)
@@ -88,20 +88,20 @@ def _listed(value: Any) -> Sequence[Any]:
     return value if isinstance(value, list | tuple) else (value,)
 
 
-def draws_broadcasting(op: Op, held: Sequence[Case]) -> Iterator[str]:
+def draws_broadcasting(op: Op, cases: Sequence[Case]) -> Iterator[str]:
     """Report an op that broadcasts if the operands of each call have equal shapes."""
     if not op.broadcasts or schemas.history(op.domain, op.name):
         return
-    drawn = [[v.shape for v in call.inputs if isinstance(v, np.ndarray)] for case in held for call in draws(case)]
+    drawn = [[v.shape for v in call.inputs if isinstance(v, np.ndarray)] for case in cases for call in draws(case)]
     several = [shapes for shapes in drawn if len(shapes) > 1]
     if several and all(len({*shapes}) == 1 for shapes in several):
         yield "it broadcasts, and the operands of each call have one shape: draw some of others, by broadcastable(...)"
 
 
-def draws_different_contents(op: Op, held: Sequence[Case]) -> Iterator[str]:
+def draws_different_contents(op: Op, cases: Sequence[Case]) -> Iterator[str]:
     """Report a mask or zero point with one value in all calls, if the op accepts other values."""
-    undrawn = {name for case in held for name in case.undrawn}
-    drawn = _drawn(op, held)
+    undrawn = {name for case in cases for name in case.undrawn}
+    drawn = _drawn(op, cases)
     for place, parameter in enumerate(op.signature.inputs):
         had = [call for call in drawn if place < len(call.inputs) and _is_filled(call.inputs[place])]
         contents = {number for call in had for number in np.unique(call.inputs[place]).tolist()}
@@ -112,11 +112,11 @@ def draws_different_contents(op: Op, held: Sequence[Case]) -> Iterator[str]:
             yield f"each call of its cases has {parameter.name} of {contents.pop()!r} alone: draw others"
 
 
-def _drawn(op: Op, held: Sequence[Case]) -> list[Call]:
+def _drawn(op: Op, cases: Sequence[Case]) -> list[Call]:
     """Completed calls of an op; empty for an op with a schema of ONNX or onnxruntime."""
     if schemas.history(op.domain, op.name):
         return []
-    return [completed(op, call) for case in held for call in draws(case)]
+    return [completed(op, call) for case in cases for call in draws(case)]
 
 
 def _with_floats(drawn: Sequence[Call]) -> list[Call]:
@@ -143,9 +143,9 @@ def _computed(op: Op, call: Call) -> tuple[Any, ...] | None:
         return None
 
 
-def draws_negative_numbers(op: Op, held: Sequence[Case]) -> Iterator[str]:
+def draws_negative_numbers(op: Op, cases: Sequence[Case]) -> Iterator[str]:
     """Report a first float input that is always positive, if the op gives finite results for negative numbers."""
-    drawn = _drawn(op, held)
+    drawn = _drawn(op, cases)
     had = _with_floats(drawn)
     if len(had) < ENOUGH or len(had) < len(drawn) / 2 or any((call.inputs[0] <= 0).any() for call in had):
         return
@@ -156,9 +156,9 @@ def draws_negative_numbers(op: Op, held: Sequence[Case]) -> Iterator[str]:
         yield f"each call of its cases has {name} > 0, and the op computes negative numbers: draw some, or refuse them"
 
 
-def draws_several_ranks(op: Op, held: Sequence[Case]) -> Iterator[str]:
+def draws_several_ranks(op: Op, cases: Sequence[Case]) -> Iterator[str]:
     """Report a first input that is a vector in every call, if the op accepts and computes matrices."""
-    had = _with_floats(_drawn(op, held))
+    had = _with_floats(_drawn(op, cases))
     if len(had) < ENOUGH or len({call.inputs[0].ndim for call in had}) != 1 or had[0].inputs[0].ndim != 1:
         return
     wider = [with_input(call, 0, np.stack([call.inputs[0]] * 2)) for call in had]
@@ -167,13 +167,13 @@ def draws_several_ranks(op: Op, held: Sequence[Case]) -> Iterator[str]:
         yield f"{name} is a vector in each call of its cases, and the op takes further axes: draw some, or refuse them"
 
 
-def takes_known_words_alone(op: Op, held: Sequence[Case]) -> Iterator[str]:
+def takes_known_words_alone(op: Op, cases: Sequence[Case]) -> Iterator[str]:
     """Report a text attribute if an invalid value gives the same results as a valid one."""
     if schemas.history(op.domain, op.name):
         return
     listed = {name for each in op.requirements.declared for name in each.choices}
     for name in (n for n, value in op.signature.attributes.items() if isinstance(value, str) and n not in listed):
-        drawn = [completed(op, call) for case in held for call in draws(case)]
+        drawn = [completed(op, call) for case in cases for call in draws(case)]
         words = {call.attributes[name] for call in drawn}
         results = {word: [_outputs_with(op, call, name, word) for call in drawn] for word in (*words, UNKNOWN_WORD)}
         unknown = results.pop(UNKNOWN_WORD)
@@ -199,11 +199,11 @@ def _same(one: Any, other: Any) -> bool:
     return one is None and other is None
 
 
-def leaves_out_what_is_optional(op: Op, held: Sequence[Case]) -> Iterator[str]:
+def leaves_out_what_is_optional(op: Op, cases: Sequence[Case]) -> Iterator[str]:
     """Report optional inputs that every call has, if the op accepts a call without them."""
     if schemas.history(op.domain, op.name):
         return
-    drawn = [completed(op, call) for case in held for call in draws(case)]
+    drawn = [completed(op, call) for case in cases for call in draws(case)]
     for name in optional(op):
         place = [p.name for p in op.signature.inputs].index(name)
         had = [call for call in drawn if place < len(call.inputs) and call.inputs[place] is not None]
@@ -211,19 +211,19 @@ def leaves_out_what_is_optional(op: Op, held: Sequence[Case]) -> Iterator[str]:
             yield f"each call of its cases has {name}, which is optional: draw some without it"
 
 
-def draws_where_said(op: Op, held: Sequence[Case]) -> Iterator[str]:
+def draws_where_said(op: Op, cases: Sequence[Case]) -> Iterator[str]:
     """Report an op with ``pure=False`` whose body draws no random numbers in any call."""
     if op.pure or op.primitive:
         return
-    drawn = [completed(op, call) for case in held for call in draws(case)]
+    drawn = [completed(op, call) for case in cases for call in draws(case)]
     if not any(is_random(op, call) for call in drawn):
         yield "it has pure=False, and its body draws nothing at random: leave that out"
 
 
-def compares_its_gradient(op: Op, held: Sequence[Case]) -> Iterator[str]:
+def compares_its_gradient(op: Op, cases: Sequence[Case]) -> Iterator[str]:
     """Report an op with a vjp rule whose cases never compare its gradient."""
-    silent = all(case.gradient is False for case in held) and not any(case.no_gradient for case in held)
-    if find_rule(op, "vjp") is not None and silent and any(_gives_floats(op, case) for case in held):
+    silent = all(case.gradient is False for case in cases) and not any(case.no_gradient for case in cases)
+    if find_rule(op, "vjp") is not None and silent and any(_gives_floats(op, case) for case in cases):
         yield 'it has a vjp, and its cases have gradient=False: leave that out, or say why: gradient="the reason"'
 
 
@@ -233,16 +233,16 @@ def _gives_floats(op: Op, case: Case) -> bool:
     return all(any(map(is_float, values)) for values in (drawn.inputs, evaluate(op, drawn)))
 
 
-def names_its_inputs(op: Op, held: Sequence[Case]) -> Iterator[str]:
+def names_its_inputs(op: Op, cases: Sequence[Case]) -> Iterator[str]:
     """Report traits that name unknown inputs."""
-    known = [p.name for p in op.signature.inputs]
+    names = [p.name for p in op.signature.inputs]
     for trait in NAMING:
-        unknown = [name for name in (find_trait(op, trait) or "").split() if name not in known]
+        unknown = [name for name in (find_trait(op, trait) or "").split() if name not in names]
         if unknown:
-            yield f"the trait {trait} names {', '.join(unknown)}, and its inputs are {', '.join(known)}"
+            yield f"the trait {trait} names {', '.join(unknown)}, and its inputs are {', '.join(names)}"
 
 
-def reads_no_names(op: Op, held: Sequence[Case]) -> Iterator[str]:
+def reads_no_names(op: Op, cases: Sequence[Case]) -> Iterator[str]:
     """Report a body that reads the names of values, which differ between files."""
     function = op.function
     if isinstance(function, FunctionType) and _reads_a_name(function.__code__):
@@ -260,7 +260,7 @@ def _reads_a_name(code: CodeType) -> bool:
     )
 
 
-def takes_what_rules_are_given(op: Op, held: Sequence[Case]) -> Iterator[str]:
+def takes_what_rules_are_given(op: Op, cases: Sequence[Case]) -> Iterator[str]:
     """Report rules that cannot be called with the inputs in order and the attributes by keyword."""
     names = [p.name for p in op.signature.inputs]
     if any(p.variadic for p in op.signature.inputs):
@@ -278,10 +278,10 @@ def takes_what_rules_are_given(op: Op, held: Sequence[Case]) -> Iterator[str]:
             yield f"the rule {kind} is called as {rule.__name__}({given}): {error}"
 
 
-def has_a_reference_of_its_own(op: Op, held: Sequence[Case]) -> Iterator[str]:
+def has_a_reference_of_its_own(op: Op, cases: Sequence[Case]) -> Iterator[str]:
     """Report a reference that calls the op, its body or one of its rules."""
     own = [op, op.function, *op.rules.values()]
-    for case in held:
+    for case in cases:
         if isinstance(case.reference, FunctionType) and _calls(case.reference, own, set()):
             yield "the reference of its case evaluates the op itself: compute the outputs with numpy or another library"
 

@@ -90,18 +90,18 @@ def _compare_gradients(case: Case, drawn: Call, *, many: bool = False) -> bool:
             differing = _differing(random, by_body, inputs, wrt, found, wanted, epsilon)
         for name, mask, a, b in zip(names, differing, found, wanted, strict=True):
             if (a.shape, a.dtype) != (b.shape, b.dtype):
-                made, right = (f"{v.dtype}{list(v.shape)}" for v in (a, b))
-                raise Failure(f'{what} with respect to "{name}" is {made}, and {right} by its body')
+                found_type, right = (f"{v.dtype}{list(v.shape)}" for v in (a, b))
+                raise Failure(f'{what} with respect to "{name}" is {found_type}, and {right} by its body')
             if mask.any():
                 place = tuple(int(i) for i in np.argwhere(mask)[0])
-                there = replace(drawn, inputs=tuple(inputs))
+                call = replace(drawn, inputs=tuple(inputs))
                 failure = Failure(
                     f'{what} differs from the gradient of its body with respect to "{name}"{where}, in '
                     f"{a.dtype}: {a[place]} at {list(place)}, and {b[place]} by the body"
                 )
                 if not many:
-                    failure.add_note(f"there: {one_line(case.op, there)}")
-                failure.call = there
+                    failure.add_note(f"there: {one_line(case.op, call)}")
+                failure.call = call
                 raise failure
     return True
 

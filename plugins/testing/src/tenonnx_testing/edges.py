@@ -66,8 +66,8 @@ def _strided(array: Array) -> Array:
     """Return an equal view with stride -2 along the last axis of a larger array."""
     if not array.ndim:
         return array
-    held = np.repeat(array[..., ::-1], 2, axis=-1)
-    return held[..., ::-2]
+    buffer = np.repeat(array[..., ::-1], 2, axis=-1)
+    return buffer[..., ::-2]
 
 
 def _permuted(array: Array) -> Array:
@@ -75,8 +75,8 @@ def _permuted(array: Array) -> Array:
     if array.ndim < 2:
         return np.repeat(array, 2)[::2].reshape(array.shape)
     order = (1, 0, *range(2, array.ndim))
-    held = np.repeat(array.transpose(order), 2, axis=0)
-    return held[::2].transpose(order)
+    buffer = np.repeat(array.transpose(order), 2, axis=0)
+    return buffer[::2].transpose(order)
 
 
 LAYOUTS: dict[str, Callable[[Array], Array]] = {
@@ -121,19 +121,19 @@ def special_values_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
     if is_random(case.op, drawn):
         return False
     compared = False
-    for name, there in chain(planted(case, drawn), extremes(case, drawn, expected)):
+    for name, call in chain(planted(case, drawn), extremes(case, drawn, expected)):
         try:
             with limits.override(elements=LARGE_TENSOR), np.errstate(all="ignore"):  # a large number may be a size
-                by_rule, by_body = evaluate(case.op, there), evaluate(case.op, there, body_of=case.op)
+                by_rule, by_body = evaluate(case.op, call), evaluate(case.op, call, body_of=case.op)
         except TenonnxError:
             continue
         try:
-            expect(case, there, f"its body where an input holds {name}", present(by_body), present(by_rule))
+            expect(case, call, f"its body where an input holds {name}", present(by_body), present(by_rule))
             if name in (ZERO, NEGATIVE_ZERO, ZEROS, A_DENORMAL):
                 _check_zeros(case, name, present(by_body), present(by_rule))
         except Failure as failure:
-            failure.add_note(f"planted: {one_line(case.op, there)}")
-            failure.call = there
+            failure.add_note(f"planted: {one_line(case.op, call)}")
+            failure.call = call
             raise
         compared = True
     if not drawn.turn % 2:

@@ -85,8 +85,8 @@ def _traced(case: Case, drawn: Call) -> tuple[Graph, list[Any]]:
 
 def own_versions(case: Case) -> Sequence[int]:
     """Versions of the op's own domain at which its meaning or signature changes."""
-    held = default_registry().meanings(case.op.domain, case.op.name)
-    meanings = held if case.op in held else tuple(case.op.meanings)
+    registered = default_registry().meanings(case.op.domain, case.op.name)
+    meanings = registered if case.op in registered else tuple(case.op.meanings)
     return sorted({version for meaning in meanings for version in schemas.versions(meaning)})
 
 

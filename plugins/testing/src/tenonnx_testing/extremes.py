@@ -59,8 +59,8 @@ def extremes(case: Case, drawn: Call, expected: Outputs) -> Iterator[tuple[str, 
     floats = {k: v for k, v in given.items() if DType.of(v.dtype).is_float and DType.of(v.dtype).bits > 8}
     if floats and moves_data(case.op, drawn.attributes):
         yield ZEROS, _with(drawn, _zeros(floats, drawn.turn))
-    if (there := _large_indices(case, drawn, random)) is not None:
-        yield FAR_PLACES, there
+    if (call := _large_indices(case, drawn, random)) is not None:
+        yield FAR_PLACES, call
     integers = {k: v for k, v in given.items() if v.dtype.name in INTEGERS}
     if integers:
         yield WHOLE_RANGE, _with(drawn, {k: _full_range(random, v) for k, v in integers.items()})
@@ -68,15 +68,15 @@ def extremes(case: Case, drawn: Call, expected: Outputs) -> Iterator[tuple[str, 
             WHOLE_RANGE,
             _with(drawn, {k: _bounds(v, drawn.turn * (1 + k * (drawn.turn % 2))) for k, v in integers.items()}),
         )
-        there = _with_other_integers(case, drawn, integers)
-        if there is not None:
-            yield WHOLE_RANGE, _with(there, {k: _full_range(random, there.inputs[k]) for k in integers})
+        call = _with_other_integers(case, drawn, integers)
+        if call is not None:
+            yield WHOLE_RANGE, _with(call, {k: _full_range(random, call.inputs[k]) for k in integers})
         if len(integers) > 1:
             widest = max(integers, key=lambda k: integers[k].size)
-            for each in filter(None, (drawn, there)):
+            for each in filter(None, (drawn, call)):
                 yield WHOLE_RANGE, _with(each, {widest: _full_range(random, each.inputs[widest])})
             place = [*integers][(drawn.turn + 1) % len(integers)]
-            for each in filter(None, (drawn, there)):
+            for each in filter(None, (drawn, call)):
                 full = {k: np.full_like(each.inputs[k], np.iinfo(each.inputs[k].dtype).max) for k in integers}
                 yield WHOLE_RANGE, _with(each, full | {place: _shift_counts(random, full[place])})
     if floats and any(isinstance(v, np.ndarray) and v.dtype.kind in "iub" for v in expected):
@@ -140,8 +140,8 @@ def _large_indices(case: Case, drawn: Call, random: np.random.Generator) -> Call
     chosen = places[drawn.turn % len(places)]
     low = 0 if drawn.inputs[chosen].dtype.kind == "u" or (drawn.inputs[chosen] >= 0).all() else -ROOM
     far = random.integers(low, ROOM, drawn.inputs[chosen].shape)
-    there = _with(drawn, {largest: long, chosen: far.astype(drawn.inputs[chosen].dtype)})
-    return there if long.size <= ROOM * MULTIPLES and is_admitted(case.op, there) else None
+    call = _with(drawn, {largest: long, chosen: far.astype(drawn.inputs[chosen].dtype)})
+    return call if long.size <= ROOM * MULTIPLES and is_admitted(case.op, call) else None
 
 
 def _is_plain(contents: Any) -> bool:
@@ -182,9 +182,9 @@ def _with_other_integers(case: Case, drawn: Call, integers: dict[int, Array]) ->
     """Return the call with its first integer dtype converted to another that the op accepts, in rotation."""
     first = next(iter(integers.values())).dtype
     for name in (INTEGERS[(drawn.turn + place) % len(INTEGERS)] for place in range(len(INTEGERS))):
-        there = _with(drawn, {k: as_dtype(v, name) for k, v in integers.items() if v.dtype == first})
-        if name != first.name and is_admitted(case.op, there):
-            return there
+        call = _with(drawn, {k: as_dtype(v, name) for k, v in integers.items() if v.dtype == first})
+        if name != first.name and is_admitted(case.op, call):
+            return call
     return None
 
 

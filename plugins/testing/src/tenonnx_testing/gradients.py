@@ -79,8 +79,8 @@ def equals_differences(case: Case, drawn: Call, expected: tuple[Any, ...]) -> bo
     for position, product in zip(wrt, products, strict=True):
         if product.shape != wide.inputs[position].shape or product.dtype != np.float64:
             name = case.op.signature.input_at(position).name
-            made, given_as = (f"{v.dtype}{list(v.shape)}" for v in (product, wide.inputs[position]))
-            raise Failure(f'{what} with respect to "{name}" is {made}, and the input {given_as}')
+            found_type, given_as = (f"{v.dtype}{list(v.shape)}" for v in (product, wide.inputs[position]))
+            raise Failure(f'{what} with respect to "{name}" is {found_type}, and the input {given_as}')
     terms = {p: product * directions[p] for p, product in zip(wrt, products, strict=True)}
     try:
         _agree(what, list(terms.values()), slope, uncertainty)

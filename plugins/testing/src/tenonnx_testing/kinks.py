@@ -41,10 +41,10 @@ def between_both_sides(case: Case, drawn: Call, expected: Outputs) -> bool:
 def _check_at(case: Case, wide: Call, point: float, places: Sequence[int], wrt: Sequence[int]) -> bool:
     """Check inputs at ``places`` filled with ``point``; return False where one-sided slopes do not exist."""
     inputs = tuple(np.full_like(v, point) if p in places else v for p, v in enumerate(wide.inputs))
-    there = Call(inputs, wide.attributes, wide.outputs, wide.version)
+    call = Call(inputs, wide.attributes, wide.outputs, wide.version)
     random = np.random.default_rng(0)
     directions = {p: random.uniform(0.5, 1, inputs[p].shape) * random.choice([-1, 1], inputs[p].shape) for p in wrt}
-    sides = _slopes(case, there, directions)
+    sides = _slopes(case, call, directions)
     if sides is None:
         return False
     outputs, left, right = sides
@@ -55,15 +55,15 @@ def _check_at(case: Case, wide: Call, point: float, places: Sequence[int], wrt: 
     names = " and ".join(case.op.signature.input_at(p).name for p in places)
     what = f"the gradient of {case.op.title} where {names} hold {point:g}"
     with blaming(what):
-        products = vector_jacobian(case, there, given, wrt, symbolic=False)
+        products = vector_jacobian(case, call, given, wrt, symbolic=False)
     found = float(sum(np.sum(p * directions[k]) for k, p in zip(wrt, products, strict=True)))
     pairs = [(c * a, c * b) for c, a, b in zip(cotangents, left, right, strict=True) if c is not None]
     low, high = (float(sum(np.sum(choose(a, b)) for a, b in pairs)) for choose in (np.minimum, np.maximum))
     margin = MARGIN * max(1.0, float(sum(np.sum(np.abs(a) + np.abs(b)) for a, b in pairs)))
     if not low - margin <= found <= high + margin:
         failure = Failure(f"{what} is {found:.9g} along a direction, and on both sides {low:.6g} to {high:.6g}")
-        failure.add_note(f"there: {one_line(case.op, there)}")
-        failure.call = there
+        failure.add_note(f"there: {one_line(case.op, call)}")
+        failure.call = call
         raise failure
     return True
 

@@ -114,10 +114,10 @@ def replay(
     Raises ``Failure`` if the check fails, and ``InvalidCall`` for an op without cases or an unknown check.
     """
     load()
-    held = [case for case in collected(op) if case.number == _case]
-    if not held or name not in CHECKS:
-        raise InvalidCall(f'cannot replay "{name}" of {op.title}', available=", ".join(CHECKS) if held else "no case")
-    case, check = held[0], CHECKS[name]
+    cases = [case for case in collected(op) if case.number == _case]
+    if not cases or name not in CHECKS:
+        raise InvalidCall(f'cannot replay "{name}" of {op.title}', available=", ".join(CHECKS) if cases else "no case")
+    case, check = cases[0], CHECKS[name]
     gaps = {gap: _Seen() for gap in case.gaps_of(name)}
     _check_call(case, check, _Drawn(case, Call(inputs, attributes, _outputs)), _turn, gaps)
 
@@ -286,12 +286,12 @@ def _check_call(case: Case, check: Check, drawn: _Drawn, turn: int, gaps: dict[G
         case.drawn |= given_names(case.op, whole)
         case.left_out |= left_out_names(case.op, whole)
         for version in check.versions(case)[turn * SPREAD % check.stride :: check.stride]:
-            there = replace(whole, version=version, turn=turn)
-            gap = next((gap for gap in gaps if gap.covers(there)), None)
+            call = replace(whole, version=version, turn=turn)
+            gap = next((gap for gap in gaps if gap.covers(call)), None)
             try:
-                found = check.run(case, there, expected)
+                found = check.run(case, call, expected)
             except Failure as failure:
-                gap = gap or next((gap for gap in gaps if gap.covers(failure.call or there)), None)
+                gap = gap or next((gap for gap in gaps if gap.covers(failure.call or call)), None)
                 if gap is None:
                     raise
                 found = True

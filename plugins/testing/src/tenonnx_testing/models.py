@@ -73,9 +73,9 @@ def single_node(
     known = [None if e is None and len(kept) > 1 else Known(type_of(e)) for e in kept]
     builder = Builder(graph)
     with interpreting(builder):
-        made = builder.add(op, values, drawn.attributes, known, version=version, written=_typed(schema, written))
-    graph.outputs = [v for v in made if v is not None]
-    present = tuple(e for e, v in zip(kept, made, strict=True) if v is not None)
+        outputs = builder.add(op, values, drawn.attributes, known, version=version, written=_typed(schema, written))
+    graph.outputs = [v for v in outputs if v is not None]
+    present = tuple(e for e, v in zip(kept, outputs, strict=True) if v is not None)
     if graph.nodes[0].subgraphs:  # nodes of subgraphs are not adapted to the version
         try:
             graph = retarget(graph, graph.opsets)

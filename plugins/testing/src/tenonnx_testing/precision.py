@@ -35,14 +35,14 @@ def keeps_digits(case: Case, drawn: Call) -> bool:
     compared = False
     for factor in FACTORS if places else ():
         scaled = (_times(v, factor) if k in places else v for k, v in enumerate(drawn.inputs))
-        there = replace(drawn, inputs=tuple(scaled))
-        wide = replace(there, inputs=tuple(as_dtype(v, "float64") if _is_single(v) else v for v in there.inputs))
+        call = replace(drawn, inputs=tuple(scaled))
+        wide = replace(call, inputs=tuple(as_dtype(v, "float64") if _is_single(v) else v for v in call.inputs))
         if not is_admitted(case.op, wide):
             return compared
         try:
             with limits.override(elements=1 << 16), np.errstate(all="ignore"):
                 right = present(evaluate(case.op, wide, body_of=case.op))
-                by_body, by_rule = (present(evaluate(case.op, there, body_of=op)) for op in (case.op, None))
+                by_body, by_rule = (present(evaluate(case.op, call, body_of=op)) for op in (case.op, None))
         except TenonnxError:
             continue
         for position, (exact, body, rule) in enumerate(zip(right, by_body, by_rule, strict=False)):
@@ -55,8 +55,8 @@ def keeps_digits(case: Case, drawn: Call) -> bool:
                     f"the numpy rule of {case.op.title} loses digits that its body keeps: output {position} at "
                     f"{list(place)} is {rule[place]}, and {body[place]} by the body"
                 )
-                failure.add_note(f"of: {one_line(case.op, there)}")
-                failure.call = there
+                failure.add_note(f"of: {one_line(case.op, call)}")
+                failure.call = call
                 raise failure
     return compared
 

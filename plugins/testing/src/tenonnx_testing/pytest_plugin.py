@@ -111,13 +111,13 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             line = f"tenonnx conformance: no case of {title} {said} {', '.join(names)}"
             terminalreporter.write_line(line, yellow=True)
     if not config.getoption("keyword", "") and (names := report.without_reference(seen)):
-        line = f"tenonnx conformance: not judged, compared with their own bodies alone: {', '.join(names)}"
+        line = f"tenonnx conformance: no reference, compared with their own bodies only: {', '.join(names)}"
         terminalreporter.write_line(f"{line} (give their cases a reference=)", yellow=True)
     if config.getoption("tenonnx_table"):
         for line in report.table(seen):
             terminalreporter.write_line(line)
     path = config.getoption("tenonnx_report")
     if path:
-        made = report.certificate(seen)
-        report.write(made, Path(path))
-        terminalreporter.write_line(f"tenonnx conformance: {path} says so, for a README: {report.badge(made)}")
+        certificate = report.certificate(seen)
+        report.write(certificate, Path(path))
+        terminalreporter.write_line(f"tenonnx conformance: {path} says so, for a README: {report.badge(certificate)}")

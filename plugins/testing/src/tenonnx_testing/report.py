@@ -61,11 +61,11 @@ def merged(parts: Iterable[Seen]) -> Seen:
     for part in parts:
         whole["outcomes"].update(part["outcomes"])
         for key, case in part["cases"].items():
-            held = whole["cases"].setdefault(key, {**case, "compared": {}, **{name: [] for name in _SETS}})
+            entry = whole["cases"].setdefault(key, {**case, "compared": {}, **{name: [] for name in _SETS}})
             for check, count in case["compared"].items():
-                held["compared"][check] = held["compared"].get(check, 0) + count
+                entry["compared"][check] = entry["compared"].get(check, 0) + count
             for name in _SETS:
-                held[name] = sorted({*held[name], *case[name]})
+                entry[name] = sorted({*entry[name], *case[name]})
     return whole
 
 
@@ -90,7 +90,7 @@ def never_left_out(seen: Seen) -> dict[str, list[str]]:
 
 def without_reference(seen: Seen) -> list[str]:
     """Ops that were compared with their own bodies only."""
-    return unjudged({"ops": _ops(case for case in seen["cases"].values() if any(case["compared"].values()))})
+    return without_references(_ops(case for case in seen["cases"].values() if any(case["compared"].values())))
 
 
 def table(seen: Seen) -> list[str]:
@@ -109,15 +109,15 @@ def table(seen: Seen) -> list[str]:
     return lines
 
 
-def _missing(seen: Seen, wanted: str, held: str) -> dict[str, list[str]]:
-    """Names of ``wanted`` that are missing in ``held``, by meaning, for meanings with a call."""
+def _missing(seen: Seen, wanted: str, found: str) -> dict[str, list[str]]:
+    """Names of ``wanted`` that are missing in ``found``, by meaning, for meanings with a call."""
     names: dict[str, list[str]] = {}
     met: dict[str, set[str]] = {}
     for case in seen["cases"].values():
         if case["drawn"] or case["left_out"]:
             title = f"{case['op']}@{case['versions'][-1]}"
             names[title] = case[wanted]
-            met.setdefault(title, set()).update(case[held])
+            met.setdefault(title, set()).update(case[found])
     missing = {title: [name for name in names[title] if name not in met[title]] for title in names}
     return {title: left for title, left in missing.items() if left}
 
@@ -138,9 +138,9 @@ def certificate(seen: Seen) -> dict[str, Any]:
         "failed": failed,
         "comparisons": comparisons(seen),
         "ops": (rows := _ops(seen["cases"].values())),
-        "not judged": unjudged({"ops": rows}),
-        "never drawn": never_drawn(seen),
-        "never left out": never_left_out(seen),
+        "without_reference": without_references(rows),
+        "never_drawn": never_drawn(seen),
+        "never_left_out": never_left_out(seen),
     }
     return {**body, "hash": _hash(body)}
 
@@ -185,7 +185,7 @@ def _ops(cases: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 #: Checks that compare an op with something other than its own body, and the name of that reference.
-_JUDGES = {
+_REFERENCES = {
     "onnxruntime": "onnxruntime",
     "reference": "onnx.reference",
     "expected": "the reference of its case",
@@ -193,53 +193,59 @@ _JUDGES = {
 }
 
 
-def judges(row: Mapping[str, Any]) -> list[str]:
+def references(row: Mapping[str, Any]) -> list[str]:
     """References that a row of a certificate was compared with, besides the op's own body."""
-    return [judge for check, judge in _JUDGES.items() if row["compared"].get(check)]
+    return [reference for check, reference in _REFERENCES.items() if row["compared"].get(check)]
 
 
-def unjudged(made: Mapping[str, Any]) -> list[str]:
+def without_references(rows: Iterable[Mapping[str, Any]]) -> list[str]:
     """Ops with a meaning that was compared with its own body only, so that an error in the body goes unnoticed."""
-    return sorted({row["op"] for row in made["ops"] if not judges(row)})
+    return sorted({row["op"] for row in rows if not references(row)})
 
 
-def badge(made: Mapping[str, Any]) -> str:
+def badge(contents: Mapping[str, Any]) -> str:
     """Badge in Markdown for a README: amber if an op was compared with its own body only."""
-    ops, count = len({row["op"] for row in made["ops"]}), sum(made["comparisons"].values())
-    alone = len(made["not judged"])
-    verdict = f"{ops}%20ops%2C%20{count}%20calls" + (f"%2C%20{alone}%20not%20judged-orange" if alone else "-green")
-    if made["failed"]:
-        verdict = f"{len(made['failed'])}%20failed-red"
+    ops, count = len({row["op"] for row in contents["ops"]}), sum(contents["comparisons"].values())
+    alone = len(contents["without_reference"])
+    verdict = f"{ops}%20ops%2C%20{count}%20calls" + (
+        f"%2C%20{alone}%20without%20reference-orange" if alone else "-green"
+    )
+    if contents["failed"]:
+        verdict = f"{len(contents['failed'])}%20failed-red"
     return f"![tenonnx conformance](https://img.shields.io/badge/tenonnx-{verdict})"
 
 
-def markdown(made: Mapping[str, Any]) -> str:
+def markdown(contents: Mapping[str, Any]) -> str:
     """Return the certificate as a Markdown page."""
-    oracles = ", ".join(f"{name} {version}" for name, version in sorted(made["oracles"].items()))
-    names = " and ".join(package.partition(" ")[0] for package in made["packages"])
+    oracles = ", ".join(f"{name} {version}" for name, version in sorted(contents["oracles"].items()))
+    names = " and ".join(package.partition(" ")[0] for package in contents["packages"])
     lines = [
         f"# Conformance of {names or 'no package'}",
         "",
-        badge(made),
+        badge(contents),
         "",
-        f"{', '.join(made['packages']) or 'no package'}, checked by {made['kit']} on {made['core']} with {oracles}: "
-        f"{made['tests']} tests, {len(made['failed'])} failed.",
+        f"{', '.join(contents['packages']) or 'no package'}, checked by {contents['kit']} on {contents['core']} "
+        f"with {oracles}: {contents['tests']} tests, {len(contents['failed'])} failed.",
         "",
-        f"Calls are drawn by {made['seed']}. SHA-256 of the JSON beside this page without its hash:",
-        f"`{made['hash']}`.",
+        f"Calls are drawn by {contents['seed']}. SHA-256 of the JSON beside this page without its hash:",
+        f"`{contents['hash']}`.",
         "",
-        "| op | from | versions compared | judged by | calls compared | gaps |",
+        "| op | from | versions compared | compared with | calls compared | gaps |",
         "| --- | --- | --- | --- | --- | --- |",
     ]
-    for row in made["ops"]:
+    for row in contents["ops"]:
         counts = ", ".join(f"{check} {count}" for check, count in sorted(row["compared"].items()) if count)
         gaps = "; ".join(f"{check}: {reason}" for check, found in sorted(row["gaps"].items()) for reason in found)
         reached = f"{len(set(row['reached']) & set(row['versions']))} of {len(row['versions'])}"
-        judged = ", ".join(judges(row)) or "not judged: compared with its own body alone"
-        lines.append(f"| {row['op']} | {row['since']} | {reached} | {judged} | {counts} | {gaps} |")
-    if alone := made["not judged"]:
-        lines += ["", "## Not judged", "", f"Compared with their own bodies alone: {', '.join(alone)}"]
-    sections = {"Failed": made["failed"], "Never drawn": made["never drawn"], "Never left out": made["never left out"]}
+        compared_with = ", ".join(references(row)) or "its own body only"
+        lines.append(f"| {row['op']} | {row['since']} | {reached} | {compared_with} | {counts} | {gaps} |")
+    if alone := contents["without_reference"]:
+        lines += ["", "## Without a reference", "", f"Compared with their own bodies only: {', '.join(alone)}"]
+    sections = {
+        "Failed": contents["failed"],
+        "Never drawn": contents["never_drawn"],
+        "Never left out": contents["never_left_out"],
+    }
     for heading, entries in sections.items():
         if entries:
             shown = (f"- {name}: {', '.join(e) if isinstance(e, list) else e}" for name, e in sorted(entries.items()))
@@ -247,12 +253,12 @@ def markdown(made: Mapping[str, Any]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def write(made: Mapping[str, Any], path: Path) -> None:
+def write(contents: Mapping[str, Any], path: Path) -> None:
     """Write the certificate to ``path`` as JSON with one line per op, and to ``*.md`` next to it."""
-    entries = ((key, f"[\n{_lines(value)}\n]" if key == "ops" else _compact(value)) for key, value in made.items())
+    entries = ((key, f"[\n{_lines(value)}\n]" if key == "ops" else _compact(value)) for key, value in contents.items())
     text = ",\n".join(f"{_compact(key)}: {value}" for key, value in sorted(entries))
     path.write_text(f"{{\n{text}\n}}\n", "utf-8")
-    path.with_suffix(".md").write_text(markdown(made), "utf-8")
+    path.with_suffix(".md").write_text(markdown(contents), "utf-8")
 
 
 def _lines(rows: Iterable[Any]) -> str:

@@ -94,7 +94,7 @@ def domains() -> frozenset[str]:
 
 def names(domain: str) -> list[str]:
     """Names of all ops of a domain, in any version."""
-    return sorted(name for held, name in (_of_onnx() if domain in domains() else _of_onnxruntime()) if held == domain)
+    return sorted(name for owner, name in (_of_onnx() if domain in domains() else _of_onnxruntime()) if owner == domain)
 
 
 def history(domain: str, name: str) -> Mapping[int, Schema]:
@@ -104,8 +104,8 @@ def history(domain: str, name: str) -> Mapping[int, Schema]:
 
 def schema_at(op: Op, version: int) -> Schema | None:
     """Return the schema in force at a version; None if there is none or it is deprecated."""
-    held = [schema for since, schema in history(op.domain, op.name).items() if since <= version]
-    return held[-1] if held and not held[-1].ends else None
+    schemas = [schema for since, schema in history(op.domain, op.name).items() if since <= version]
+    return schemas[-1] if schemas and not schemas[-1].ends else None
 
 
 def versions(op: Op) -> list[int]:
@@ -137,7 +137,7 @@ def _of_onnxruntime() -> _Schemas:
 def _collected(schemas: Iterable[Any], types: str, homogeneous: str, *, judged: bool) -> _Schemas:
     found: _Schemas = {}
     for schema in sorted(schemas, key=lambda schema: schema.since_version):
-        held = found.setdefault((canonical_domain(schema.domain), schema.name), {})
+        versions = found.setdefault((canonical_domain(schema.domain), schema.name), {})
         inputs, outputs = (
             tuple(
                 Formal(f.name, f.option.name, getattr(f, types), bool(getattr(f, homogeneous)), _is_differentiable(f))
@@ -145,16 +145,16 @@ def _collected(schemas: Iterable[Any], types: str, homogeneous: str, *, judged: 
             )
             for formals in (schema.inputs, schema.outputs)
         )
-        made = Schema(
+        schema_read = Schema(
             inputs,
             outputs,
             {name: _attribute(attribute) for name, attribute in schema.attributes.items()},
             {c.type_param_str: frozenset(c.allowed_type_strs) for c in schema.type_constraints},
             schema.max_output,
-            ends=schema.deprecated and bool(held),
+            ends=schema.deprecated and bool(versions),
             judged=judged and not schema.deprecated,
         )
-        held[schema.since_version] = made
+        versions[schema.since_version] = schema_read
     return found
 
 

@@ -43,22 +43,22 @@ def many_elements_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
 
 def enlarged(case: Case, drawn: Call) -> Call | None:
     """Return the call with its longest axis extended to ``MANY`` elements; None if it is rejected or slow."""
-    there = None
+    larger = None
     for elements in (*STEPS, MANY):
-        there = _longer(case, drawn, elements)
-        if there is None:
+        larger = _longer(case, drawn, elements)
+        if larger is None:
             return None
         try:
             begin = time.thread_time()
             with limits.override(elements=4 * MANY), np.errstate(all="ignore"):
-                outputs = evaluate(case.op, there, body_of=None if case.op.primitive else case.op)
+                outputs = evaluate(case.op, larger, body_of=None if case.op.primitive else case.op)
             if elements < MANY and time.thread_time() - begin > BUDGET:
                 return None
         except TenonnxError:
             return None
         if any(getattr(output, "size", 0) > 2 * MANY for output in outputs):
             return None
-    return there
+    return larger
 
 
 def _longer(case: Case, drawn: Call, elements: int) -> Call | None:

@@ -47,8 +47,8 @@ class SourceCase:
         return found[0]
 
     def read(self, *examples: Any, **options: Any) -> Graph:
-        held = {**({"dims": self.dims} if self.dims else {}), **self.options, **options}
-        return tx.load(self.make(), *(examples or self.examples), **held)
+        keywords = {**({"dims": self.dims} if self.dims else {}), **self.options, **options}
+        return tx.load(self.make(), *(examples or self.examples), **keywords)
 
 
 def source_conformance(

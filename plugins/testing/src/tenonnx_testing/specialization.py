@@ -32,10 +32,10 @@ def kernels_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
             laid = replace(drawn, inputs=tuple(moved))
             again = _compare(case, laid, kernel, f"its prepared kernel on arrays with {name}", expected)
             expect_new(f"the prepared kernel of {case.op.title}", laid, again, first)
-        for name, there in planted(case, drawn):
-            if all(there.inputs[k] is drawn.inputs[k] for k in fixed):
+        for name, call in planted(case, drawn):
+            if all(call.inputs[k] is drawn.inputs[k] for k in fixed):
                 what = f"its prepared kernel where an input holds {name}"
-                _compare(case, there, kernel, what, evaluate(case.op, there))
+                _compare(case, call, kernel, what, evaluate(case.op, call))
     return compared
 
 

@@ -79,8 +79,8 @@ def run_item(run: Callable[[int], None], examples: int, label: str = "") -> None
         run(examples)
     except Failure as failure:
         _outcomes[label] = f"failed: {failure}"
-        told = "\n".join([str(failure), *_places(failure), *getattr(failure, "__notes__", [])])
-        raise pytest.fail.Exception(told, pytrace=False) from None
+        text = "\n".join([str(failure), *_places(failure), *getattr(failure, "__notes__", [])])
+        raise pytest.fail.Exception(text, pytrace=False) from None
     except (pytest.skip.Exception, pytest.xfail.Exception) as outcome:
         _outcomes[label] = f"{'xfailed' if isinstance(outcome, pytest.xfail.Exception) else 'skipped'}: {outcome}"
         raise
@@ -96,6 +96,6 @@ def _places(failure: Failure) -> list[str]:
     while cause.__cause__ is not None:
         cause = cause.__cause__
     frames = traceback.extract_tb(cause.__traceback__) if cause is not failure else []
-    told = "\n".join(getattr(failure, "__notes__", ()))
+    notes = "\n".join(getattr(failure, "__notes__", ()))
     places = [f"{frame.filename}:{frame.lineno}: {frame.line}" for frame in frames[-1:]]
-    return [f"raised by {place}" for place in places if place not in told]
+    return [f"raised by {place}" for place in places if place not in notes]

@@ -88,9 +88,9 @@ def _with_other_dtypes(case: Case, drawn: Call, given: dict[int, Any]) -> Iterat
     groups = [[k] for k in given] + [places for places in alike.values() if len(places) > 1]
     for places in groups:
         for name in DTYPES:
-            there = {k: as_dtype(given[k], name) for k in places}
-            if name != DType.of(given[places[0]].dtype).name and is_admitted(case.op, next(_changed(drawn, [there]))):
-                yield there
+            arrays = {k: as_dtype(given[k], name) for k in places}
+            if name != DType.of(given[places[0]].dtype).name and is_admitted(case.op, next(_changed(drawn, [arrays]))):
+                yield arrays
 
 
 def _with_rank(given: dict[int, Any], rank: int) -> dict[int, Any]:
@@ -180,25 +180,25 @@ def other_attributes_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
         return False
     compared = False
     versions = exports.own_versions(case)
-    for place, there in enumerate(_with_other_attributes(case, drawn)):
-        outputs = _try_call(case, there)
+    for place, call in enumerate(_with_other_attributes(case, drawn)):
+        outputs = _try_call(case, call)
         if outputs is None:
             if not schemas.history(case.op.domain, case.op.name):  # with a schema, the check "bad input" reports errors
-                check_error_type(case.op, drawn, there)
+                check_error_type(case.op, drawn, call)
             continue
         tried = versions if len(versions) <= FEW + 1 else [versions[(drawn.turn // 2 + place) % len(versions)]]
-        there = replace(there, version=tried[0])
+        call = replace(call, version=tried[0])
         try:
-            compared |= _equals_body(case, there, outputs)
-            compared |= claims.rewritten_alike(case, there, outputs)
+            compared |= _equals_body(case, call, outputs)
+            compared |= claims.rewritten_alike(case, call, outputs)
             if not any(
                 getattr(output, "dtype", None) == np.float64 for output in outputs
             ):  # stored attributes have 32 bits
                 for version in tried if len(versions) > 1 else ():
-                    compared |= exports.keeps_meaning(case, replace(there, version=version), outputs)
+                    compared |= exports.keeps_meaning(case, replace(call, version=version), outputs)
         except Failure as failure:
-            failure.add_note(f"with another attribute, which its requirements take: {one_line(case.op, there)}")
-            failure.call = there
+            failure.add_note(f"with another attribute, which its requirements take: {one_line(case.op, call)}")
+            failure.call = call
             raise
     return compared
 
@@ -238,9 +238,9 @@ def _with_other_attributes(case: Case, drawn: Call) -> Iterator[Call]:
     for place in range(2 * drawn.turn, 2 * drawn.turn + 2) if case.combinations else ():
         chosen = case.combinations[place % len(case.combinations)]
         combined = {name: float(np.float32(v)) if isinstance(v, float) else v for name, v in chosen.items()}
-        there = replace(drawn, attributes={**drawn.attributes, **combined})
-        if _meets_requirements(case, there):
-            yield there
+        call = replace(drawn, attributes={**drawn.attributes, **combined})
+        if _meets_requirements(case, call):
+            yield call
 
 
 def _meets_requirements(case: Case, drawn: Call) -> bool:

@@ -200,12 +200,12 @@ def _other_lengths(contents: Array) -> Iterator[Array]:
 
 def _other_types(drawn: Call) -> Iterator[Call]:
     """Convert all inputs of one dtype to another."""
-    for held in dict.fromkeys(v.dtype for v in drawn.inputs if isinstance(v, np.ndarray)):
+    for dtype in dict.fromkeys(v.dtype for v in drawn.inputs if isinstance(v, np.ndarray)):
         for name in DTYPES:
             yield replace(
                 drawn,
                 inputs=tuple(
-                    as_dtype(v, name) if isinstance(v, np.ndarray) and v.dtype == held else v for v in drawn.inputs
+                    as_dtype(v, name) if isinstance(v, np.ndarray) and v.dtype == dtype else v for v in drawn.inputs
                 ),
             )
 

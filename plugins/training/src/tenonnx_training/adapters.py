@@ -144,7 +144,7 @@ def with_adapters(
 
     ``scale`` is one number for all modules, or one by module.
     """
-    told = json.dumps(scale if isinstance(scale, int | float) else dict(scale))
+    scale_text = json.dumps(scale if isinstance(scale, int | float) else dict(scale))
     copy = copy_graph(graph).infer()
     copy.training_state = None  # it is that of other parameters
     modules = {key.rpartition(".lora_")[0] for key in contents}
@@ -160,18 +160,18 @@ def with_adapters(
         down, up = (copy.variable(f"{module}.lora_{k}.{name}.weight", contents[f"{module}.lora_{k}"]) for k in "AB")
         for place in found[module]:
             turned = replace(place, is_turned=_is_turned(found[module][0], place))
-            _insert(copy, turned, down, up, _scale_of(told, module), dropout)
-    copy.metadata[f"tenonnx.lora.{name}"] = told
+            _insert(copy, turned, down, up, _scale_of(scale_text, module), dropout)
+    copy.metadata[f"tenonnx.lora.{name}"] = scale_text
     return copy
 
 
-def _scale_of(told: str, module: str) -> float:
+def _scale_of(text: str, module: str) -> float:
     """Scale of a module from the metadata, which hold one number for all or one by module."""
     try:
-        found = json.loads(told)
+        found = json.loads(text)
         return float(found[module] if isinstance(found, dict) else found)
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError) as error:
-        raise InvalidCall(f'unknown scale of the adapter of "{module}"', given=told[:80], do="scale=...") from error
+        raise InvalidCall(f'unknown scale of the adapter of "{module}"', given=text[:80], do="scale=...") from error
 
 
 def _insert(graph: Graph, place: _Place, down: Value, up: Value, scale: float, dropout: float) -> None:
@@ -220,8 +220,8 @@ def merged(graph: Graph, adapted: Graph, name: str = "default", *, keep_training
     ``InvalidCall`` for an adapter of a weight that is not a float initializer, such as a quantized one, or whose weight
     was merged with other parameters in only one of the two graphs.
     """
-    copy, held = copy_graph(graph).infer(), adapters(adapted, name)
-    modules = {module: places for module, places in _modules(copy).items() if f"{module}.lora_A" in held}
+    copy, pairs = copy_graph(graph).infer(), adapters(adapted, name)
+    modules = {module: places for module, places in _modules(copy).items() if f"{module}.lora_A" in pairs}
     origins = {module: _origin(places[0].weight) for module, places in modules.items()}
     check_made_alike(copy, adapted, [weight.name for weight, _ in origins.values()])
     scales = adapted.metadata[f"tenonnx.lora.{name}"]
@@ -240,7 +240,7 @@ def merged(graph: Graph, adapted: Graph, name: str = "default", *, keep_training
                 given=repr(weight),
                 do="export the graph with its adapters beside it",
             )
-        added = undone(places[0].product(held[f"{module}.lora_A"], held[f"{module}.lora_B"]))
+        added = undone(places[0].product(pairs[f"{module}.lora_A"], pairs[f"{module}.lora_B"]))
         added = added * _scale_of(scales, module)
         before = weight.data.array()
         changed[weight.name] = (before + added).astype(before.dtype)
@@ -272,9 +272,9 @@ def _readers(graph: Graph, weight: Value) -> set[Node]:
     found, uses, forms = set(), graph.uses(), [weight]
     for form in forms:
         for node in uses.get(form, ()):
-            made = [value for value in node.outputs if value is not None]
-            if node.op in _FORMS or any(source_of(value) is not value for value in made):
-                forms.extend(made)
+            outputs = [value for value in node.outputs if value is not None]
+            if node.op in _FORMS or any(source_of(value) is not value for value in outputs):
+                forms.extend(outputs)
             else:
                 found.add(node)
     return found
@@ -286,10 +286,10 @@ def save_adapters(graph: Graph, path: str | os.PathLike[str], name: str = "defau
         Tensor(f"{_PREFIX}{key}.weight", "F32", array.shape, array.nbytes, np.ascontiguousarray(array).tobytes)
         for key, array in adapters(graph, name).items()
     ]
-    told = {_SCALE: graph.metadata[f"tenonnx.lora.{name}"]}
+    metadata = {_SCALE: graph.metadata[f"tenonnx.lora.{name}"]}
     if made_of := _made_of(graph):
-        told[_MADE_OF] = json.dumps(made_of)
-    write_tensors(path, tensors, told, overwrite=True)
+        metadata[_MADE_OF] = json.dumps(made_of)
+    write_tensors(path, tensors, metadata, overwrite=True)
 
 
 def load_adapters(
@@ -304,7 +304,7 @@ def load_adapters(
     Raises ``InvalidCall`` for adapters of other modules, for integer tensors, where the scale is unknown, and for
     adapters whose weight was merged with other parameters when they were tuned but is not here, or the reverse.
     """
-    entries, told = read_tensors(path, mapped=False)
+    entries, metadata = read_tensors(path, mapped=False)
     contents = {}
     for key, entry in entries.items():
         if entry.dtype not in _STORED:
@@ -317,11 +317,11 @@ def load_adapters(
         config = Path(path).parent / _CONFIG
         modules = {key.rpartition(".lora_")[0] for key in contents}
         scale = (
-            {module: _scale_of(told[_SCALE], module) for module in modules}
-            if _SCALE in told
+            {module: _scale_of(metadata[_SCALE], module) for module in modules}
+            if _SCALE in metadata
             else _scale_of_peft(config, contents)
         )
-    tuned, here = _tuned_on(told.get(_MADE_OF, "{}")), _made_of(graph)
+    tuned, here = _tuned_on(metadata.get(_MADE_OF, "{}")), _made_of(graph)
     for module in sorted({key.rpartition(".lora_")[0] for key in contents}):
         if tuned.get(module) != here.get(module):
             was, now = (", ".join(each.get(module, ["one parameter"])) for each in (tuned, here))
@@ -352,15 +352,15 @@ def _made_of(graph: Graph) -> dict[str, list[str]]:
 def _scale_of_peft(path: Path, contents: Mapping[str, Array]) -> float | dict[str, float]:
     """The scale in PEFT's configuration: by module where it has patterns of ranks or alphas."""
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        root = math.sqrt if told.get("use_rslora") else float
-        rank, alpha = float(told["r"]), float(told["lora_alpha"])
-        if not told.get("rank_pattern") and not told.get("alpha_pattern"):
+        config = json.loads(path.read_text(encoding="utf-8"))
+        root = math.sqrt if config.get("use_rslora") else float
+        rank, alpha = float(config["r"]), float(config["lora_alpha"])
+        if not config.get("rank_pattern") and not config.get("alpha_pattern"):
             return alpha / root(rank)
         found = {}
         for key in (each for each in contents if each.endswith(".lora_A")):
             module, ranked = key.removesuffix(".lora_A"), len(contents[key])
-            alphas = (a for p, a in (told.get("alpha_pattern") or {}).items() if _pattern(p).matches(module))
+            alphas = (a for p, a in (config.get("alpha_pattern") or {}).items() if _pattern(p).matches(module))
             found[module] = float(next(alphas, alpha)) / root(ranked)
         return found
     except (OSError, ArithmeticError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -456,12 +456,12 @@ def _places(graph: Graph) -> Iterator[_Place]:
 
 def _fixed(graph: Graph) -> dict[Value, Value]:
     """The values that depend on constants but not on adapters, each with its first variable."""
-    held = set(graph.variables)
+    variables = set(graph.variables)
     found = {v: v for v in graph.values() if v.producer is None and v.data is not None and not is_adapter(v.name)}
     for node in graph.nodes:
         if all(v in found for v in node.uses):
-            made = [found[v] for v in node.uses if found[v] in held and v.rank]
-            found.update({v: made[0] if made else v for v in node.outputs if v is not None})
+            readers = [found[v] for v in node.uses if found[v] in variables and v.rank]
+            found.update({v: readers[0] if readers else v for v in node.outputs if v is not None})
     return found
 
 

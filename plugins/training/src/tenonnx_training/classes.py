@@ -141,5 +141,5 @@ def check_classes(labels: Array, classes: Any, ignored: int | None, do: str) -> 
     if least >= 0 and most < classes:
         return
     wrong = least if least < 0 else most
-    told = f"number the classes from 0, or say which label to ignore: {do}" if wrong != IGNORED else do
-    raise InvalidFeed(f"a label is outside of the classes 0 to {classes - 1}", given=f"label {wrong}", do=told)
+    advice = f"number the classes from 0, or say which label to ignore: {do}" if wrong != IGNORED else do
+    raise InvalidFeed(f"a label is outside of the classes 0 to {classes - 1}", given=f"label {wrong}", do=advice)

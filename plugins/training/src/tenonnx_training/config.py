@@ -275,14 +275,14 @@ def configured(
 
     Raises ``InvalidCall``, before compiling anything, for an option that neither ``taker`` nor the backend has.
     """
-    known = [each.name for each in fields(kind)]
+    names = [each.name for each in fields(kind)]
     base = {} if config is None else {each.name: getattr(config, each.name) for each in fields(config)}
-    own = {name: value for name, value in {**base, **options}.items() if name in known}
-    made = kind(**own)
-    left = {name: value for name, value in options.items() if name not in known}
+    own = {name: value for name, value in {**base, **options}.items() if name in names}
+    configured_object = kind(**own)
+    left = {name: value for name, value in options.items() if name not in names}
     if left:
-        _refuse_unknown(left, made.backend, known, taker)
-    return made, left
+        _refuse_unknown(left, configured_object.backend, names, taker)
+    return configured_object, left
 
 
 #: Names of these options in other frameworks.

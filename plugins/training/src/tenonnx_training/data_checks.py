@@ -41,14 +41,14 @@ def check_samples(
             and not (missing and name not in (labels, weights))
         ):
             _check_finite(name, array)
-    held = None if weights is None else arrays.get(weights)
-    if isinstance(held, np.ndarray) and held.size and held.dtype.kind in "fiu":
-        _check_weights(str(weights), held)
-    told = None if labels is None else arrays.get(labels)
-    if isinstance(told, np.ndarray) and told.dtype.kind in "iub":
-        _check_labels(str(labels), told, check)
-    if isinstance(told, np.ndarray) and told.dtype.kind == "f" and classes:
-        _check_whole(str(labels), told)
+    weights_array = None if weights is None else arrays.get(weights)
+    if isinstance(weights_array, np.ndarray) and weights_array.size and weights_array.dtype.kind in "fiu":
+        _check_weights(str(weights), weights_array)
+    label_array = None if labels is None else arrays.get(labels)
+    if isinstance(label_array, np.ndarray) and label_array.dtype.kind in "iub":
+        _check_labels(str(labels), label_array, check)
+    if isinstance(label_array, np.ndarray) and label_array.dtype.kind == "f" and classes:
+        _check_whole(str(labels), label_array)
 
 
 def _check_finite(name: str, array: Array) -> None:

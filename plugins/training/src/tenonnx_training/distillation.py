@@ -66,22 +66,24 @@ class Teacher:
             available = ", ".join(each.name for each in (*_CLASSES, *_LABELS, *_NUMBERS, KullbackLeibler))
             given = str(getattr(loss, "name", type(loss).__name__))
             raise InvalidCall("distillation: unsupported loss", given=given, available=available)
-        told = self._prediction(loss, reads, output)
+        prediction = self._prediction(loss, reads, output)
         heat = self.temperature
         if isinstance(loss, _NUMBERS):
-            distance = loss.batch(reads, told, weights)[0]
+            distance = loss.batch(reads, prediction, weights)[0]
         elif isinstance(loss, _LABELS):
             like = BinaryCrossEntropy(loss.reduction)
-            distance = like.batch(reads / heat, sigmoid(told / heat), weights)[0] * heat**2
+            distance = like.batch(reads / heat, sigmoid(prediction / heat), weights)[0] * heat**2
         else:
-            distance = self._divergence(loss, reads / heat, told / heat, labels, weights) * heat**2
+            distance = self._divergence(loss, reads / heat, prediction / heat, labels, weights) * heat**2
         return cost * (1.0 - self.weight) + distance * self.weight
 
-    def _divergence(self, loss: Any, scores: Value, told: Value, labels: Value, weights: Value | None) -> Value:
+    def _divergence(
+        self, loss: Any, scores: Value, teacher_scores: Value, labels: Value, weights: Value | None
+    ) -> Value:
         """The Kullback-Leibler divergence of softmaxes, over the labels that the loss does not ignore."""
         of_classes = isinstance(loss, _CLASSES)
         axis = axis_of_classes(scores.tensor, loss.class_axis) if of_classes else scores.ndim - 1
-        known = log_softmax(told, axis=axis)
+        known = log_softmax(teacher_scores, axis=axis)
         each = wide(reduce_sum(exp(known) * (known - log_softmax(scores, axis=axis)), [axis], keepdims=0))
         count = counts(labels, None, loss.ignore_index) if of_classes else counts(each, None, None)
         share = count if weights is None else count * spread(weights, each)
@@ -104,8 +106,8 @@ class Teacher:
         part = self.graph.extract([value.name for value in self.graph.inputs], [source.name])
         student: Any = reads.graph
         values = {value.name: value for value in student.all_inputs}
-        (told,) = inline(part, [values[self.inputs[value.name]] for value in part.all_inputs])
-        return told  # type: ignore[return-value]
+        (prediction,) = inline(part, [values[self.inputs[value.name]] for value in part.all_inputs])
+        return prediction  # type: ignore[return-value]
 
 
 def teacher_of(

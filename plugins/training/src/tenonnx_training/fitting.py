@@ -344,8 +344,8 @@ class _Run:
         progress = self._reached()
         sharded = is_sharded(self.checkpoint)
         if within and not sharded and self.checkpoint is not None:
-            held, path = self.step.snapshot(**progress), self.checkpoint
-            self.writer.start(lambda: held().save(path))
+            snapshot, path = self.step.snapshot(**progress), self.checkpoint
+            self.writer.start(lambda: snapshot().save(path))
             return
         if not (within and sharded) or self.step._made.biases:  # biases are quantized from whole arrays
             self.step.write_back(**progress)

@@ -92,12 +92,12 @@ class ImageFolder:
             raise InvalidCall(wanted, given="no folder", do="put the images into folders named by their classes")
         if strange := [name for name in found if not numbered and name not in names]:
             raise InvalidCall(wanted, given=", ".join(strange), available=", ".join(names))
-        held = {name: [f for f in sorted((path / name).rglob("*")) if f.suffix.lower() in _SUFFIXES] for name in found}
+        files = {name: [f for f in sorted((path / name).rglob("*")) if f.suffix.lower() in _SUFFIXES] for name in found}
         numbers = {name: int(name) if numbered else names.index(name) for name in found}
-        labels = [number for name, number in numbers.items() for _ in held[name]]
+        labels = [number for name, number in numbers.items() for _ in files[name]]
         if not labels:
             raise InvalidCall(wanted, given="no image", available=", ".join(_SUFFIXES))
-        return cls(path, names, tuple(file for name in found for file in held[name]), np.array(labels, np.int64))
+        return cls(path, names, tuple(file for name in found for file in files[name]), np.array(labels, np.int64))
 
     @property
     def numbered(self) -> bool:

@@ -29,12 +29,12 @@ def training_info(step: TrainingStep) -> PostExportHook:
         graph = retarget(step.graph(), opsets, list(opsets))
         algorithm = to_model(graph).graph
         shared = {value.name for value in step._source.variables}
-        held = {tensor.name for tensor in algorithm.initializer}
+        initializers = {tensor.name for tensor in algorithm.initializer}
         info = model.training_info.add()
         info.algorithm.CopyFrom(algorithm)
         del info.algorithm.initializer[:], info.algorithm.input[:]
         info.algorithm.initializer.extend(t for t in algorithm.initializer if t.name not in shared)
-        info.algorithm.input.extend(i for i in algorithm.input if i.name not in held)
+        info.algorithm.input.extend(i for i in algorithm.input if i.name not in initializers)
         for name, after in step._made.state.items():
             info.update_binding.add(key=name, value=after)
         model.ir_version = max(model.ir_version, _TRAINING_IR)

@@ -107,9 +107,9 @@ class Measuring:
 
     def means(self) -> dict[str, float]:
         """Results that graphs compute, over all samples so far."""
-        held = [scalar for scalar in self.scalars if scalar.name in self.sums]
-        found = {scalar.name: scalar.finish(mean_of(*self.sums[scalar.name])) for scalar in held}
-        for scalar in (each for each in held if each.parts):
+        scalars = [scalar for scalar in self.scalars if scalar.name in self.sums]
+        found = {scalar.name: scalar.finish(mean_of(*self.sums[scalar.name])) for scalar in scalars}
+        for scalar in (each for each in scalars if each.parts):
             found[scalar.name] = sum(weight * found[name] for name, weight in scalar.parts)
         return found
 
@@ -118,7 +118,7 @@ class Measuring:
         if not self.arrays or not self.metrics:
             return self.means()
         try:
-            held = {name: np.concatenate(arrays) for name, arrays in self.arrays.items()}
+            joined = {name: np.concatenate(arrays) for name, arrays in self.arrays.items()}
         except ValueError as error:
             predictions = [arrays for name, arrays in self.arrays.items() if name.startswith(PREDICTIONS)]
             given = ", ".join(dict.fromkeys(str(array.shape[1:]) for arrays in predictions for array in arrays))
@@ -127,5 +127,5 @@ class Measuring:
                 given=f"samples of {given}",
                 do="pad all samples to one length",
             ) from error
-        found = {each.name: each(held[PREDICTIONS + each.of], held[LABELS + each.of]) for each in self.metrics}
+        found = {each.name: each(joined[PREDICTIONS + each.of], joined[LABELS + each.of]) for each in self.metrics}
         return {**self.means(), **found}

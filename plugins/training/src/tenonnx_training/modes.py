@@ -68,8 +68,8 @@ def _has_modes(op: object) -> bool:
 
 def not_for_gradients(graph: Graph) -> set[str]:
     """Values that have no gradient: running statistics, and the ratios of Dropout."""
-    held: list[tuple[Op, slice]] = [(batch_normalization, _STATISTICS), (dropout, slice(1, 2))]
-    return {name_of(v) for node in graph.walk() for op, part in held if _is(node.op, op) for v in node.inputs[part]}
+    slices: list[tuple[Op, slice]] = [(batch_normalization, _STATISTICS), (dropout, slice(1, 2))]
+    return {name_of(v) for node in graph.walk() for op, part in slices if _is(node.op, op) for v in node.inputs[part]}
 
 
 def statistics_of(graph: Graph, trained: Collection[str] | None = None) -> list[str]:
@@ -152,12 +152,12 @@ def _by_batch(rewriter: Rewriter, call: Call, form: TrainingForm, unbiased: bool
         inputs[_STATISTICS] = [form.statistics.get(n, v) for n, v in zip(names, inputs[_STATISTICS], strict=True)]
         normalize = _with_unbiased if unbiased else batch_normalization
         options = {"epsilon": call.attributes["epsilon"], "momentum": momentum}
-        made = normalize(*inputs, **options, training_mode=1, _outputs=3)
-        normalized, *replaced = made
-        results = made if len(node.outputs) > 1 else (normalized,)
-    held = {value.name for value in rewriter.source.all_inputs}
+        normalized_outputs = normalize(*inputs, **options, training_mode=1, _outputs=3)
+        normalized, *replaced = normalized_outputs
+        results = normalized_outputs if len(node.outputs) > 1 else (normalized,)
+    input_names = {value.name for value in rewriter.source.all_inputs}
     for name, value in zip(names, replaced, strict=False):
-        if name in held and value is not None:
+        if name in input_names and value is not None:
             form.statistics[name] = value
         else:
             form.notes.append(f'{node.title} has no initializer "{name}" for running statistics, which are not stored')
@@ -223,9 +223,9 @@ def _node_to_inference_mode(graph: Graph, node: Node) -> None:
             node._replace_fields(op=dropout_off_masked_by_number, version=_WITHOUT_IS_TEST, attributes={})
         return
     statistics, uses = node.inputs[_STATISTICS], graph.uses()
-    for value, held in zip(node.outputs[1:], statistics * 2, strict=False):
+    for value, statistic in zip(node.outputs[1:], statistics * 2, strict=False):
         if value is not None and (value in uses or any(value is output for output in graph.outputs)):
-            graph.append(Node(identity, node.version, [held], {}, [value]))
+            graph.append(Node(identity, node.version, [statistic], {}, [value]))
             graph.nodes.insert(graph.nodes.index(node), graph.nodes.pop())
     node._replace_fields(outputs=node.outputs[:1])
 

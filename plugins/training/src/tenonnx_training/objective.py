@@ -169,8 +169,8 @@ def _add_several(graph: Graph, objective: Objective) -> Measured:
             "metrics of several outputs are not named by output", given=repr(objective.metrics)[:80], do=do
         )
     for what, named in (("loss", given), *((n, getattr(objective, n)) for n in ("labels", "metrics", "loss_weights"))):
-        known = [value.name for value in graph.values()] if what == "loss" else list(given)
-        unknown = [name for name in named or () if name not in known] if isinstance(named, Mapping) else []
+        names = [value.name for value in graph.values()] if what == "loss" else list(given)
+        unknown = [name for name in named or () if name not in names] if isinstance(named, Mapping) else []
         if unknown or (what == "loss" and not given):
             raise InvalidCall(
                 f'{what} names "{unknown[0]}", which is not an output with a loss'
@@ -224,9 +224,9 @@ def _add_one(
     _refuse_probabilities(graph, loss, reads)
     weights = _weights(graph, objective.sample_weights, reads) if shared is None else shared
     labels = graph.input(str(objective.labels), loss.labels_type(reads.tensor))
-    made = Measured(labels=labels.name, prediction=reads.tensor, cost=loss)
+    measured = Measured(labels=labels.name, prediction=reads.tensor, cost=loss)
     if reads is not prediction:
-        made.notes.append(
+        measured.notes.append(
             f'the loss reads "{reads.name}", because it includes the {loss.includes} that computes "{prediction.name}"'
         )
     with interpreting(Builder(graph, prefix="loss")):
@@ -235,13 +235,13 @@ def _add_one(
             costs = objective.teacher.blended(costs, loss, reads, labels, weights, objective.output)
         cost = graph.output(free_name(graph, f"{prefix}loss"), costs)
         weight = None if count is None else graph.output(free_name(graph, f"{prefix}loss/count"), count).name
-        made.scalars.append(Scalar(cost.name, cost.name, weight, summed=getattr(loss, "reduction", "") == "sum"))
+        measured.scalars.append(Scalar(cost.name, cost.name, weight, summed=getattr(loss, "reduction", "") == "sum"))
         scores = _gives_scores(loss, reads, prediction)
         for name, metric in zip(metric_names(metrics), metrics, strict=True):
-            _add_metric(graph, made, f"{prefix}{name}", metric, prediction, labels, scores)
-        if made.metrics:
-            made.predicted = graph.output(free_name(graph, f"{prefix}prediction"), prediction).name
-    return made
+            _add_metric(graph, measured, f"{prefix}{name}", metric, prediction, labels, scores)
+        if measured.metrics:
+            measured.predicted = graph.output(free_name(graph, f"{prefix}prediction"), prediction).name
+    return measured
 
 
 def _weights(graph: Graph, name: str | None, prediction: Value) -> Value | None:
@@ -306,10 +306,16 @@ def wanted_labels(loss: Loss | None) -> str:
 
 
 def _add_metric(
-    graph: Graph, made: Measured, name: str, given: str | Metric, prediction: Value, labels: Value, scores: bool | None
+    graph: Graph,
+    measured: Measured,
+    name: str,
+    given: str | Metric,
+    prediction: Value,
+    labels: Value,
+    scores: bool | None,
 ) -> None:
     """Add a metric called ``name``: as ops if its function accepts values, else as a function of arrays."""
-    metric: Any = beside(given, made.cost, scores=scores)
+    metric: Any = beside(given, measured.cost, scores=scores)
     reads = before(graph, prediction, getattr(metric, "includes", ""))
     is_loss = hasattr(metric, "batch")
     try:
@@ -323,15 +329,15 @@ def _add_metric(
     found = tuple(part for part in found if part is not None) if is_loss and isinstance(found, tuple) else found
     parts = found if isinstance(found, tuple) and all(isinstance(part, Value) for part in found) else (found,)
     if not isinstance(parts[0], Value):
-        made.metrics.append(ArrayMetric(name, metric))
+        measured.metrics.append(ArrayMetric(name, metric))
         return
     for part in parts:
         _check_scalar(part, f'the metric "{name}"')
     value = graph.output(free_name(graph, name), parts[0]).name
     count = graph.output(free_name(graph, f"{name}/count"), parts[1]).name if len(parts) > 1 else None
     summed = metric.reduction == "sum" if is_loss else count is not None
-    made.also += [metric] if is_loss else []
-    made.scalars.append(Scalar(value, value, count, summed, getattr(metric, "finish", float)))
+    measured.also += [metric] if is_loss else []
+    measured.scalars.append(Scalar(value, value, count, summed, getattr(metric, "finish", float)))
 
 
 def beside(given: str | Metric, loss: Any, *, scores: bool | None = None) -> Metric:
@@ -361,9 +367,9 @@ def as_loss(loss: str | Loss | Callable[[Value, Value], Value], graph: Graph) ->
             )
         return LOSSES[loss]()
     if isinstance(loss, type) or not callable(loss):
-        made = f"tt.{loss.__name__}()" if isinstance(loss, type) else ""
+        suggestion = f"tt.{loss.__name__}()" if isinstance(loss, type) else ""
         raise InvalidCall(
-            "the loss is neither a name nor a function", given=repr(loss), available=", ".join(LOSSES), do=made
+            "the loss is neither a name nor a function", given=repr(loss), available=", ".join(LOSSES), do=suggestion
         )
     return loss if hasattr(loss, "labels_type") else FunctionLoss(loss)  # type: ignore[return-value]
 
@@ -387,10 +393,10 @@ def metric_names(metrics: Sequence[str | Metric]) -> list[str]:
     plain = [as_metric(metric) for metric in metrics]
     found: list[str] = []
     for name, metric in plain:
-        told = name + _settings_of(metric, [other for its, other in plain if its == name])
-        free, number = told, 1
+        full_name = name + _settings_of(metric, [other for its, other in plain if its == name])
+        free, number = full_name, 1
         while free in found:
-            free, number = f"{told}_{number + 1}", number + 1
+            free, number = f"{full_name}_{number + 1}", number + 1
         found.append(free)
     return found
 
@@ -400,8 +406,8 @@ def _settings_of(metric: Metric, others: Sequence[Metric]) -> str:
     if not is_dataclass(metric):
         return ""
     mine = {each.name: getattr(metric, each.name) for each in fields(metric)}
-    told = [f"{k}={v}" for k, v in mine.items() if any(getattr(other, k, v) != v for other in others)]
-    return f"({', '.join(told)})" if told else ""
+    settings = [f"{k}={v}" for k, v in mine.items() if any(getattr(other, k, v) != v for other in others)]
+    return f"({', '.join(settings)})" if settings else ""
 
 
 def _check_scalar(loss: Value, what: str = "a loss") -> None:

@@ -75,8 +75,8 @@ class _Settings:
 
     def settings(self) -> dict[str, Any]:
         """Settings as JSON types: a schedule is its name and its numbers, and any other function is None."""
-        held = {part.name: getattr(self, part.name) for part in fields(self)}
-        return {name: _schedule_settings(value) if callable(value) else value for name, value in held.items()}
+        values = {part.name: getattr(self, part.name) for part in fields(self)}
+        return {name: _schedule_settings(value) if callable(value) else value for name, value in values.items()}
 
     def _decayed(self, gradient: Value, parameter: Value) -> Value:
         return gradient + parameter * self.weight_decay if self.weight_decay else gradient

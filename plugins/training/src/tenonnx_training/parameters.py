@@ -39,16 +39,17 @@ def matching(graph: Graph, patterns: str | Sequence[str] | None, *, but: Collect
             )
     everything = not wanted and (given is None or bool(unwanted))
     adapted = any(map(is_adapter, floats))  # a graph with adapters trains only these by default
-    told = trainable_variables(graph)
-    usual = set(filter(is_adapter, floats)) if adapted else floats.keys() & set(told.parameters)
+    trainable = trainable_variables(graph)
+    usual = set(filter(is_adapter, floats)) if adapted else floats.keys() & set(trainable.parameters)
     usual = usual or floats.keys() & scales_of(graph)  # of a quantized model
-    named = {n for pattern in wanted for n in _named(floats, names, pattern, told.buffers)}
+    named = {n for pattern in wanted for n in _named(floats, names, pattern, trainable.buffers)}
     chosen = [n for n in floats if n in named or (everything and n in usual)]
     left = [name for name in chosen if not matches(names[name], unwanted)]
     if not left:
         raise InvalidCall(
             "no variable to train",
-            given=f"trainable={patterns!r}" + (f", and {len(told.frozen)} frozen parameters" if told.frozen else ""),
+            given=f"trainable={patterns!r}"
+            + (f", and {len(trainable.frozen)} frozen parameters" if trainable.frozen else ""),
             available=available or "no floating-point variable",
             do='name what to train: trainable="*" / --trainable "*"',
         )
@@ -79,12 +80,12 @@ def groups_as_before(graph: Graph, groups: Sequence[Group]) -> list[Group]:
         return list(groups)
     kinds = {v.name: v.tensor for v in graph.variables if isinstance(v.type, TensorType)}
     names = names_of(graph, kinds)
-    held = [group for group in groups if any(matches(each, [group.pattern]) for each in names.values())]
-    now = grouped(graph, held)
+    matching_groups = [group for group in groups if any(matches(each, [group.pattern]) for each in names.values())]
+    now = grouped(graph, matching_groups)
     known = [(name, place) for name, place in zip(trained, places, strict=True) if name in names]
     before = {name: groups[k] for name, k in known if isinstance(k, int) and 0 <= k < len(groups)}
     others = [replace(group, pattern=name) for name, group in before.items() if now.get(name) != group]
-    return [*others, *held]
+    return [*others, *matching_groups]
 
 
 def _named(
@@ -101,25 +102,27 @@ def _named(
 
 def chosen_notes(graph: Graph, parameters: Sequence[str], patterns: object, but: Collection[str] = ()) -> list[str]:
     """Notes on the variables that are trained, and on the others with the reason."""
-    told = trainable_variables(graph)
+    trainable = trainable_variables(graph)
     left = {
-        "frozen": told.frozen,
-        "buffers": told.buffers,
-        "no weights of layers": [v.name for v in graph.variables if v.name in told.others and v.rank],
+        "frozen": trainable.frozen,
+        "buffers": trainable.buffers,
+        "no weights of layers": [v.name for v in graph.variables if v.name in trainable.others and v.rank],
     }
     notes = [f"trains {len(parameters)} of {len(graph.variables)} variables: {_listed(parameters)}"]
     if patterns is None and not any(map(is_adapter, parameters)):
         for why, names in left.items():
-            if held := [name for name in names if name not in parameters and name not in but]:
-                notes.append(f"not trained, being {why} (choose with trainable= / --trainable): {_listed(held)}")
-        if rows := {name: told.fixed_rows[name] for name in parameters if name in told.fixed_rows}:
+            if frozen := [name for name in names if name not in parameters and name not in but]:
+                notes.append(f"not trained, being {why} (choose with trainable= / --trainable): {_listed(frozen)}")
+        if rows := {name: trainable.fixed_rows[name] for name in parameters if name in trainable.fixed_rows}:
             shown = ", ".join(f"{', '.join(map(str, each))} of {name}" for name, each in rows.items())
             notes.append(f"rows that are not updated: {shown}")
-    made = [v.name for v in graph.variables if v.name in parameters and v.role is not None and len(v.role.made_of) > 1]
-    if made:
+    computed = [
+        v.name for v in graph.variables if v.name in parameters and v.role is not None and len(v.role.made_of) > 1
+    ]
+    if computed:
         notes.append(
             "trains weights into which the exporter folded others (export the module with simplify=False to train "
-            f"each parameter): {_listed(made)}"
+            f"each parameter): {_listed(computed)}"
         )
     return notes
 

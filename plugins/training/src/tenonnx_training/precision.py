@@ -43,13 +43,13 @@ def narrowed(graph: Graph, precision: str, *, by_casts: bool = False) -> Graph:
         product = call.op(*(None if v is None else operand(v) for v in call.inputs), **call.attributes)
         return (cast(cast(product, to=narrow) if by_casts else product, to=wide),)
 
-    made = Rewriter(graph, decide).run()
+    lowered = Rewriter(graph, decide).run()
     if not found:
         raise InvalidCall(
             f"precision {precision}: the model has no float32 matrix product or convolution",
             do="leave out precision",
         )
-    return made
+    return lowered
 
 
 def must_cast(precision: str, backend: str, options: Mapping[str, Any]) -> bool:

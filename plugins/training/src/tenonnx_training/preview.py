@@ -111,8 +111,8 @@ def adam(
 
 
 def _update_type(op: Op, slots: int, R: Value, T: Value, *inputs: Value, **_: Any) -> Any:
-    tensors, _gradients, *held = zip(*_groups(op, slots, R, T, inputs), strict=True)
-    return tuple(value.type for group in (tensors, *held) for value in group)
+    tensors, _gradients, *slots_of = zip(*_groups(op, slots, R, T, inputs), strict=True)
+    return tuple(value.type for group in (tensors, *slots_of) for value in group)
 
 
 for _op, _slots in ((adagrad, 1), (momentum, 1), (adam, 2)):

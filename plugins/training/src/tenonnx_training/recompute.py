@@ -70,9 +70,9 @@ def _copied_segment(
 ) -> tuple[list[Node], set[Value], list[Value]]:
     """The nodes to recompute, their outputs that the ``late`` nodes read, and the float inputs of the segment."""
     inside = {node for node in stretch if not node.subgraphs and any(map(_is_large, node.outputs))}
-    made, uses = {v for node in inside for v in node.outputs if v is not None and _is_large(v)}, graph.uses()
-    kept = {v for v in made if any(n in forward and n not in inside for n in uses.get(v, ()))}.union(graph.outputs)
-    inner = made - kept
+    computed, uses = {v for node in inside for v in node.outputs if v is not None and _is_large(v)}, graph.uses()
+    kept = {v for v in computed if any(n in forward and n not in inside for n in uses.get(v, ()))}.union(graph.outputs)
+    inner = computed - kept
     read = {v for node in late for v in node.uses if v in inner}
     again = [node for node in needed_nodes(graph, read, kept) if node in inside]
     outer = dict.fromkeys(v for node in again for v in node.uses if v not in inner)

@@ -27,15 +27,15 @@ def restore_biases(graph: Graph) -> list[str]:
     found = [each for node in graph.nodes for each in _removed_bias(node)]
     if not found:
         return []
-    made: dict[str, Value] = {}
+    biases: dict[str, Value] = {}
     taken = {value.name for value in graph.values()}
     with graph.editing():
         for node, name, length, dtype in found:
-            if name not in made and name not in taken:
-                made[name] = graph.variable(name, np.zeros(length, dtype))
-            if name in made:
-                node.inputs = [*node.inputs[:2], made[name]]
-    return list(made)
+            if name not in biases and name not in taken:
+                biases[name] = graph.variable(name, np.zeros(length, dtype))
+            if name in biases:
+                node.inputs = [*node.inputs[:2], biases[name]]
+    return list(biases)
 
 
 def folded_note(graph: Graph) -> list[str]:
@@ -76,7 +76,7 @@ def retie_copies(graph: Graph) -> dict[str, str]:
         parameters = {reader.parameter for reader in each}
         if len(parameters) == 1 and "" not in parameters and graph[name].role is None:
             known.setdefault(parameters.pop(), []).append(graph[name])
-    pairs = [(first, copy) for held in known.values() for first, copy in _copies(held)]
+    pairs = [(first, copy) for values in known.values() for first, copy in _copies(values)]
     if pairs:
         with graph.editing():
             for first, copy in pairs:
@@ -89,18 +89,18 @@ def retie_copies(graph: Graph) -> dict[str, str]:
 
 def mark_parameters(graph: Graph) -> None:
     """Set the roles of variables from the traced program's argument names, where the file has none."""
-    told: dict[str, str] = {}
+    roles: dict[str, str] = {}
     for node in graph.walk():
-        told |= {name[2:]: "parameter" if name[0] == "p" else "buffer" for name in parameters_of(node)}
-    for value in graph.variables if told else ():
-        if value.role is None and (kind := told.get(traced_name(value.name))) is not None:
+        roles |= {name[2:]: "parameter" if name[0] == "p" else "buffer" for name in parameters_of(node)}
+    for value in graph.variables if roles else ():
+        if value.role is None and (kind := roles.get(traced_name(value.name))) is not None:
             value.role = Role(kind)
 
 
-def _copies(held: list[Value]) -> Iterator[tuple[Value, Value]]:
+def _copies(values: list[Value]) -> Iterator[tuple[Value, Value]]:
     """Pairs of a weight and another variable with equal or transposed contents."""
-    first = next((value for value in held if "." in value.name), held[0])
-    for value in held:
+    first = next((value for value in values if "." in value.name), values[0])
+    for value in values:
         if value is first or value.dtype is not first.dtype:
             continue
         if _equal(first, value) or (value.rank == 2 and _equal(first, value, transposed=True)):

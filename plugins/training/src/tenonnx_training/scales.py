@@ -86,7 +86,7 @@ def biases_of(graph: Graph) -> list[Bias]:
             is_product = len(factors) > 1 and _is_product(pair[1], factors[0], factors[1])
             found.setdefault(pair, set()).add((factors[0], factors[1]) if is_product else pair)
             outputs.setdefault(pair, []).append(value)
-    uses, made = graph.uses(), []
+    uses, biases = graph.uses(), []
     for (quantized, scale), products in found.items():
         readers = {v.producer for v in outputs[quantized, scale]}
         alone = (
@@ -99,18 +99,18 @@ def biases_of(graph: Graph) -> list[Bias]:
         exact = quantized.data.array().astype(np.float64) * np.asarray(scale.data.array(), np.float64)  # type: ignore[union-attr]
         exact = exact if np.allclose(exact, numbers, rtol=1e-5) else numbers.astype(np.float64)  # with a zero point
         names = tuple(dict.fromkeys(v.name for v in outputs[quantized, scale]))
-        made.append(Bias(quantized.name, scale.name, (one.name, other.name), exact, names))
-    return made
+        biases.append(Bias(quantized.name, scale.name, (one.name, other.name), exact, names))
+    return biases
 
 
 def following(graph: Graph, biases: Collection[Bias], contents: Mapping[str, Array]) -> dict[str, Array]:
     """Scales and quantized values of ``biases``, by name, recomputed for new scales in ``contents``."""
-    held = {v.name: v.data for v in graph.variables if v.data is not None}
+    arrays = {v.name: v.data for v in graph.variables if v.data is not None}
     found: dict[str, Array] = {}
     for bias in biases:
         if not contents.keys().isdisjoint(bias.factors):
-            factors = {n: np.asarray(contents[n] if n in contents else held[n].array()) for n in bias.factors}
-            found.update(bias.follow(factors, np.asarray(held[bias.scale].array())))
+            factors = {n: np.asarray(contents[n] if n in contents else arrays[n].array()) for n in bias.factors}
+            found.update(bias.follow(factors, np.asarray(arrays[bias.scale].array())))
     return found
 
 
@@ -160,6 +160,6 @@ def _dequantized(value: Value | None) -> tuple[Value, Value] | None:
 
 
 def _is_product(scale: Value, one: Value, other: Value) -> bool:
-    held = [np.asarray(v.data.array(), np.float64).reshape(-1) for v in (scale, one, other)]  # type: ignore[union-attr]
-    sizes = {each.size for each in held} - {1}
-    return len(sizes) < 2 and np.allclose(held[0], held[1] * held[2], rtol=_CLOSE, atol=0)
+    contents = [np.asarray(v.data.array(), np.float64).reshape(-1) for v in (scale, one, other)]  # type: ignore[union-attr]
+    sizes = {each.size for each in contents} - {1}
+    return len(sizes) < 2 and np.allclose(contents[0], contents[1] * contents[2], rtol=_CLOSE, atol=0)

@@ -145,8 +145,8 @@ def named_optimizer(name: str | None, state: TrainingState | None, changes: Mapp
         return found
     if name is not None and name not in OPTIMIZERS:
         raise InvalidCall(f'no optimizer is called "{name}"', available=", ".join(OPTIMIZERS))
-    made: Optimizer = OPTIMIZERS[name or "adam"](**changes)
-    return made
+    optimizer: Optimizer = OPTIMIZERS[name or "adam"](**changes)
+    return optimizer
 
 
 def _changes(name: str, before: Any, now: Any) -> list[str]:

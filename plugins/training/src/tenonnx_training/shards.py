@@ -83,17 +83,17 @@ def write(
     folder: str | os.PathLike[str],
     steps: int,
     graph: Graph,
-    held: Mapping[str, Any],
+    arrays: Mapping[str, Any],
     settings: Mapping[str, Any],
     whole: Mapping[str, Array],
 ) -> None:
     """Write the part of this process; the first process also writes the graph and the settings.
 
-    ``held`` has the arrays that training changes, by name. JAX arrays are written by the processes whose devices hold
+    ``arrays`` has those that training changes, by name. JAX arrays are written by the processes whose devices hold
     them, others by the first process, like the arrays in ``whole``, which are further state. Raises ``InvalidCall`` for
     a folder that cannot be written.
     """
-    number, count = _process(held.values())
+    number, count = _process(arrays.values())
     base = Path(folder)
     place = base / f"{steps:09}"
     try:
@@ -101,9 +101,9 @@ def write(
         if number == 0:
             for later in (each for each in _checkpoints(base) if int(each.name) > steps):
                 shutil.rmtree(later, ignore_errors=True)  # of an earlier training
-        _write_part(place / _part_name(number, count), {**held, **whole}, first=number == 0)
+        _write_part(place / _part_name(number, count), {**arrays, **whole}, first=number == 0)
         if number == 0:
-            _write_graph(place, graph, list(held), settings, count)
+            _write_graph(place, graph, list(arrays), settings, count)
             _remove_older(base)
     except OSError as error:
         raise _unwritable(base, error) from error
@@ -125,20 +125,20 @@ def read(source: str | os.PathLike[str], *, registry: Any = None) -> Graph:
             do="copy what every process wrote into one folder",
         )
     graph = tx.load(place / GRAPH, registry=registry)
-    told = _state(place)
-    arrays = _arrays(place, told["parts"])
-    if absent := [name for name in told["trained"] if name not in arrays]:
+    entries = _state(place)
+    arrays = _arrays(place, entries["parts"])
+    if absent := [name for name in entries["trained"] if name not in arrays]:
         raise InvalidModel(f'"{place}" lacks trained parameters or their state', given=f"no {', '.join(absent[:5])}")
     values = {value.name: value for value in graph.all_inputs}
-    for name in told["variables"]:
+    for name in entries["variables"]:
         if name in values and values[name].data is None and name in arrays:
             values[name]._replace_fields(data=arrays[name])
             graph.variables.append(values[name])
-    order = {name: k for k, name in enumerate(told["variables"])}
+    order = {name: k for k, name in enumerate(entries["variables"])}
     graph.variables.sort(key=lambda value: order.get(value.name, len(order)))
-    graph.all_inputs = [value for value in graph.all_inputs if value.name in told["inputs"]]
+    graph.all_inputs = [value for value in graph.all_inputs if value.name in entries["inputs"]]
     state = {name: data for name, data in arrays.items() if name not in order}
-    graph.training_state = TrainingState(state, told["settings"])
+    graph.training_state = TrainingState(state, entries["settings"])
     return graph
 
 
@@ -160,8 +160,8 @@ def _blocks(array: Any, *, first: bool) -> Iterator[tuple[Sequence[int], Array]]
             if part.replica_id == 0:
                 yield [cut.start or 0 for cut in part.index], np.asarray(part.data)
     elif first:
-        held = np.asarray(array)
-        yield [0] * held.ndim, held
+        contents = np.asarray(array)
+        yield [0] * contents.ndim, contents
 
 
 def _write_part(path: Path, arrays: Mapping[str, Any], *, first: bool) -> None:
@@ -177,7 +177,7 @@ def _write_part(path: Path, arrays: Mapping[str, Any], *, first: bool) -> None:
 
 def _write_graph(place: Path, graph: Graph, trained: Sequence[str], settings: Mapping[str, Any], count: int) -> None:
     """Write the graph with trained variables as inputs, so that their contents are not written twice."""
-    told = {
+    state = {
         "parts": count,
         "trained": trained,
         "variables": [value.name for value in graph.variables],
@@ -194,7 +194,7 @@ def _write_graph(place: Path, graph: Graph, trained: Sequence[str], settings: Ma
     copy.all_inputs += [value for value in opened if value.name not in fed]
     copy.save(place / GRAPH)
     partial = place / f".{STATE}.tmp"
-    partial.write_text(json.dumps(told), "utf-8")
+    partial.write_text(json.dumps(state), "utf-8")
     partial.replace(place / STATE)
 
 
@@ -216,11 +216,11 @@ def _missing(place: Path) -> list[str]:
     """Names of the missing files of a checkpoint."""
     try:
         count = _state(place)["parts"]
-        there = {each.name for each in place.iterdir() if each.is_file() and not each.is_symlink()}
+        file_names = {each.name for each in place.iterdir() if each.is_file() and not each.is_symlink()}
     except (OSError, InvalidModel):
         return [STATE]
-    names = (GRAPH, *(_part_name(k, count) for k in range(min(count, len(there) + _TOLD))))
-    return [name for name in names if name not in there]
+    names = (GRAPH, *(_part_name(k, count) for k in range(min(count, len(file_names) + _TOLD))))
+    return [name for name in names if name not in file_names]
 
 
 def _state(place: Path) -> dict[str, Any]:
@@ -228,11 +228,11 @@ def _state(place: Path) -> dict[str, Any]:
     try:
         parts = (STATE,)
         with os.fdopen(open_inside(place, parts, f'"{place / STATE}"'), "rb") as file:
-            told = json.loads(file.read())
-        counts = isinstance(told["parts"], int) and not isinstance(told["parts"], bool) and told["parts"] >= 1
-        names = all(isinstance(each, str) for key in ("trained", "variables", "inputs") for each in told[key])
-        if counts and names and isinstance(told["settings"], dict):
-            return dict(told)
+            state = json.loads(file.read())
+        counts = isinstance(state["parts"], int) and not isinstance(state["parts"], bool) and state["parts"] >= 1
+        names = all(isinstance(each, str) for key in ("trained", "variables", "inputs") for each in state[key])
+        if counts and names and isinstance(state["settings"], dict):
+            return dict(state)
         given = "other kinds of values"
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         given = f"{type(error).__name__}: {error}"[:200]
@@ -249,7 +249,7 @@ def _remove_older(base: Path) -> None:
 
 def _arrays(place: Path, count: int) -> dict[str, Constant]:
     """Join the arrays of a checkpoint. Raises ``InvalidModel`` unless each element occurs exactly once."""
-    made: dict[str, Array] = {}
+    arrays: dict[str, Array] = {}
     dtypes: dict[str, DType] = {}
     filled: dict[str, int] = {}
     for number in range(count):
@@ -259,15 +259,15 @@ def _arrays(place: Path, count: int) -> dict[str, Constant]:
             parts = [Part(*each) for each in json.loads(metadata[_PARTS])]
             for k, part in enumerate(parts):
                 dtype = dtypes.setdefault(part.name, DType[part.dtype])
-                whole = made.setdefault(part.name, np.zeros(part.shape, dtype.numpy))
+                whole = arrays.setdefault(part.name, np.zeros(part.shape, dtype.numpy))
                 block = np.frombuffer(entries[str(k)].region.read(), dtype.numpy).reshape(part.size)
                 whole[tuple(slice(a, a + n) for a, n in zip(part.start, part.size, strict=True))] = block
                 filled[part.name] = filled.get(part.name, 0) + block.size
         except (ArithmeticError, KeyError, ValueError, TypeError, IndexError, MemoryError, RecursionError) as error:
             raise InvalidModel(f'"{path}" is not part of a checkpoint', given=str(error)) from error
-    if odd := [name for name, array in made.items() if filled[name] != math.prod(array.shape)]:
+    if odd := [name for name, array in arrays.items() if filled[name] != math.prod(array.shape)]:
         raise InvalidModel(
             f'the parts in "{place}" are of several checkpoints',
-            given=f"{filled[odd[0]]} of {made[odd[0]].size} elements of {odd[0]}",
+            given=f"{filled[odd[0]]} of {arrays[odd[0]].size} elements of {odd[0]}",
         )
-    return {name: ArrayConstant(array, dtypes[name]) for name, array in made.items()}
+    return {name: ArrayConstant(array, dtypes[name]) for name, array in arrays.items()}

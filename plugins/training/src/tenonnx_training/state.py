@@ -27,9 +27,9 @@ HISTORY = "history"
 
 def write_back(
     graph: Graph,
-    made: StepGraph,
+    step_graph: StepGraph,
     optimizer: Optimizer,
-    held: Mapping[str, Any],
+    program_state: Mapping[str, Any],
     progress: Mapping[str, Any],
     measured: Mapping[str, Array],
 ) -> Graph:
@@ -37,24 +37,24 @@ def write_back(
 
     The state includes ``progress`` and the ``measured`` arrays.
     """
-    contents = {name: np.asarray(held[name]) for name in (*made.parameters, *made.statistics)}
-    assign_changed(graph, {**contents, **following(graph, made.biases, contents)})
-    tensors = {name: ArrayConstant(np.asarray(held[name])) for name in (*made.slots, COUNT)}
+    contents = {name: np.asarray(program_state[name]) for name in (*step_graph.parameters, *step_graph.statistics)}
+    assign_changed(graph, {**contents, **following(graph, step_graph.biases, contents)})
+    tensors = {name: ArrayConstant(np.asarray(program_state[name])) for name in (*step_graph.slots, COUNT)}
     tensors |= {name: ArrayConstant(array) for name, array in measured.items()}
-    graph.training_state = TrainingState(tensors, settings_of(made, optimizer, progress))
+    graph.training_state = TrainingState(tensors, settings_of(step_graph, optimizer, progress))
     return graph
 
 
-def settings_of(made: StepGraph, optimizer: Optimizer, progress: Mapping[str, Any]) -> dict[str, Any]:
+def settings_of(step_graph: StepGraph, optimizer: Optimizer, progress: Mapping[str, Any]) -> dict[str, Any]:
     """Settings of a training state, without its tensors."""
     named = {"name": optimizer.name, **optimizer.settings()}
-    return {"optimizer": named, PARAMETERS: list(made.parameters), **progress}
+    return {"optimizer": named, PARAMETERS: list(step_graph.parameters), **progress}
 
 
 def assign_changed(graph: Graph, contents: Mapping[str, Array]) -> None:
     """Assign contents to variables, except where they are unchanged: these keep the form that their file has."""
-    held = {value.name: value.data.array() for value in graph.variables if value.data is not None}
-    graph.assign({name: a for name, a in contents.items() if name not in held or not _equal(held[name], a)})
+    before = {value.name: value.data.array() for value in graph.variables if value.data is not None}
+    graph.assign({name: a for name, a in contents.items() if name not in before or not _equal(before[name], a)})
 
 
 def _equal(one: Array, other: Array) -> bool:
@@ -67,18 +67,20 @@ def _equal(one: Array, other: Array) -> bool:
     return bool(np.array_equal(first[:_FIRST], second[:_FIRST]) and np.array_equal(first, second))
 
 
-def not_finite(graph: Graph, made: StepGraph, held: Mapping[str, Any]) -> list[str]:
+def not_finite(graph: Graph, step_graph: StepGraph, state: Mapping[str, Any]) -> list[str]:
     """The trained variables that are finite in ``graph`` but not in a program."""
     variables = {value.name: value.data for value in graph.variables}
     found = []
-    for name in (*made.parameters, *made.statistics):
+    for name in (*step_graph.parameters, *step_graph.statistics):
         before = variables[name]
-        if not np.isfinite(held[name]).all() and before is not None and np.isfinite(before.array()).all():
+        if not np.isfinite(state[name]).all() and before is not None and np.isfinite(before.array()).all():
             found.append(name)
     return found
 
 
-def restore(graph: Graph, made: StepGraph, optimizer: Optimizer, held: MutableMapping[str, Any]) -> dict[str, Any]:
+def restore(
+    graph: Graph, step_graph: StepGraph, optimizer: Optimizer, program_state: MutableMapping[str, Any]
+) -> dict[str, Any]:
     """Load the training state of ``graph``, if any, into a program; returns its settings.
 
     Raises ``InvalidCall`` for the state of another optimizer, a missing parameter or another shape, and for invalid
@@ -102,7 +104,7 @@ def restore(graph: Graph, made: StepGraph, optimizer: Optimizer, held: MutableMa
             f"the graph was trained with {name}, whose state {optimizer.name} cannot go on from",
             do=f"take the optimizer {name}, or {forget}",
         )
-    missing = [slot for slot in (*made.slots, COUNT) if slot not in state.tensors]
+    missing = [slot for slot in (*step_graph.slots, COUNT) if slot not in state.tensors]
     if missing:
         raise InvalidCall(
             "the training state lacks trainable parameters",
@@ -110,15 +112,15 @@ def restore(graph: Graph, made: StepGraph, optimizer: Optimizer, held: MutableMa
             available=listing(state.tensors),
             do=f"train the parameters that it was made for, or {forget}",
         )
-    formals = {value.name: value for value in made.graph.all_inputs}
-    for slot in (*made.slots, COUNT):
+    formals = {value.name: value for value in step_graph.graph.all_inputs}
+    for slot in (*step_graph.slots, COUNT):
         found, wanted = state.tensors[slot].type, formals[slot].type
         if found != wanted:
             raise InvalidCall(
                 f'the training state belongs to another model: "{slot}" is not {wanted}', given=str(found), do=forget
             )
-    for slot in (*made.slots, COUNT):
-        held[slot] = state.tensors[slot].array()
+    for slot in (*step_graph.slots, COUNT):
+        program_state[slot] = state.tensors[slot].array()
     return dict(state.settings)
 
 
@@ -143,6 +145,6 @@ def averaged(graph: Graph) -> Graph:
         raise InvalidCall("the training state has no moving average", do="train with average=0.999")
     copy = copy_graph(graph)
     copy.training_state = None
-    contents = {name: held.array().astype(variables[name].numpy, copy=False) for name, held in found.items()}
+    contents = {name: content.array().astype(variables[name].numpy, copy=False) for name, content in found.items()}
     copy.assign({**contents, **following(graph, biases_of(graph), contents)})
     return copy

@@ -77,10 +77,17 @@ def step_graph(
     graph: Graph, objective: Objective, optimizer: Optimizer, recipe: Recipe, *, by_casts: bool = False
 ) -> StepGraph:
     """Build the step that minimizes ``objective`` on the outputs of ``graph``; see ``differentiated``."""
-    made = differentiated(graph, objective, recipe, by_casts=by_casts)
-    updates = _updated(made, graph, optimizer, recipe)
-    names = made.parameters, list(made.statistics), updates.slots, updates.state
-    return StepGraph(made.graph, made.measured, *names, made.seeded, made.notes, made.biases)
+    forward_backward = differentiated(graph, objective, recipe, by_casts=by_casts)
+    updates = _updated(forward_backward, graph, optimizer, recipe)
+    names = forward_backward.parameters, list(forward_backward.statistics), updates.slots, updates.state
+    return StepGraph(
+        forward_backward.graph,
+        forward_backward.measured,
+        *names,
+        forward_backward.seeded,
+        forward_backward.notes,
+        forward_backward.biases,
+    )
 
 
 def differentiated(
@@ -119,9 +126,9 @@ def differentiated(
         if recipe.trainable is not None or not error.names or set(parameters) <= {*error.names}:
             error.do = 'take out what has none: trainable="!name" (--trainable "!name")'
             raise
-        made = differentiated(graph, objective, recipe, without={*without, *error.names}, by_casts=by_casts)
-        made.notes.append(f"not trained, since the loss does not depend on them: {', '.join(error.names)}")
-        return made
+        forward_backward = differentiated(graph, objective, recipe, without={*without, *error.names}, by_casts=by_casts)
+        forward_backward.notes.append(f"not trained, since the loss does not depend on them: {', '.join(error.names)}")
+        return forward_backward
     recompute(found, recipe.recompute, [*measured.outputs, *statistics.values()], parameters)
     return Differentiated(found, measured, parameters, statistics, ready.used, notes, biases)
 
@@ -172,14 +179,14 @@ def _with_gradients(
     return tx.simplify(tx.grad(tx.fuse(graph, [gelu]), of=of, wrt=parameters))
 
 
-def _updated(made: Differentiated, source: Graph, optimizer: Optimizer, recipe: Recipe) -> Updates:
+def _updated(forward_backward: Differentiated, source: Graph, optimizer: Optimizer, recipe: Recipe) -> Updates:
     """Add the new value of every input that training changes to a graph with gradients."""
-    values = {value.name: value for value in made.graph.values()}
-    gradients = {name: values[f"{name}/grad"] for name in made.parameters}
-    made.graph.outputs = [values[name] for name in made.measured.outputs]
-    with interpreting(Builder(made.graph, prefix="update", fold=True)):
-        updates = Updates(made.graph, source, optimizer, recipe)
-        for name, after in made.statistics.items():
+    values = {value.name: value for value in forward_backward.graph.values()}
+    gradients = {name: values[f"{name}/grad"] for name in forward_backward.parameters}
+    forward_backward.graph.outputs = [values[name] for name in forward_backward.measured.outputs]
+    with interpreting(Builder(forward_backward.graph, prefix="update", fold=True)):
+        updates = Updates(forward_backward.graph, source, optimizer, recipe)
+        for name, after in forward_backward.statistics.items():
             updates.replace(name, values[after])
         updates.run(gradients)
         updates.fill()

@@ -84,14 +84,16 @@ def _labels(
     inputs = [value.name for value in graph.inputs]
     used = {weights, *inputs, *(name for names in columns.values() for name in names)}
     others = [name for name in table.names if name not in used]
-    held = ", ".join(table.names)
+    names_text = ", ".join(table.names)
     if len(inputs) == 1 and inputs[0] not in (*table.names, *columns) and labels is None:
         others = [name for name in others if name == "labels"]
     if not others and loss is not None and not (isinstance(loss, str) and loss not in LOSSES):
-        raise InvalidCall(f"{table.path} has no labels for the loss", given=held, do="--labels NAME")
+        raise InvalidCall(f"{table.path} has no labels for the loss", given=names_text, do="--labels NAME")
     if labels is not None and labels not in others:
         raise InvalidCall(
-            f"--labels: no such array or column in {table.path}", given=labels, available=", ".join(others) or held
+            f"--labels: no such array or column in {table.path}",
+            given=labels,
+            available=", ".join(others) or names_text,
         )
     if labels is not None or "labels" in others:
         return [labels or "labels"]

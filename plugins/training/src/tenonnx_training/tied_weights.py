@@ -57,7 +57,7 @@ class Separated:
         """Notes for the user, with how to choose otherwise."""
         found = []
         if self.made:
-            names = [f"{', '.join(made)} from {name}" for name, made in self.made.items()]
+            names = [f"{', '.join(copies)} from {name}" for name, copies in self.made.items()]
             found.append(
                 f"separated weights that the exporter stored once, as they were equal (untie=False / --no-untie keeps "
                 f"them tied): {_listed(names, '; ')}"
@@ -95,8 +95,8 @@ def separate(graph: Graph, untie: bool | str | Sequence[str] | None = None) -> S
         found.biases = restore_biases(graph)
     if untie is not True:
         found.copies = retie_copies(graph)
-    told = trainable_variables(graph)
-    candidates = {*told.parameters, *told.buffers, *told.frozen}
+    trainable = trainable_variables(graph)
+    candidates = {*trainable.parameters, *trainable.buffers, *trainable.frozen}
     shared = {}
     for name, each in readers(graph).items():
         value = graph[name]
@@ -171,14 +171,14 @@ def _give_variables(graph: Graph, value: Value, groups: Sequence[Sequence[Reader
         renamed = [view.outputs[0] for view in group[0].views if is_op(view, "Identity")] if group[0].name else []
         if renamed:  # the new variable takes its name
             graph.rename(renamed[-1], _free(graph, f"{group[0].name}_alias"))  # type: ignore[arg-type]
-        made = graph.variable(_new_name(graph, value, group[0]), value.data)  # type: ignore[arg-type]
-        made.role = value.role
+        new_variable = graph.variable(_new_name(graph, value, group[0]), value.data)  # type: ignore[arg-type]
+        new_variable.role = value.role
         for reader in group:
-            _read_instead(reader, made)
+            _read_instead(reader, new_variable)
         _drop_unread(graph, [view for reader in group for view in reversed(reader.views)])
-        found.made.setdefault(value.name, []).append(made.name)
+        found.made.setdefault(value.name, []).append(new_variable.name)
         if _is_tied(group):
-            found.kept[made.name] = list(group)
+            found.kept[new_variable.name] = list(group)
 
 
 def _new_name(graph: Graph, value: Value, reader: Reader) -> str:
@@ -212,9 +212,9 @@ def _free(graph: Graph, wanted: str) -> str:
     return name
 
 
-def _read_instead(reader: Reader, made: Value) -> None:
+def _read_instead(reader: Reader, replacement: Value) -> None:
     """Make a node read another variable, through copies of its views unless these are no-ops."""
-    value = _captured(made, reader.within)
+    value = _captured(replacement, reader.within)
     for view in reader.views:
         if is_op(view, "Transpose"):
             value = ops.transpose(value, **view.attributes)

@@ -193,11 +193,11 @@ class TrainingStep:
                 [name for name in changing if name in used],
                 used,
             )
-        program, held, used = self._evaluation
+        program, state_names, used = self._evaluation
         given = {SEED: np.asarray(self.seed, np.int64), COUNT: np.asarray(self.steps, np.int64), **fed}
         feeds = {name: array for name, array in given.items() if name in used}
         state, source = self.program.state, {}
-        for name in held:
+        for name in state_names:
             kept = average_name(name) if self.recipe.average and name in self._made.parameters else name
             source[name] = state[kept].astype(state[name].dtype, copy=False) if kept != name else state[name]
         followed = {name: a for name, a in following(self._source, self._made.biases, source).items() if name in used}
@@ -208,8 +208,8 @@ class TrainingStep:
         found = Measuring(self._made.measured.scalars, self._made.measured.metrics)
         if going_on and (state := self._source.training_state) is not None:
             found.sums |= state.settings.get("sums", {})
-            held = [name for name in state.tensors if name.startswith((PREDICTIONS, LABELS))]
-            found.arrays |= {name: [state.tensors[name].array()] for name in held}
+            measured = [name for name in state.tensors if name.startswith((PREDICTIONS, LABELS))]
+            found.arrays |= {name: [state.tensors[name].array()] for name in measured}
         return found
 
     def _values(self, measurement: Measurement) -> dict[str, float]:
@@ -237,9 +237,11 @@ class TrainingStep:
             self._copy = copy_graph(self._source)
             if not self._keep_training_form:
                 settle(self._copy)
-        made, state, settings = self._made, self.program.state, self._progress(progress)
-        held = {name: state[name] for name in (*made.parameters, *made.statistics, *made.slots, COUNT)}
-        return partial(write_back, self._copy, made, self.optimizer, held, settings, measured or {})
+        step_graph, state, settings = self._made, self.program.state, self._progress(progress)
+        tensors = {
+            name: state[name] for name in (*step_graph.parameters, *step_graph.statistics, *step_graph.slots, COUNT)
+        }
+        return partial(write_back, self._copy, step_graph, self.optimizer, tensors, settings, measured or {})
 
     def write_parts(
         self, folder: str | os.PathLike[str], *, measured: Mapping[str, Array] | None = None, **progress: Any
@@ -247,9 +249,9 @@ class TrainingStep:
         """Write a sharded checkpoint (``*.shards``): each process writes the arrays of its devices."""
         state = self.program.state
         names = [*self._made.parameters, *self._made.statistics, *self._made.slots, COUNT]
-        held = getattr(state, "held", state)
+        tensors = getattr(state, "held", state)
         # only arrays of JAX have parts on several devices
-        lying = {name: held[name] if hasattr(held[name], "addressable_shards") else state[name] for name in names}
+        lying = {name: tensors[name] if hasattr(tensors[name], "addressable_shards") else state[name] for name in names}
         settings = settings_of(self._made, self.optimizer, self._progress(progress))
         source = copy_graph(self._source)
         if not self._keep_training_form:
@@ -259,12 +261,12 @@ class TrainingStep:
     def _progress(self, progress: Mapping[str, Any]) -> dict[str, Any]:
         """Recipe and progress as settings of a training state."""
         plain = ("sums", HISTORY)
-        told = {name: value if name in plain else described(value) for name, value in progress.items()}
+        settings = {name: value if name in plain else described(value) for name, value in progress.items()}
         if self.recipe.groups:
             members = grouped(self._source, self.recipe.groups)
             places = [members.get(name) for name in self._made.parameters]
-            told[GROUPED] = [None if group is None else self.recipe.groups.index(group) for group in places]
-        return {**self._described, "seed": self.seed, **told}
+            settings[GROUPED] = [None if group is None else self.recipe.groups.index(group) for group in places]
+        return {**self._described, "seed": self.seed, **settings}
 
     def graph(self) -> Graph:
         """The step as a graph, whose inputs for all that it changes have the current contents as defaults."""
@@ -361,6 +363,6 @@ def as_optimizer(optimizer: Optimizer | str | None) -> Optimizer:
     if optimizer is None or isinstance(optimizer, str):
         return named_optimizer(optimizer, None, {})
     if isinstance(optimizer, type) or not hasattr(optimizer, "scalars"):
-        made = f"tt.{optimizer.__name__}()" if isinstance(optimizer, type) else "tt.Adam(1e-3), say"
-        raise InvalidCall("the optimizer is neither a name nor an object", given=repr(optimizer), do=made)
+        suggestion = f"tt.{optimizer.__name__}()" if isinstance(optimizer, type) else "tt.Adam(1e-3), say"
+        raise InvalidCall("the optimizer is neither a name nor an object", given=repr(optimizer), do=suggestion)
     return optimizer

@@ -27,7 +27,7 @@ def adopt(graph: Graph) -> list[str]:
     kept = looks_like_state(graph)
     if not kept:
         return []
-    held = {value.name: value for value in graph.variables}
+    variables = {value.name: value for value in graph.variables}
     owners = {name: _owner(name) for name in kept}
     optimizers = sorted({of for name in kept for end, of in _SLOTS.items() if name.endswith(end)})
     problems = []
@@ -36,11 +36,11 @@ def adopt(graph: Graph) -> list[str]:
     if len(optimizers) != 1:
         problems.append(f"one optimizer is needed, got {', '.join(optimizers) or 'none'}")
     for name, owner in owners.items():
-        if owner not in held:
+        if owner not in variables:
             problems.append(f'"{name}" belongs to no initializer "{owner}"')
-        elif _shape(held[name].type) != _shape(held[owner].type):
-            problems.append(f'"{name}" is {held[name].type}, "{owner}" {held[owner].type}')
-    if COUNT not in held:
+        elif _shape(variables[name].type) != _shape(variables[owner].type):
+            problems.append(f'"{name}" is {variables[name].type}, "{owner}" {variables[owner].type}')
+    if COUNT not in variables:
         problems.append(f'there is no "{COUNT}", the number of steps')
     if problems:
         raise InvalidCall(
@@ -48,8 +48,8 @@ def adopt(graph: Graph) -> list[str]:
             given="; ".join(problems[:5]),
             do="leave them out: tenonnx.load(file, training_state=False)",
         )
-    names = [name for name in held if name in owners or name.startswith("training__")]
-    tensors = {name: data for name in names if (data := held[name].data) is not None}
+    names = [name for name in variables if name in owners or name.startswith("training__")]
+    tensors = {name: data for name in names if (data := variables[name].data) is not None}
     graph.variables = [value for value in graph.variables if value.name not in tensors]
     graph.all_inputs = [value for value in graph.all_inputs if value.name not in tensors]
     trained = list(dict.fromkeys(owners.values()))

@@ -182,9 +182,9 @@ class Updates:
 
     def _gathered(self, name: str, gradient: Value, finite: Value | None) -> Value:
         """The accumulated gradient of a parameter, divided by ``accumulate``; non-finite gradients are skipped."""
-        held = self._extra(gathered_name(name), gradient.tensor.with_shape(self.all_inputs[name].tensor.shape))
-        more = held + gradient / float(self.recipe.accumulate)
-        return more if finite is None else where(finite, more, held)
+        gathered = self._extra(gathered_name(name), gradient.tensor.with_shape(self.all_inputs[name].tensor.shape))
+        more = gathered + gradient / float(self.recipe.accumulate)
+        return more if finite is None else where(finite, more, gathered)
 
     def _reset_gathered(self, wide: Mapping[str, Value]) -> dict[str, Value]:
         gathered = wide if self.recipe.accumulate > 1 else ()

@@ -33,11 +33,11 @@ def name_of(value: Value | None) -> str:
 
 def aliases(graph: Graph) -> dict[str, list[Value]]:
     """For each variable with other names, the values with these names, except graph outputs."""
-    held, shown = set(graph.variables), set(graph.outputs)
+    variables, shown = set(graph.variables), set(graph.outputs)
     found: dict[str, list[Value]] = {}
     for node in graph.nodes:
         for value in node.outputs if is_op(node, "Identity") else ():
-            if value is not None and value not in shown and source_of(value) in held:
+            if value is not None and value not in shown and source_of(value) in variables:
                 found.setdefault(name_of(value), []).append(value)
     return found
 
@@ -93,8 +93,8 @@ class Reader:
         """The slot, where each slot of the node takes a separate weight; else -1."""
         if isinstance(self.node.op, Function):
             return self.slot
-        told = find_trait(self.node.op, "weights") if isinstance(self.node.op, Op) else None
-        several = isinstance(told, str) and len(told.split()) > 1
+        trait = find_trait(self.node.op, "weights") if isinstance(self.node.op, Op) else None
+        several = isinstance(trait, str) and len(trait.split()) > 1
         return self.slot if several and self.node.op_type.endswith("Normalization") else -1
 
 

@@ -54,8 +54,8 @@ def main():
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
-    held = {name: value.numpy() for name, value in model.state_dict().items() if value.ndim}
-    np.savez_compressed(FOLDER / "merged.npz", x=x, labels=labels, losses=np.array(losses), **held)
+    arrays = {name: value.numpy() for name, value in model.state_dict().items() if value.ndim}
+    np.savez_compressed(FOLDER / "merged.npz", x=x, labels=labels, losses=np.array(losses), **arrays)
 
 
 if __name__ == "__main__":

@@ -70,11 +70,18 @@ def quantize_linear_cases(draw):
     quantized = draw(st.sampled_from(INTEGERS + FLOATS))
     x = draw(tensors(["float32", "int32"], min_value=-20, max_value=20))
     scale, zero_point, axis, block = parameters(draw, x.shape, draw(GRANULARITIES), "float32", quantized)
-    asked = quantized_of(draw, zero_point, quantized)
+    output_dtype = quantized_of(draw, zero_point, quantized)
     precision = draw(st.sampled_from([0, int(DType.float32)]))
     saturate = draw(st.integers(0, 1))
     return call(
-        x, scale, zero_point, axis=axis, block_size=block, output_dtype=asked, precision=precision, saturate=saturate
+        x,
+        scale,
+        zero_point,
+        axis=axis,
+        block_size=block,
+        output_dtype=output_dtype,
+        precision=precision,
+        saturate=saturate,
     )
 
 
@@ -106,8 +113,10 @@ def quantize_linear_in_one_type_cases(draw):
     quantized = draw(st.sampled_from(["uint8", "int8", "uint16", "int16", "uint4", "int4", *FLOATS[:4]]))
     x = draw(tensors("float32", min_value=-20, max_value=20))
     scale, zero_point, axis, block = parameters(draw, x.shape, draw(GRANULARITIES), "float32", quantized)
-    asked = quantized_of(draw, zero_point, quantized)
-    return call(x, scale, zero_point, axis=axis, block_size=block, output_dtype=asked, saturate=draw(st.integers(0, 1)))
+    output_dtype = quantized_of(draw, zero_point, quantized)
+    return call(
+        x, scale, zero_point, axis=axis, block_size=block, output_dtype=output_dtype, saturate=draw(st.integers(0, 1))
+    )
 
 
 @cases(quantize_linear_by_float, gradient=False)
@@ -136,8 +145,8 @@ def dequantize_linear_cases(draw):
     scale, zero_point, axis, block = parameters(draw, x.shape, draw(GRANULARITIES), scales, quantized)
     if quantized == "int32":
         zero_point = None
-    asked = draw(st.sampled_from([0, int(DType.float32), int(DType.float16)]))
-    return call(x, scale, zero_point, axis=axis, block_size=block, output_dtype=asked)
+    output_dtype = draw(st.sampled_from([0, int(DType.float32), int(DType.float16)]))
+    return call(x, scale, zero_point, axis=axis, block_size=block, output_dtype=output_dtype)
 
 
 @cases(dequantize_linear, gradient=False)

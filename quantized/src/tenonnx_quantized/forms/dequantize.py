@@ -84,8 +84,8 @@ def to_floats(graph: Graph) -> Graph:
         if not isinstance(rewriter, QuantizationRewriter):
             return None
         if (form := FLOAT_FORMS.get(call.op)) is not None:
-            made = rewriter.inside(form, rewriter, *call.inputs, **call.attributes)
-            return made if made is None or isinstance(made, tuple) else (made,)
+            values = rewriter.inside(form, rewriter, *call.inputs, **call.attributes)
+            return values if values is None or isinstance(values, tuple) else (values,)
         if not is_dequantize(call.op):
             return None
         quantized = call.inputs[0]

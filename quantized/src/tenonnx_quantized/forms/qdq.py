@@ -110,8 +110,8 @@ def matmul_nbits_rule(
     if found is None or weight_prepacked:
         return None
     weights, scale, zero = (
-        rewriter.place(f"{B.name}/{name}", made)
-        for name, made in zip(("quantized", "scale", "zero_point"), found, strict=True)
+        rewriter.place(f"{B.name}/{name}", value)
+        for name, value in zip(("quantized", "scale", "zero_point"), found, strict=True)
     )
     y = ops.matmul(A, dequantize_linear(weights, scale, zero, axis=0, block_size=block_size))
     return y if bias is None else y + bias

@@ -76,7 +76,7 @@ def _between_quantized(call: Call) -> Value | None:
     special = next((rule for op, rule in _RULES if is_meaning(node.op, op)), None)
     if special is not None:
         return special(inputs, attributes, result)
-    known = next((made for op, made in QLINEAR.items() if is_meaning(node.op, op)), [])
+    known = next((forms for op, forms in QLINEAR.items() if is_meaning(node.op, op)), [])
     if known and known[0][0] is not qlinear_reduce_mean:  # no runtime has a kernel
         return _by_layout(known[0], inputs, attributes, result)
     return _on_quantized_values(node.op, inputs, attributes, result) if moves_data(node.op, attributes) else None
@@ -90,8 +90,8 @@ def _behind_relu(node: Node | None, zero: Value, dtype: DType) -> Node | None:
     """The node, or the one before a Relu that the range of quantized values makes redundant."""
     if node is None or not is_meaning(node.op, ops.relu):
         return node
-    known = static(zero)
-    at_end = known is not None and int(known) == dtype.bounds[0]
+    contents = static(zero)
+    at_end = contents is not None and int(contents) == dtype.bounds[0]
     return node.inputs[0].producer if at_end and node.inputs[0] is not None else None
 
 
@@ -103,8 +103,8 @@ def _coded(value: Value | None, *, axis: int | None = None) -> Coded | None:
     (quantized, scale, zero_point), attributes = found
     if quantized is None or scale is None or quantized.dtype not in _EIGHT_BITS or attributes.get("block_size"):
         return None
-    known = static(scale)
-    if known is not None and not (known > 0).all():  # QLinear ops refuse such scales
+    contents = static(scale)
+    if contents is not None and not (contents > 0).all():  # QLinear ops refuse such scales
         return None
     if is_single(scale):
         return quantized, scalar(scale), _zero(quantized.dtype) if zero_point is None else scalar(zero_point)
@@ -115,10 +115,10 @@ def _coded(value: Value | None, *, axis: int | None = None) -> Coded | None:
 
 
 def _by_layout(
-    made: tuple[Op, Any], inputs: Sequence[Value | None], attributes: dict[str, Any], result: tuple[Value, Value]
+    form: tuple[Op, Any], inputs: Sequence[Value | None], attributes: dict[str, Any], result: tuple[Value, Value]
 ) -> Value | None:
     """The QLinear op of a float op, by its layout."""
-    op, layout = made
+    op, layout = form
     given: list[Value | None] = [None] * len(op.signature.inputs)
     given[layout.result[0]], given[layout.result[1]] = result
     for (place, scale, zero_point), value in zip(layout.operands, inputs, strict=False):
@@ -181,12 +181,12 @@ def _bias(value: Value | None, x_scale: Value, w_scale: Value) -> Value | None:
 
 def _is_int32(bias: Value | None, x_scale: Value, w_scale: Value) -> bool:
     """Whether a bias, as far as known, is an int32 in units of the product of the two scales."""
-    known = None if bias is None else static(bias)
+    contents = None if bias is None else static(bias)
     scales = static(x_scale), static(w_scale)
-    if known is None or scales[0] is None or scales[1] is None:
+    if contents is None or scales[0] is None or scales[1] is None:
         return True
     with np.errstate(all="ignore"):
-        steps = np.abs(known.astype(np.float64) / (scales[0].astype(np.float64) * scales[1]))
+        steps = np.abs(contents.astype(np.float64) / (scales[0].astype(np.float64) * scales[1]))
     return not (steps >= LARGEST_BIAS).any()
 
 
@@ -271,10 +271,10 @@ def _as_integers(
 
 def _single_zero_point(zero: Value) -> Value:
     """A single zero point instead of several equal ones."""
-    known = static(zero)
-    if known is None or not known.size or (known != known.flat[0]).any():
+    contents = static(zero)
+    if contents is None or not contents.size or (contents != contents.flat[0]).any():
         return zero
-    return constant(known.reshape(-1)[:1].reshape(()), zero.dtype)
+    return constant(contents.reshape(-1)[:1].reshape(()), zero.dtype)
 
 
 def _in_blocks(rewriter: QuantizationRewriter, A: Value, B: Value) -> Value | None:
@@ -297,8 +297,8 @@ def _in_blocks(rewriter: QuantizationRewriter, A: Value, B: Value) -> Value | No
     form = {"K": rows, "N": columns, "bits": bits, "block_size": block}
 
     def packed(value, count, start, stop):
-        held = transposed_rows(value, lambda quantized: quantized[:, start:stop].astype(np.int16) + offset)
-        return packed_array(np.pad(held, [(0, 0), (0, count - held.shape[1])]), bits)
+        transposed = transposed_rows(value, lambda quantized: quantized[:, start:stop].astype(np.int16) + offset)
+        return packed_array(np.pad(transposed, [(0, 0), (0, count - transposed.shape[1])]), bits)
 
     def weights(start, stop):
         return packed(quantized, blocks * block, start, stop).reshape(stop - start, blocks, -1)
@@ -317,5 +317,5 @@ def _in_blocks(rewriter: QuantizationRewriter, A: Value, B: Value) -> Value | No
         if zero_point is None and offset
         else rewriter.place(f"{quantized.name}/zero_point", Computed(DType.uint8, size, shifts))
     )
-    made = rewriter.place(f"{quantized.name}/packed", data), rewriter.place(f"{quantized.name}/scale", scales)
-    return matmul_nbits(A, *made, zero, **form)  # type: ignore[no-any-return]
+    placed = rewriter.place(f"{quantized.name}/packed", data), rewriter.place(f"{quantized.name}/scale", scales)
+    return matmul_nbits(A, *placed, zero, **form)  # type: ignore[no-any-return]

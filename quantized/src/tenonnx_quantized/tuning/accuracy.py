@@ -162,13 +162,13 @@ def errors(found: Mapping[str, list[Any]], wanted: Mapping[str, list[Any]]) -> d
 # ----- weights that stay floats ---------------------------------------------------------------------------------------
 
 
-def reached(graph: Graph, made: Graph) -> tuple[float, dict[str, str]]:
+def reached(graph: Graph, quantized: Graph) -> tuple[float, dict[str, str]]:
     """The share of weight elements that are quantized, and the remaining float weights with their consumers.
 
     Weights are float constants of two axes or more, initializers and Constant nodes, also in bodies and functions.
     """
     elements = sum(size for _, size, _ in _weights(graph))
-    left = sorted(_weights(made), key=lambda each: -each[1])
+    left = sorted(_weights(quantized), key=lambda each: -each[1])
     share = 1.0 - sum(size for _, size, _ in left) / elements if elements else 1.0
     return max(share, 0.0), {name: ", ".join(types) for name, _, types in left}
 
@@ -181,18 +181,20 @@ def _weights(graph: Graph) -> Sequence[tuple[str, int, dict[str, None]]]:
     for node in (node for body in bodies for node in body.walk()):
         beside_quantized = is_quantize(node.op) or is_dequantize(node.op)
         for value in node.inputs[:1] if beside_quantized else node.inputs:
-            held = None if value is None else _contents(value)
-            if value is not None and held is not None and _is_weight(held.type):
-                size = math.prod(dim for dim in held.type.shape or () if isinstance(dim, int))
-                found.setdefault(id(held), (value.name, size, {}))[2][node.op_type] = None
+            contents = None if value is None else _contents(value)
+            if value is not None and contents is not None and _is_weight(contents.type):
+                size = math.prod(dim for dim in contents.type.shape or () if isinstance(dim, int))
+                found.setdefault(id(contents), (value.name, size, {}))[2][node.op_type] = None
     return list(found.values())
 
 
 def _contents(value: Value) -> Constant | None:
     """The contents of an initializer or Constant node."""
-    made = value.producer
-    held = value.data if made is None else made.attributes.get("value") if made.op_type == "Constant" else None
-    return held if isinstance(held, Constant) else None
+    producer = value.producer
+    data = (
+        value.data if producer is None else producer.attributes.get("value") if producer.op_type == "Constant" else None
+    )
+    return data if isinstance(data, Constant) else None
 
 
 def _is_weight(kind: TensorType) -> bool:

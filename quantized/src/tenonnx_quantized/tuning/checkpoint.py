@@ -153,8 +153,8 @@ def remove_checkpoint(folder: str | os.PathLike[str]) -> None:
 
 def _bytes(numbers: Array) -> Array:
     """Quantized values of at most a byte as unsigned bytes; sign extension of narrow ones is removed."""
-    held = np.ascontiguousarray(numbers)
-    return held.view(np.uint8) & np.uint8((1 << DType.of(held.dtype).bits) - 1)
+    contiguous = np.ascontiguousarray(numbers)
+    return contiguous.view(np.uint8) & np.uint8((1 << DType.of(contiguous.dtype).bits) - 1)
 
 
 def _tensor(arrays: Sequence[Array], about: dict[str, Any]) -> QuantizedTensor:

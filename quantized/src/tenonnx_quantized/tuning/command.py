@@ -276,7 +276,7 @@ def command(
             settings |= {"checkpoint": checkpoint, "progress": _bar(shown, model)}
         metric = None if evaluate is None else metric_of_command(evaluate)
         layers = report or picture is not None
-        made, found = quantize(graph, batches, recipe=recipe, report=layers, metric=metric, **settings)
+        quantized, found = quantize(graph, batches, recipe=recipe, report=layers, metric=metric, **settings)
     is_run = is_run and bool(found.outputs)
     for note in found.notes:
         complain(f"note: {note}")
@@ -286,8 +286,8 @@ def command(
     def verify(written: Graph) -> None:
         if not is_run:
             return
-        feeds = with_quantized_feeds(made, batches[0]) if batches else None
-        used = tx.verify(made, written, feeds=feeds).raise_if_failed().default_session
+        feeds = with_quantized_feeds(quantized, batches[0]) if batches else None
+        used = tx.verify(quantized, written, feeds=feeds).raise_if_failed().default_session
         between = tx.verify(written, feeds=feeds)
         for each in (each for each in between.outputs if not each.equal):
             complain(f'note: output "{each.name}" differs on {each.backend}: {each.difference.reason}')
@@ -295,11 +295,11 @@ def command(
             helps = f"; {session.helps} helps" if session.helps else ""
             complain(f"note: a session of {session.backend} with default options differs: {session.reason}{helps}")
 
-    tx.export(made, opened(output), verify=verify, overwrite=overwrite)
+    tx.export(quantized, opened(output), verify=verify, overwrite=overwrite)
     if checkpoint is not None:
         remove_checkpoint(checkpoint)
     verdict = _verdict(found, is_run)
-    after = model_size(made, output, costs=costs)
+    after = model_size(quantized, output, costs=costs)
     if picture is not None:
         found.plot().figure.savefig(picture)
     if as_json:

@@ -367,7 +367,7 @@ def _check_choices(where: str, settings: Any, choices: dict[str, Iterable[Any]])
         value = getattr(settings, name)
         if value in known:
             continue
-        there = ", ".join(str(each) for each in known if each is not None)
+        available = ", ".join(str(each) for each in known if each is not None)
         more = (
             f"; bits={' or bits='.join(map(str, _BITS['weights']))}"
             if getattr(settings, "mode", "") == "weights"
@@ -376,6 +376,6 @@ def _check_choices(where: str, settings: Any, choices: dict[str, Iterable[Any]])
         raise InvalidCall(
             f"quantize: unsupported {name} {where}",
             given=f"{name}={value!r}",
-            available=there or None,
-            do="" if there else f"leave {name} out{more}",
+            available=available or None,
+            do="" if available else f"leave {name} out{more}",
         )

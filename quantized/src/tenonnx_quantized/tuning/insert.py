@@ -114,12 +114,12 @@ class _Inserter(QuantizationRewriter):
         """Dequantized weights; nodes that share weights keep sharing them."""
         assert value is not None
         if (value, "weights") not in self._numbers:
-            held, scale, zero_point = self._weight_constants(value, quantized)
+            quantized_weight, scale, zero_point = self._weight_constants(value, quantized)
             where = {} if quantized.axis is None else {"axis": quantized.axis}
             where |= {"block_size": quantized.block_size} if quantized.block_size else {}
             where |= {"output_dtype": int(DType.float32)} if scale.dtype is DType.float8e8m0 else {}
             with interpreting(self):
-                self._numbers[value, "weights"] = dequantize_linear(held, scale, zero_point, **where)
+                self._numbers[value, "weights"] = dequantize_linear(quantized_weight, scale, zero_point, **where)
         return self._numbers[value, "weights"]
 
     def _rows_of_tables(self, rewriter: Rewriter, call: Call) -> tuple[Value] | None:
@@ -129,18 +129,18 @@ class _Inserter(QuantizationRewriter):
             return None
         if table not in self._tables:
             self._tables[table] = self._weight_constants(table, quantized)
-        held, scale, zero_point = self._tables[table]
+        quantized_weight, scale, zero_point = self._tables[table]
         with interpreting(self):
-            rows = ops.gather(held, call.inputs[1])
+            rows = ops.gather(quantized_weight, call.inputs[1])
             return (dequantize_linear(rows, scale, zero_point, **({} if quantized.axis is None else {"axis": -1})),)
 
     def _weight_constants(self, value: Value, quantized: QuantizedTensor) -> tuple[Value, Value, Value | None]:
         self.prefix, dtype = value.name, quantized.parameters.dtype
-        held = self._constant(f"{value.name}/quantized", quantized.quantized, dtype)
+        quantized_weight = self._constant(f"{value.name}/quantized", quantized.quantized, dtype)
         if dtype.is_float and quantized.block_size:
-            return held, self._scale_of_floats(value.name, quantized.parameters), None
+            return quantized_weight, self._scale_of_floats(value.name, quantized.parameters), None
         return (
-            held,
+            quantized_weight,
             self._constant(f"{value.name}/scale", quantized.parameters.scale, DType.float32),
             self._constant(f"{value.name}/zero_point", quantized.parameters.zero_point, dtype),
         )

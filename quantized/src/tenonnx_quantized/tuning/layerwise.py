@@ -31,33 +31,33 @@ def run_in_parts(
 
     The graph is cut after the node that computes each of them. Values that later nodes read are kept in memory.
     """
-    made = {v.name: place for place, node in enumerate(graph.nodes) for v in node.outputs if v is not None}
+    producers = {v.name: place for place, node in enumerate(graph.nodes) for v in node.outputs if v is not None}
     last = {value.name: place for place, node in enumerate(graph.nodes) for value in node.uses}
-    held = [{value.name: np.asarray(batch[value.name]) for value in graph.inputs} for batch in batches]
-    start, waiting = 0, sorted(names, key=lambda name: made.get(name, -1))
+    states = [{value.name: np.asarray(batch[value.name]) for value in graph.inputs} for batch in batches]
+    start, waiting = 0, sorted(names, key=lambda name: producers.get(name, -1))
     while waiting:
-        stop = made.get(waiting[0], -1) + 1
+        stop = producers.get(waiting[0], -1) + 1
         wanted = set(waiting)
         if stop > start:
-            needed = [name for name in made if last.get(name, -1) >= stop or name in wanted]
-            _run_part(graph, graph.nodes[start:stop], held, needed, backend)
+            needed = [name for name in producers if last.get(name, -1) >= stop or name in wanted]
+            _run_part(graph, graph.nodes[start:stop], states, needed, backend)
             start = stop
         name = waiting.pop(0)
-        yield name, [values[name] for values in held]
-        for values in held:
+        yield name, [values[name] for values in states]
+        for values in states:
             for old in [old for old in values if last.get(old, -1) < start and old not in waiting]:
                 del values[old]
 
 
 def _run_part(
-    graph: Graph, nodes: Sequence[Node], held: Sequence[dict[str, Array]], names: Sequence[str], backend: str
+    graph: Graph, nodes: Sequence[Node], states: Sequence[dict[str, Array]], names: Sequence[str], backend: str
 ) -> None:
     wanted = set(names)
     results = [v.name for node in nodes for v in node.outputs if v is not None and v.name in wanted]
     read = dict.fromkeys(value.name for node in nodes for value in node.uses)
-    given = [name for name in read if name in held[0]]
+    given = [name for name in read if name in states[0]]
     program = compile_graph(extract(graph, given, results), backend)
-    for values in held:
+    for values in states:
         values |= program({name: values[name] for name in given})
 
 
@@ -131,9 +131,11 @@ class LayerByLayer:
             if changed is not None:
                 self.quantizer.graph.assign({weights.name: changed.astype(weights.dtype.numpy)})
             _, quantized = self.quantizer.apply([node])
-            made = quantized[weights.name][1]
-            made.error = relative_error(made.numbers(), static(weights)) if made.error is None else made.error
-            tensor = self.checkpoint.keep(number, made)
+            rounded = quantized[weights.name][1]
+            rounded.error = (
+                relative_error(rounded.numbers(), static(weights)) if rounded.error is None else rounded.error
+            )
+            tensor = self.checkpoint.keep(number, rounded)
             self.quantizer.forget()
             weights._replace_fields(data=before)
         self.found[weights.name] = tensor

@@ -109,10 +109,10 @@ def quantize(
     is_large = weight_bytes(graph) > LARGEST_MEASURED
     if checkpoint is not None or (chosen.is_layerwise and is_large and not report):
         _check_layerwise(chosen, report)
-        made, result = _layer_by_layer(original, graph, nodes, feeds, chosen, backend, checkpoint, progress)
+        quantized_graph, result = _layer_by_layer(original, graph, nodes, feeds, chosen, backend, checkpoint, progress)
         if metric is not None:
-            result.metrics = {"float": metric(original), "quantized": metric(made)}
-        return made, result
+            result.metrics = {"float": metric(original), "quantized": metric(quantized_graph)}
+        return quantized_graph, result
     caches = caches_of(graph) if chosen.kv_cache is not None else []
     moments = None
     if chosen.needs_data:
@@ -127,19 +127,19 @@ def quantize(
     quantizer = Quantizer(graph, found.ranges, chosen, moments, inputs_of(nodes), caches)
     times = OpTimes(chosen.op_times, backend) if Budget.is_time(chosen.budget) else None
     layers, kept, bits = _chosen_bits(quantizer, nodes, found.batches, wanted, backend, report, metric, times)
-    made, quantized = quantizer.apply(kept, bits)
+    quantized_graph, quantized = quantizer.apply(kept, bits)
     if "bias-correction" in chosen.methods and moments is not None:
         correct_biases(graph, quantizer.inputs, moments, quantized)
-        made, quantized = quantizer.apply(kept, bits)
+        quantized_graph, quantized = quantizer.apply(kept, bits)
     output_errors = dict.fromkeys(wanted, 0.0)
     if kept and measure:
-        output_errors = errors(outputs_of(made, found.batches, backend), wanted)
+        output_errors = errors(outputs_of(quantized_graph, found.batches, backend), wanted)
     result = Report(
         _tensors(quantizer, kept, quantized, found) if measure else [],
         output_errors if measure else {},
         [node.name or node.op_type for node in kept],
         [node.name or node.op_type for node in nodes if node not in kept],
-        *(reached(original, made) if measure else ()),
+        *(reached(original, quantized_graph) if measure else ()),
         layers=layers,
         notes=notes,
         ranges=found.ranges,
@@ -148,14 +148,14 @@ def quantize(
     result.sqnr = {name: sqnr(error) for name, error in result.outputs.items() if name in floats}
     if not measure:
         result.notes.append("the error of the outputs was not measured")
-    made = quantizer.at_version(made, quantized)
+    quantized_graph = quantizer.at_version(quantized_graph, quantized)
     if caches:
         names = {value.name for pair in caches for value in pair}
-        made = with_quantized_caches(made, names, floats=chosen.mode != "static")
-    made = to_qoperator(made) if chosen.form == "qoperator" else made
+        quantized_graph = with_quantized_caches(quantized_graph, names, floats=chosen.mode != "static")
+    quantized_graph = to_qoperator(quantized_graph) if chosen.form == "qoperator" else quantized_graph
     if metric is not None:
-        result.metrics = {"float": metric(original), "quantized": metric(made)}
-    return made, result
+        result.metrics = {"float": metric(original), "quantized": metric(quantized_graph)}
+    return quantized_graph, result
 
 
 def _check_layerwise(chosen: QuantizeConfig, report: bool) -> None:
@@ -190,15 +190,15 @@ def _layer_by_layer(
     kept = Checkpoint(folder, fingerprint(nodes, batches, chosen))
     runs_on = "numpy" if backend == "auto" else backend  # numpy reads memory-mapped weights in place
     quantizer.known = LayerByLayer(quantizer, kept, batches, runs_on).run(progress)
-    made, quantized = quantizer.apply(nodes)
+    quantized_graph, quantized = quantizer.apply(nodes)
     report = Report(
         _tensors(quantizer, nodes, quantized, Observed()),
         quantized=[node.name or node.op_type for node in nodes],
         notes=["the error of the outputs was not measured"],
     )
-    report.reached, report.kept = reached(original, made)
-    made = quantizer.at_version(made, quantized)
-    return to_qoperator(made) if chosen.form == "qoperator" else made, report
+    report.reached, report.kept = reached(original, quantized_graph)
+    quantized_graph = quantizer.at_version(quantized_graph, quantized)
+    return to_qoperator(quantized_graph) if chosen.form == "qoperator" else quantized_graph, report
 
 
 def is_measured(graph: Graph, batches: Sequence[Batch], budget: float | str | None) -> bool:

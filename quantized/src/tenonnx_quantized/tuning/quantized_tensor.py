@@ -175,8 +175,8 @@ def _ranged(
     dtype, parts = _OF_BITS[bits], _split_blocks(x, block_size)
     found = parameters(parts.min(1), parts.max(1), dtype, symmetric=symmetric)
     if search == "hqq":
-        held = (np.arange(parts.shape[0] * block_size) < len(x)).reshape(-1, block_size, 1)
-        found = _half_quadratic(parts, held, found, symmetric=symmetric)
+        is_data = (np.arange(parts.shape[0] * block_size) < len(x)).reshape(-1, block_size, 1)
+        found = _half_quadratic(parts, is_data, found, symmetric=symmetric)
     return parts, found
 
 
@@ -249,7 +249,7 @@ _PARTS = (1.0, 0.95, 0.9, 0.85, 0.8, 0.7)
 
 
 def _half_quadratic(
-    parts: Array, held: Array, found: QuantizationParameters, *, symmetric: bool, rounds: int = 8
+    parts: Array, is_data: Array, found: QuantizationParameters, *, symmetric: bool, rounds: int = 8
 ) -> QuantizationParameters:
     """For each block, the fraction of its range and the zero point with the least square error.
 
@@ -257,21 +257,21 @@ def _half_quadratic(
     and rounded.
     """
     low, high = parts.min(1), parts.max(1)
-    scale, zero, least = found.scale, found.zero_point, _square_error(parts, held, found)
+    scale, zero, least = found.scale, found.zero_point, _square_error(parts, is_data, found)
     for part in _PARTS:
         tried = parameters(low * part, high * part, found.dtype, symmetric=symmetric)
         for candidate in (tried,) if symmetric else (tried, _shifted(parts, tried, rounds)):
-            error = _square_error(parts, held, candidate)
+            error = _square_error(parts, is_data, candidate)
             better = error < least
             scale, zero = np.where(better, candidate.scale, scale), np.where(better, candidate.zero_point, zero)
             least = np.minimum(error, least)
     return QuantizationParameters(scale, zero.astype(found.dtype.numpy), found.dtype)
 
 
-def _square_error(parts: Array, held: Array, found: QuantizationParameters) -> Array:
+def _square_error(parts: Array, is_data: Array, found: QuantizationParameters) -> Array:
     scale, zero = found.scale[:, None], found.zero_point.astype(np.float32)[:, None]
     quantized = np.clip(np.rint(parts / scale) + zero, *found.dtype.bounds)
-    return np.square(held * ((quantized - zero) * scale - parts)).sum(1)  # type: ignore[no-any-return]
+    return np.square(is_data * ((quantized - zero) * scale - parts)).sum(1)  # type: ignore[no-any-return]
 
 
 def _shifted(parts: Array, found: QuantizationParameters, rounds: int) -> QuantizationParameters:

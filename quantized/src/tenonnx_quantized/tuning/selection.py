@@ -92,12 +92,12 @@ def _is_activated(node: Node) -> bool:
 def _between_quantized(graph: Graph, nodes: list[Node]) -> list[Node]:
     """Remove nodes that are not connected to another quantized node, since quantizing them alone saves nothing."""
     while True:
-        made, read = _flow(graph, nodes)
+        outputs, read = _flow(graph, nodes)
         kept = [
             node
             for node in nodes
             if not _is_activated(node)
-            or (made.issuperset(filter(_is_activation, node.inputs)) and not read.isdisjoint(node.outputs))
+            or (outputs.issuperset(filter(_is_activation, node.inputs)) and not read.isdisjoint(node.outputs))
         ]
         if len(kept) == len(nodes):
             return kept
@@ -108,15 +108,15 @@ def _flow(graph: Graph, nodes: Sequence[Node]) -> tuple[set[Value | None], set[V
     """Outputs and inputs of these nodes, read directly or through ops that can work on quantized values."""
     passing = [n for n in graph.nodes if is_meaning(n.op, ops.relu) or _moves(n)]
     products = [node for node in nodes if not is_meaning(node.op, ops.gather)]
-    made: set[Value | None] = {node.outputs[0] for node in products}
+    outputs: set[Value | None] = {node.outputs[0] for node in products}
     read: set[Value | None] = {value for node in products for value in node.inputs}
     for node in passing:
-        if node.inputs[0] in made:
-            made.add(node.outputs[0])
+        if node.inputs[0] in outputs:
+            outputs.add(node.outputs[0])
     for node in reversed(passing):
         if node.outputs[0] in read:
             read.add(node.inputs[0])
-    return made, read
+    return outputs, read
 
 
 def _moves(node: Node) -> bool:

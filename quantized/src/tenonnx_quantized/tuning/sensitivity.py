@@ -44,13 +44,13 @@ def sensitivity(
         elements = math.prod(d for d in weights.shape if isinstance(d, int))
         layer = LayerSensitivity(weights.name, node.op_type, elements, node, bits=settings.dtype.bits)
         for bits in quantizer.widths(node):
-            made, quantized = quantizer.apply([node], {node: bits})
-            layer.errors[bits] = max(errors(outputs_of(made, batches, backend), wanted).values())
+            changed, quantized = quantizer.apply([node], {node: bits})
+            layer.errors[bits] = max(errors(outputs_of(changed, batches, backend), wanted).values())
             layer.sizes[bits] = _bits_of(quantized[weights.name][1])
             if metric is not None:
-                layer.metrics[bits] = metric(quantizer.at_version(made, quantized))
+                layer.metrics[bits] = metric(quantizer.at_version(changed, quantized))
             if times is not None:
-                layer.times[bits] = times.of(node, quantizer.at_version(made, quantized), given[node], bits)
+                layer.times[bits] = times.of(node, quantizer.at_version(changed, quantized), given[node], bits)
         if times is not None:
             layer.errors[32], layer.sizes[32] = 0.0, 32 * elements
             layer.times[32] = times.of(node, quantizer.graph, given[node], 32)
@@ -118,8 +118,8 @@ def within_error(
     """Return as many nodes as keep the error within a bound; the most sensitive ones are dropped first."""
 
     def cost(kept: Sequence[Node]) -> float:
-        made, _ = quantizer.apply(kept)
-        return max(errors(outputs_of(made, batches, backend), wanted).values())
+        changed, _ = quantizer.apply(kept)
+        return max(errors(outputs_of(changed, batches, backend), wanted).values())
 
     worst = sorted(nodes, key=lambda node: -cost([node]))
     fewest, end = 0, len(nodes)  # binary search of the number of dropped nodes

@@ -96,13 +96,13 @@ class InputStatistics:
             size = np.abs(part)
             before, self.count = self.count, self.count + part.shape[-1]
             old = before / self.count if self.count else 0.0
-            for held, summed in (
+            for entries, summed in (
                 (self.moment, np.stack([group @ group.T for group in part])),
                 (self.mean, part.sum(-1, dtype=np.float64)),
                 (self.magnitude, size.sum(-1, dtype=np.float64)),
             ):
-                held *= old
-                held += summed / max(self.count, 1)
+                entries *= old
+                entries += summed / max(self.count, 1)
             np.maximum(self.greatest, size.max(-1, initial=0.0), out=self.greatest)
 
     def divided(self, by: Array) -> InputStatistics:

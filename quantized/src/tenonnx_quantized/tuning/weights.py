@@ -84,7 +84,7 @@ class Quantizer:
             plan.dynamic_inputs = dict.fromkeys(plan.weights, 0)
         return insert(self.graph, plan), weights
 
-    def at_version(self, made: Graph, weights: Mapping[str, tuple[Value, QuantizedTensor]]) -> Graph:
+    def at_version(self, graph: Graph, weights: Mapping[str, tuple[Value, QuantizedTensor]]) -> Graph:
         """The graph of ``apply`` at the first version of ai.onnx, at least 13, that supports its quantized types."""
         quantized = [each for _, each in weights.values()]
         versions = [13, self.graph.opsets.get("ai.onnx", 13)]
@@ -93,7 +93,7 @@ class Quantizer:
         versions += [21] if any(each.block_size for each in quantized) else []
         versions += [first_version(self.chosen.activations)] if self.chosen.mode == "static" else []
         versions += [first_version(DType.of(self.chosen.kv_cache))] if self.chosen.kv_cache is not None else []
-        return retarget(made, max(versions))
+        return retarget(graph, max(versions))
 
     def parameters(self, nodes: Sequence[Node]) -> dict[Value, QuantizationParameters]:
         """The parameters of each activation; ops that only move elements pass them on."""
@@ -186,31 +186,33 @@ class Quantizer:
             whole = parameters(contents.min(), contents.max(), dtype, symmetric=settings.symmetric)
         quantized, scales, zeros = [], [], []
         for group, part in enumerate(matrices(node, key, contents)):
-            held = identity if moment is None else moment[group]
-            clipped_by = None if held is None else clipping_moment(held, settings)
+            moments = identity if moment is None else moment[group]
+            clipped_by = None if moments is None else clipping_moment(moments, settings)
             options: dict[str, Any] = {"symmetric": settings.symmetric, "scale_type": settings.scale_type}
             found = whole or grid(part, dtype, size, moment=clipped_by, **options)
             shape = (-(-key.rows // size), part.shape[1])
             scale = np.broadcast_to(found.scale, shape).astype(np.float32)
             zero = np.broadcast_to(found.zero_point, shape).astype(np.float32)
-            layer = Layer(part, scale, zero, dtype, size, held, one_scale=whole is not None)  # type: ignore[arg-type]
+            layer = Layer(part, scale, zero, dtype, size, moments, one_scale=whole is not None)  # type: ignore[arg-type]
             quantized.append(ROUNDING[settings.rounding](layer))
             scales.append(layer.scale)
             zeros.append(zero)
         numbers = np.stack(quantized).swapaxes(1, 2).reshape(-1, key.rows)  # [columns of all groups, rows]
         columns_first = axis == 0
         numbers = numbers.reshape(contents.shape) if columns_first else numbers.T.reshape(contents.shape)
-        made = _whole_numbers(numbers, dtype)
+        rounded = _whole_numbers(numbers, dtype)
         if whole is not None:
-            return QuantizedTensor(made, whole, None)
+            return QuantizedTensor(rounded, whole, None)
         scale, zero = (np.concatenate(each, axis=1) for each in (scales, zeros))
         if settings.granularity == "channel":
-            return QuantizedTensor(made, QuantizationParameters(scale[0], _whole_numbers(zero[0], dtype), dtype), axis)
+            return QuantizedTensor(
+                rounded, QuantizationParameters(scale[0], _whole_numbers(zero[0], dtype), dtype), axis
+            )
         scale, zero = (scale.T, zero.T) if columns_first else (scale, zero)
         kept = QuantizationParameters(
             np.ascontiguousarray(scale), _whole_numbers(zero, dtype), dtype, found.scale_type, found.unit
         )
-        return QuantizedTensor(made, kept, 1 - axis, size)
+        return QuantizedTensor(rounded, kept, 1 - axis, size)
 
 
 def _whole_numbers(numbers: Array, dtype: DType) -> Array:
@@ -227,10 +229,10 @@ def _least_scale(
     """
     least: Array | float = 0.0
     for node in nodes:
-        given, held, bias = (*node.inputs, None, None)[:3]
-        known = None if bias is None or held is not weights else static(bias)
-        if known is not None and given is not None and given in activations:
-            steps = np.abs(known.astype(np.float64)) / activations[given].scale / LARGEST_BIAS
+        given, weight, bias = (*node.inputs, None, None)[:3]
+        contents = None if bias is None or weight is not weights else static(bias)
+        if contents is not None and given is not None and given in activations:
+            steps = np.abs(contents.astype(np.float64)) / activations[given].scale / LARGEST_BIAS
             steps *= abs(node.attributes.get("beta", 1.0) / (node.attributes.get("alpha", 1.0) or 1.0))
             least = np.maximum(least, steps.reshape(-1, steps.shape[-1]).max(0) if steps.ndim else steps)
     return least

@@ -56,14 +56,14 @@ def read_attribute(
     if found is None:
         raise InvalidModel(f'attribute "{proto.name}" has an unknown type', given=f"type code {proto.type}")
     field, item = found
-    held = getattr(proto, field)
+    content = getattr(proto, field)
     if item in _NUMBERS:
-        return held if item == kind else list(held)
+        return content if item == kind else list(content)
     if item == AttributeProto.GRAPH:
-        return read_graph(held) if item == kind else [read_graph(each) for each in held]
+        return read_graph(content) if item == kind else [read_graph(each) for each in content]
     if item == kind:
-        return _read_item(item, held, proto.name, files)
-    return [_read_item(item, each, proto.name, files) for each in held]
+        return _read_item(item, content, proto.name, files)
+    return [_read_item(item, each, proto.name, files) for each in content]
 
 
 #: Field of each attribute type, and the type of list items; for other types, the type itself.
@@ -83,12 +83,12 @@ _FIELDS: Mapping[int, tuple[str, int]] = {
 _NUMBERS = {AttributeProto.INT, AttributeProto.FLOAT}
 
 
-def _read_item(kind: int, held: Any, name: str, files: ExternalFiles | None) -> Any:
+def _read_item(kind: int, content: Any, name: str, files: ExternalFiles | None) -> Any:
     if kind == AttributeProto.STRING:
-        return text(held)
+        return text(content)
     if kind == AttributeProto.TENSOR:
-        return TensorContents(held, files)
-    return SparseContents(held, files) if kind == AttributeProto.SPARSE_TENSOR else _read_type(name, held)
+        return TensorContents(content, files)
+    return SparseContents(content, files) if kind == AttributeProto.SPARSE_TENSOR else _read_type(name, content)
 
 
 def _read_type(name: str, declared: onnx.TypeProto) -> Type:
@@ -204,6 +204,6 @@ def _external_tensors(message: Any) -> Iterator[onnx.TensorProto]:
     if isinstance(message, onnx.TensorProto):
         yield from [message] if message.data_location == onnx.TensorProto.EXTERNAL else []
         return
-    for field, held in message.ListFields():
-        for each in () if field.message_type is None else [held] if hasattr(held, "ListFields") else held:
+    for field, content in message.ListFields():
+        for each in () if field.message_type is None else [content] if hasattr(content, "ListFields") else content:
             yield from _external_tensors(each)

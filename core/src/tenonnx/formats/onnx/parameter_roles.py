@@ -21,18 +21,18 @@ _KINDS = ("parameter", "frozen", "buffer")
 
 def add_roles(roles: Mapping[str, Role], model: onnx.ModelProto) -> None:
     """Record the roles of initializers in the metadata of ``model``."""
-    told: dict[str, Any] = {}
+    entries: dict[str, Any] = {}
     for name, role in roles.items():
         if role.kind:
-            told.setdefault(role.kind, []).append(name)
+            entries.setdefault(role.kind, []).append(name)
         if role.fixed_rows:
-            told.setdefault("fixed_rows", {})[name] = list(role.fixed_rows)
+            entries.setdefault("fixed_rows", {})[name] = list(role.fixed_rows)
         if role.permutation is not None:
-            told.setdefault("permutation", {})[name] = list(role.permutation)
+            entries.setdefault("permutation", {})[name] = list(role.permutation)
         if role.made_of:
-            told.setdefault("made_of", {})[name] = list(role.made_of)
-    if told:
-        model.metadata_props.add(key=KEY, value=json.dumps(told, sort_keys=True))
+            entries.setdefault("made_of", {})[name] = list(role.made_of)
+    if entries:
+        model.metadata_props.add(key=KEY, value=json.dumps(entries, sort_keys=True))
 
 
 def take_roles(graph: Graph) -> None:
@@ -44,8 +44,8 @@ def take_roles(graph: Graph) -> None:
     if text is None:
         return
     try:
-        told = json.loads(text)
-        rows, permutations, made_of = (dict(told.get(key, {})) for key in ("fixed_rows", "permutation", "made_of"))
+        entries = json.loads(text)
+        rows, permutations, made_of = (dict(entries.get(key, {})) for key in ("fixed_rows", "permutation", "made_of"))
         roles = {
             str(name): Role(
                 kind,
@@ -54,7 +54,7 @@ def take_roles(graph: Graph) -> None:
                 tuple(map(str, _names(made_of.get(name, [])))),
             )
             for kind in _KINDS
-            for name in _names(told.get(kind, []))
+            for name in _names(entries.get(kind, []))
         }
         for name in permutations:
             roles.setdefault(name, Role("", permutation=_axes(permutations[name])))
@@ -65,11 +65,11 @@ def take_roles(graph: Graph) -> None:
         value.role = roles.get(value.name)
 
 
-def _names(told: Any) -> list[Any]:
-    if not isinstance(told, list):
+def _names(entry: Any) -> list[Any]:
+    if not isinstance(entry, list):
         raise TypeError("no list")
-    return told
+    return entry
 
 
-def _axes(told: Any) -> tuple[int, ...] | None:
-    return None if told is None else tuple(map(int, told))
+def _axes(entry: Any) -> tuple[int, ...] | None:
+    return None if entry is None else tuple(map(int, entry))

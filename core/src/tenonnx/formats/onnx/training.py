@@ -56,15 +56,15 @@ def take_training_state(graph: Graph) -> None:
         raise InvalidModel(
             f'the metadata entry "{KEY}" does not list tensors and settings', given=text[:200], do="remove the entry"
         ) from error
-    held = {value.name: value for value in graph.variables}
-    missing = [name for name in names if name not in held]
+    variables = {value.name: value for value in graph.variables}
+    missing = [name for name in names if name not in variables]
     if missing:
         raise InvalidModel(
             "the file lacks training state that its metadata lists",
             given=f"no initializer {', '.join(map(repr, missing))}",
             do=f'remove the metadata entry "{KEY}" to load the model without',
         )
-    tensors = {name: data for name in names if (data := held[name].data) is not None}
+    tensors = {name: data for name in names if (data := variables[name].data) is not None}
     graph.variables = [value for value in graph.variables if value.name not in tensors]
     graph.all_inputs = [value for value in graph.all_inputs if value.name not in tensors]
     graph.training_state = TrainingState(tensors, settings)

@@ -213,15 +213,15 @@ class GraphWriter:
     def _write_value_info(self) -> None:
         """Write the declared types of inner values that still exist; with ``tidy`` the inferred ones."""
         shown = {v.name for v in (*self.graph.all_inputs, *self.graph.outputs)}
-        made = {v.name: v for node in self.graph.nodes for v in node.outputs if v is not None}
+        computed = {v.name: v for node in self.graph.nodes for v in node.outputs if v is not None}
         if self.tidy or self.graph.root.retyped:
             named = [] if self.origin is None else self.origin.value_info
-            declared = made.keys() if self.tidy else {info.name for info in named}
-            for name, value in made.items():
+            declared = computed.keys() if self.tidy else {info.name for info in named}
+            for name, value in computed.items():
                 if name in declared and name not in shown and value.type is not None:
                     write_type(value.type, self.proto.value_info.add(name=name).type)
         elif self.origin is not None and len(self.origin.value_info):
-            gone = {name for node in self.origin.node for name in node.output} - made.keys() - shown
+            gone = {name for node in self.origin.node for name in node.output} - computed.keys() - shown
             for info in self.origin.value_info:
                 if info.name not in gone:
                     self.proto.value_info.add().CopyFrom(info)

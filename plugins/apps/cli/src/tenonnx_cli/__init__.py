@@ -109,9 +109,12 @@ def _run(arguments: list[str]) -> int:
         from tenonnx_cli.completion import answer
 
         return answer(program, COMPLETION, instruction)
-    asked = set(arguments)
+    given_arguments = set(arguments)
     printing: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
-    if "--json" in asked and not asked & {"-h", "--help"}:  # packages may print while they are loaded or run
+    if "--json" in given_arguments and not given_arguments & {
+        "-h",
+        "--help",
+    }:  # packages may print while they are loaded or run
         printing = aside() if arguments[0] in COMMANDS else one_document(arguments[0])
     with watched(), program.make_context("tenonnx", arguments, color=in_color(sys.stdout)) as context:
         with printing:

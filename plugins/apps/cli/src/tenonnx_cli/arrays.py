@@ -35,20 +35,20 @@ def read_feeds(
     for path in tables:
         feeds.update(table_feeds(graph, path, columns or {}))
     if archive is not None and archive not in tables:
-        held = read_members(archive, data_file)
-        if not isinstance(held, dict):
+        members = read_members(archive, data_file)
+        if not isinstance(members, dict):
             raise InvalidCall(
                 "the file of --inputs holds a single array without a name", given=archive, do="--input name=file.npy"
             )
-        if not held.keys() & all_inputs.keys():
+        if not members.keys() & all_inputs.keys():
             raise InvalidCall(
                 f'"{printable(archive)}" holds no input of the model',
-                given=printable(", ".join(held)) or "no arrays",
+                given=printable(", ".join(members)) or "no arrays",
                 available=", ".join(f"{value.name}: {value.type}" for value in all_inputs.values()),
                 do="name its arrays like the inputs",
             )
-        feeds.update({name: _typed(read(), all_inputs[name]) for name, read in held.items() if name in all_inputs})
-        complain_of_unused(archive, [name for name in held if name not in all_inputs])
+        feeds.update({name: _typed(read(), all_inputs[name]) for name, read in members.items() if name in all_inputs})
+        complain_of_unused(archive, [name for name in members if name not in all_inputs])
     for text in (each for each in inputs if each not in tables):
         name, equals, path = text.partition("=")
         if not equals or not name or not path:
@@ -56,12 +56,14 @@ def read_feeds(
         if name not in all_inputs:
             do = did_you_mean(name, all_inputs)
             raise InvalidCall(f'the model has no input "{name}"', available=listing(all_inputs), do=do)
-        held = read_members(path, data_file)
-        if isinstance(held, dict):
-            if name not in held:
-                raise InvalidCall(f'{path} has no array "{name}"', available=listing(held), do=did_you_mean(name, held))
-            held = held[name]()
-        feeds[name] = _typed(held, all_inputs[name])
+        members = read_members(path, data_file)
+        if isinstance(members, dict):
+            if name not in members:
+                raise InvalidCall(
+                    f'{path} has no array "{name}"', available=listing(members), do=did_you_mean(name, members)
+                )
+            members = members[name]()
+        feeds[name] = _typed(members, all_inputs[name])
     return feeds
 
 
@@ -82,21 +84,21 @@ def _is_table(path: str) -> bool:
 
 def read_array(path: str) -> Any:
     """The array of a .npy file."""
-    held = read_members(path, data_file)
-    if isinstance(held, dict):
+    members = read_members(path, data_file)
+    if isinstance(members, dict):
         raise InvalidCall(f"{path} holds several arrays where one is expected", do="give a .npy file")
-    return held
+    return members
 
 
 def read_outputs(graph: Graph, path: str) -> dict[str, Any]:
     """Outputs by name from a file written by ``write_arrays``."""
     kinds = {value.name: value for value in graph.outputs}
-    held = read_members(path, data_file)
-    if not isinstance(held, dict):
+    members = read_members(path, data_file)
+    if not isinstance(members, dict):
         if len(kinds) > 1:
             raise InvalidCall(f"{path} holds a single array without a name", do="give a .npz file")
-        return {name: _typed(held, value) for name, value in kinds.items()}
-    return {name: _typed(read(), kinds[name]) if name in kinds else read() for name, read in held.items()}
+        return {name: _typed(members, value) for name, value in kinds.items()}
+    return {name: _typed(read(), kinds[name]) if name in kinds else read() for name, read in members.items()}
 
 
 def _typed(array: Any, value: Value) -> Any:

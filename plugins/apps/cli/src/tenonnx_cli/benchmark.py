@@ -86,11 +86,11 @@ class Timing:
     def to_dict(self) -> dict[str, Any]:
         """The setting and its times as data for JSON."""
         setting = {"provider": self.provider, "threads": self.threads, "batch_size": self.batch_size}
-        told = {"file": self.model, "backend": self.backend, **{k: v for k, v in setting.items() if v is not None}}
+        report = {"file": self.model, "backend": self.backend, **{k: v for k, v in setting.items() if v is not None}}
         if self.problem:
-            return {**told, "problem": self.problem}
+            return {**report, "problem": self.problem}
         return {
-            **told,
+            **report,
             "seconds": self.seconds,
             "p90": self.quantile(0.9),
             "p99": self.quantile(0.99),
@@ -251,8 +251,8 @@ def _inputs(
     if all(value.name in given for value in graph.inputs):
         return given, program(given)
     wanted |= {name: array.shape for name, array in given.items() if hasattr(array, "shape")}
-    made, results, _ = feasible_feeds(graph, lambda drawn: program({**drawn, **given}), seed, wanted)
-    return {**made, **given}, results
+    drawn_feeds, results, _ = feasible_feeds(graph, lambda drawn: program({**drawn, **given}), seed, wanted)
+    return {**drawn_feeds, **given}, results
 
 
 def _is_free(shape: Sequence[Any]) -> bool:

@@ -45,7 +45,7 @@ def say_summary(changes: Sequence[Change]) -> None:
 
 def removed_nodes(before: Graph, after: Graph, changes: Sequence[Change], transforms: Sequence[str]) -> list[Change]:
     """Nodes that transforms removed or merged, which have no other outcome."""
-    told = {change.node for change in changes}
+    changed = {change.node for change in changes}
     left = {node.name for node in after.walk()}
     from tenonnx.tools import Change
 
@@ -53,7 +53,7 @@ def removed_nodes(before: Graph, after: Graph, changes: Sequence[Change], transf
     return [
         Change.of(node, node.name, "removed") if not by else replace(Change.of(node, node.name, "removed"), reason=by)
         for node in before.walk()
-        if node.name not in told and node.name not in left
+        if node.name not in changed and node.name not in left
     ]
 
 

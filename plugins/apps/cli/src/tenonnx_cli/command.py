@@ -268,8 +268,8 @@ def _usual(options: Mapping[str, Sequence[click.Option]]) -> dict[str, Sequence[
     return {title: group for title, group in chosen.items() if group}
 
 
-def _short_help(ctx: click.Context, option: click.Parameter, asked: bool) -> None:
-    if asked and not ctx.resilient_parsing:
+def _short_help(ctx: click.Context, option: click.Parameter, is_requested: bool) -> None:
+    if is_requested and not ctx.resilient_parsing:
         ctx.meta[_SHORT] = True
         click.echo(ctx.get_help(), color=ctx.color)
         ctx.exit()

@@ -186,8 +186,8 @@ def _compare_saved(
     found, actual = comparison.run_saved(graph, expected, saved, f"comparing {model} with {saved}")
     shares = quantiles(actual, expected) if by_share else None
     if as_json:
-        told = {"first": saved, "second": model, "structure": {}, "paired": 0, "values": computed(graph)}
-        say_json({**told, "quantiles": shares, **found.to_dict()})
+        report = {"first": saved, "second": model, "structure": {}, "paired": 0, "values": computed(graph)}
+        say_json({**report, "quantiles": shares, **found.to_dict()})
         return 0 if found.equal else 1
     say_verdict(f"{model}: {said_verdict(found, saved, comparison.given)}", found)
     for problem in found.problems:

@@ -39,8 +39,8 @@ class Comparison:
 
     def to_dict(self) -> dict[str, Any]:
         """The comparison as data for JSON."""
-        told = {"structure": self.structure, "paired": self.paired, "values": self.values}
-        return {**told, **self.verification.to_dict()}
+        report = {"structure": self.structure, "paired": self.paired, "values": self.values}
+        return {**report, **self.verification.to_dict()}
 
     def summary(self) -> str:
         """The differences of structure and of every output, as text."""

@@ -121,12 +121,12 @@ def command(
 ) -> None:
     """Connect two models, such as preprocessing and a network: outputs of FIRST become inputs of SECOND.
 
-    FIRST may be a tokenizer (tokenizer.json, vocab.txt, a .model of SentencePiece, or a folder with one of these): then
-    the whole takes text. It may be an image processor (preprocessor_config.json, a folder with it, or a config.json of
-    timm): then the whole takes images of any size. With the word letterbox it does so for models of YOLO. It may be a
-    feature extractor of speech (preprocessor_config.json, or a folder with it): then the whole takes audio.
+    FIRST may be a tokenizer (tokenizer.json, vocab.txt, a .model of SentencePiece, or a folder with one of these): the
+    result takes text. It may be an image processor (preprocessor_config.json, a folder with it, or a config.json of
+    timm): the result takes images of any size, as it does with the word letterbox for models of YOLO. It may be a
+    feature extractor of speech (preprocessor_config.json, or a folder with it): the result takes audio.
 
-    Other inputs and outputs remain those of the result. Its opset is the newer of the two.
+    Inputs and outputs that are not connected remain those of the result. Its opset is the newer of the two.
     """
     from tenonnx.tools import extension
 

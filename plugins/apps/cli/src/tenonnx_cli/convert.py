@@ -96,13 +96,13 @@ def command(
     if not writes_folder(config):
         check_output(output, model, formats=True)
     with within(config.timeout):
-        made = source.read(model, config.seed)
+        result = source.read(model, config.seed)
     with working(f"converting {model}"), within(config.timeout) as deadline:
         measured = partial(model_size, costs=costs, input_shapes=config.input_shapes)
-        before = measured(made.graph, model)  # before writing, as the output may replace the file
-        config = replace(config, feeds=read_feeds(made.graph, inputs, archive) or None)
+        before = measured(result.graph, model)  # before writing, as the output may replace the file
+        config = replace(config, feeds=read_feeds(result.graph, inputs, archive) or None)
         file = standard_output() if output == "-" else output
-        conversion = Conversion(made.graph, file, config, STEPS, verifier=made.verifier, name=model)
+        conversion = Conversion(result.graph, file, config, STEPS, verifier=result.verifier, name=model)
         with closing(conversion):
             conversion.run(until="write")
             deadline.met()  # writing must not be interrupted

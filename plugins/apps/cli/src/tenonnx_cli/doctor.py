@@ -171,7 +171,7 @@ def _slowdowns(graph: Graph) -> list[str]:
     unknown = [node.op_type for node in graph.nodes if node.op is None]
     if unknown:
         found.append(f"{plural(len(unknown), 'node')} that no installed package knows: {_some(unknown)}")
-    for name, told in (("simplify", "convert --simplify removes"), ("fuse", "convert --fuse merges")):
+    for name, phrase in (("simplify", "convert --simplify removes"), ("fuse", "convert --fuse merges")):
         transform = find_extension(name)
         if transform is not None and not unknown:
             try:
@@ -179,7 +179,7 @@ def _slowdowns(graph: Graph) -> list[str]:
             except tx.TenonnxError:
                 continue
             if after < len(graph.nodes):
-                found.append(f"{told} {plural(len(graph.nodes) - after, 'node')} of {len(graph.nodes):,}")
+                found.append(f"{phrase} {plural(len(graph.nodes) - after, 'node')} of {len(graph.nodes):,}")
     threads = os.environ.get("OMP_NUM_THREADS", "")
     if threads.isdigit() and int(threads) < (os.cpu_count() or 1):
         found.append(f"OMP_NUM_THREADS={threads} leaves processors unused ({os.cpu_count()} in all)")

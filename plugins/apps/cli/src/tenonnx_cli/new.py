@@ -38,7 +38,7 @@ def _entries(parts: list[Part]) -> str:
     lines = [entry for part in parts for entry in part.entries]
     tables = {group: [line for of, line in lines if of == group] for group, _ in lines}
     return "".join(
-        f'\n[project.entry-points."tenonnx.{group}"]\n' + "\n".join(held) + "\n" for group, held in tables.items()
+        f'\n[project.entry-points."tenonnx.{group}"]\n' + "\n".join(entries) + "\n" for group, entries in tables.items()
     )
 
 
@@ -212,8 +212,8 @@ def _files(name: str, domain: str, parts: list[Part]) -> Iterator[tuple[Path, st
     words["what"] = "\n".join(fill(part.what) for part in parts)
     folder = resources.files("tenonnx_cli").joinpath("template")
     start = {} if _OP in parts else {"init.py": "src/$module/__init__.py"}
-    made = {**_COMMON, **start, "py.typed": "src/$module/py.typed"}
+    templates = {**_COMMON, **start, "py.typed": "src/$module/py.typed"}
     for part in parts:
-        made |= part.files
-    for template, path in made.items():
+        templates |= part.files
+    for template, path in templates.items():
         yield Path(name, fill(path)), fill(folder.joinpath(f"{template}.txt").read_text("utf-8"))

@@ -41,14 +41,14 @@ def command(name: str | None, domain: str | None, package: str | None, markdown:
 
     registry = default_registry()
     own_domain, _, wanted = (name or "").rpartition("::")
-    held = [op for op in registry.ops(own_domain or domain) if op.domain != INTERNAL_DOMAIN]
-    found = [op_row(op, registry) for op in held if not wanted or op.name == wanted]
+    ops = [op for op in registry.ops(own_domain or domain) if op.domain != INTERNAL_DOMAIN]
+    found = [op_row(op, registry) for op in ops if not wanted or op.name == wanted]
     if package is not None:
         found = _of_package(found, package)
     for failure in registry.failures.values():
         complain(f"left out: {failure}")
     if not found and (name or domain):
-        _refuse(registry, wanted, own_domain or domain, {op.name for op in held})
+        _refuse(registry, wanted, own_domain or domain, {op.name for op in ops})
     if as_json:
         say_json(found)
     elif markdown:

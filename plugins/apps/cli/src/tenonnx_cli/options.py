@@ -251,13 +251,13 @@ def config_options(
     return decorate
 
 
-def _attributes(told: Option, default: Any, kinds: Mapping[str, Mapping[str, Any]] = _KINDS) -> dict[str, Any]:
+def _attributes(option: Option, default: Any, kinds: Mapping[str, Mapping[str, Any]] = _KINDS) -> dict[str, Any]:
     """Attributes of an option for click."""
-    attributes: dict[str, Any] = {"help": told.help, "metavar": told.metavar}
-    attributes |= {"type": click.Choice(told.choices)} if told.choices else kinds[told.kind]
+    attributes: dict[str, Any] = {"help": option.help, "metavar": option.metavar}
+    attributes |= {"type": click.Choice(option.choices)} if option.choices else kinds[option.kind]
     if not attributes.get("multiple"):
         attributes["default"] = default
-    if told.choices and default is not None:
+    if option.choices and default is not None:
         attributes["show_default"] = True
     return attributes
 
@@ -269,8 +269,8 @@ def gathered(name: str, kind: type[Any]) -> Callable[[Decorated], Decorated]:
     def decorate(command: Decorated) -> Decorated:
         @wraps(command)
         def called(*arguments: Any, **given: Any) -> Any:
-            made = kind(**{each: given.pop(each) for each in own})
-            return command(*arguments, **{**given, name: made})
+            config = kind(**{each: given.pop(each) for each in own})
+            return command(*arguments, **{**given, name: config})
 
         return called  # type: ignore[return-value]
 
@@ -445,9 +445,9 @@ def common_sizes(one: Graph, other: Graph) -> InputShapes:
     return found
 
 
-def note_unused(asked: Mapping[str, int] | None, domains: Collection[str]) -> None:
+def note_unused(requested: Mapping[str, int] | None, domains: Collection[str]) -> None:
     """Print the requested versions of domains that the result does not use."""
-    for domain in asked or ():
+    for domain in requested or ():
         if domain not in domains:
             complain(f'note: no node is of domain "{domain}", so its version is ignored')
 

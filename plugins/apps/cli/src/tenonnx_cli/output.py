@@ -182,10 +182,10 @@ def data_file(path: str) -> BinaryIO:
         if Path(path).exists() and not Path(path).is_file():
             raise InvalidCall(f'cannot read "{path}": a folder, a pipe or a device')
         return Path(path).open("rb")
-    held = click.get_current_context().meta
-    if _PIPED not in held:
-        held[_PIPED] = standard_input("the data")
-    return io.BytesIO(held[_PIPED])
+    meta = click.get_current_context().meta
+    if _PIPED not in meta:
+        meta[_PIPED] = standard_input("the data")
+    return io.BytesIO(meta[_PIPED])
 
 
 #: Context key for piped data.

@@ -174,12 +174,14 @@ def _over_devices(
     given_by = click.get_current_context().get_parameter_source
     context = click.get_current_context()
     given = [each for each in context.command.get_params(context) if each.name in options]
-    asked = [each.opts[0] for each in given if (found := given_by(str(each.name))) and found.name == "COMMANDLINE"]
-    asked += [f"--{name.replace('_', '-')}" for name in transforms_given()]
-    if asked:
+    option_names = [
+        each.opts[0] for each in given if (found := given_by(str(each.name))) and found.name == "COMMANDLINE"
+    ]
+    option_names += [f"--{name.replace('_', '-')}" for name in transforms_given()]
+    if option_names:
         raise InvalidCall(
             "options of a conversion and of devices were given for one plan",
-            given=f"{asked[0]} beside --devices, --mesh or --sharding",
+            given=f"{option_names[0]} beside --devices, --mesh or --sharding",
             do="convert the model first, then plan its devices",
         )
     graph = source.read(model, 0).graph

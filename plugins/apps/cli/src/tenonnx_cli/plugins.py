@@ -122,14 +122,14 @@ def _conflicts_of_rules() -> list[str]:
     from tenonnx.extend.rules import installed_rules
 
     first: dict[Any, Any] = {}
-    told = []
+    lines = []
     for each in installed_rules():
         rule, plugin = each.rule, each.plugin
         assert plugin is not None
-        held = first.setdefault((rule.op, rule.domain, rule.name, rule.frontend, rule.priority), each)
-        if held.plugin is not None and held.plugin.distribution != plugin.distribution:
-            told.append(
-                f"{held.plugin.source} and {plugin.source} have rules for {rule.title} with priority {rule.priority}; "
-                f"that of {held.plugin.source} is asked first"
+        owner = first.setdefault((rule.op, rule.domain, rule.name, rule.frontend, rule.priority), each)
+        if owner.plugin is not None and owner.plugin.distribution != plugin.distribution:
+            lines.append(
+                f"{owner.plugin.source} and {plugin.source} have rules for {rule.title} with priority {rule.priority}; "
+                f"that of {owner.plugin.source} is asked first"
             )
-    return told
+    return lines

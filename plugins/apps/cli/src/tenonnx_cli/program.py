@@ -141,10 +141,10 @@ class CommandGroup(click.Group):
         left = dict.fromkeys(self.list_commands(ctx), "")
         left.update({plugin.name: f"from {plugin.source}" for plugin in plugins(GROUP)})
         for title, lines in SECTIONS.items():
-            there = [(name, line) for name, line in lines.items() if left.pop(name, None) is not None]
-            if there:
+            present = [(name, line) for name, line in lines.items() if left.pop(name, None) is not None]
+            if present:
                 with formatter.section(title):
-                    formatter.write_dl(there)
+                    formatter.write_dl(present)
         if left:
             with formatter.section("Of other packages"):
                 formatter.write_dl(sorted(left.items()))

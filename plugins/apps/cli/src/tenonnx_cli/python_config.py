@@ -38,15 +38,15 @@ def read_config(path: str | os.PathLike[str], profile: str | None = None) -> Con
     except click.UsageError as error:
         raise InvalidCall(f'"{name}": {error.format_message()}') from error
     with context:
-        held = {*(each.name for each in fields(ConvertConfig)), *step_options()}
+        fields_known = {*(each.name for each in fields(ConvertConfig)), *step_options()}
         source = click.core.ParameterSource.DEFAULT_MAP
         given = {key: value for key, value in context.params.items() if context.get_parameter_source(key) is source}
-        if others := sorted(given.keys() - held - _PRINTED):
+        if others := sorted(given.keys() - fields_known - _PRINTED):
             raise InvalidCall(
                 f'"{name}" has options for reading the source, which Python takes as reading=',
                 given=", ".join(others),
                 do="give them as reading= of tenonnx.convert",
             )
-        options = {key: value for key, value in given.items() if key in held}
+        options = {key: value for key, value in given.items() if key in fields_known}
         config: ConvertConfig = given_config(ConvertConfig, None, {"transforms": transforms_given(), **options})
         return config

@@ -105,7 +105,7 @@ def load_made(model: str, examples: Sequence[str], seed: int, reading: Mapping[s
 
     named = _NAMED.fullmatch(model)
     assert named is not None
-    made = called(named["path"], named["name"])
+    created = called(named["path"], named["name"])
     options = {name: value for name, value in (reading or {}).items() if value is not None}
     inputs = Graph()
     dims: dict[int, dict[int, str]] = {}
@@ -119,14 +119,14 @@ def load_made(model: str, examples: Sequence[str], seed: int, reading: Mapping[s
         inputs.input(f"x{position}", dtype, sizes)
         dims.update({position: names} if names else {})
     arrays.update(generate_feeds(inputs, seed))
-    if isinstance(made, Graph) and not examples and not options:
-        return Made(made, None)
+    if isinstance(created, Graph) and not examples and not options:
+        return Made(created, None)
     options |= rules_given()
     if dims and "dims" in options:
         raise InvalidCall("dynamic dims were given both by --example and by --dims")
     options |= {"dims": dims} if dims else {}
     with working(f"reading {model}"):
-        return Made(*load_and_verifier(made, *arrays.values(), **options))
+        return Made(*load_and_verifier(created, *arrays.values(), **options))
 
 
 def _parsed(text: str) -> tuple[str, tuple[int, ...], dict[int, str]]:

@@ -17,8 +17,8 @@ def complete(
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """All feeds, completed with random inputs of matching sizes, and the outputs of ``program``."""
 
-    def run(made: Mapping[str, Any]) -> dict[str, Any]:
-        feeds = {**made, **given}
+    def run(drawn: Mapping[str, Any]) -> dict[str, Any]:
+        feeds = {**drawn, **given}
         check_feeds(graph.all_inputs, feeds)
         return program(feeds)
 

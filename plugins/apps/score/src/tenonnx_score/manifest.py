@@ -275,5 +275,5 @@ def schema_of(text: str) -> pa.Schema:
 
 def foreign(folder: Path) -> Sequence[str]:
     """Files in a folder that no run wrote."""
-    known = {MANIFEST, LOCK, "errors", f".{MANIFEST}.tmp"} | {path.name for path in written(folder)}
-    return sorted(path.name for path in folder.iterdir() if path.name not in known) if folder.exists() else []
+    names = {MANIFEST, LOCK, "errors", f".{MANIFEST}.tmp"} | {path.name for path in written(folder)}
+    return sorted(path.name for path in folder.iterdir() if path.name not in names) if folder.exists() else []

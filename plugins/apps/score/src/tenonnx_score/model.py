@@ -112,8 +112,8 @@ def opened(source: Source, outputs: Collection[str] | None) -> tuple[Graph, list
     if unknown := [name for name in outputs or () if name not in known]:
         raise InvalidCall("unknown outputs", given=", ".join(unknown), available=", ".join(known))
     infer(graph)
-    asked = [_asked(known[name]) for name in (outputs or known)]
-    for each in asked:
+    requested = [_asked(known[name]) for name in (outputs or known)]
+    for each in requested:
         kind = known[each.name].type
         is_map = isinstance(kind, SequenceType) and isinstance(kind.element, MapType)
         if each.keys is None and not is_map and kind is not None and not isinstance(kind, TensorType):
@@ -122,10 +122,10 @@ def opened(source: Source, outputs: Collection[str] | None) -> tuple[Graph, list
                 available=", ".join(f"{name}: {value.type}" for name, value in known.items()),
                 do="name the outputs to write (--output-names A,B)",
             )
-    computed = list(dict.fromkeys(each.computed for each in asked))
+    computed = list(dict.fromkeys(each.computed for each in requested))
     if computed != [value.name for value in graph.outputs]:
         graph = extract(graph, None, computed)
-    return graph, asked
+    return graph, requested
 
 
 def check_names(columns: Sequence[str]) -> None:

@@ -44,18 +44,18 @@ def parts(slices: Iterable[Slice], rows: int, *, split: bool = True) -> Iterator
     start, even if the part begins in the middle of it.
     """
     number, count = 0, 0
-    held: list[Slice] = []
+    pieces: list[Slice] = []
     for whole in slices:
         rest: Slice | None = whole
         while rest is not None:
             piece, rest = rest.cut(rows - count) if split else (rest, None)
-            held.append(piece)
+            pieces.append(piece)
             count += piece.rows
             if count >= rows:
-                yield Part(number, tuple(held))
-                number, held, count = number + 1, [], 0
-    if held:
-        yield Part(number, tuple(held))
+                yield Part(number, tuple(pieces))
+                number, pieces, count = number + 1, [], 0
+    if pieces:
+        yield Part(number, tuple(pieces))
 
 
 class Done(NamedTuple):
@@ -144,33 +144,33 @@ def _where(chunks: Sequence[Chunk], row: int) -> tuple[str, int]:
 
 def batches(chunks: Iterable[Chunk], rows: int) -> Iterator[list[Chunk]]:
     """Chunks regrouped to ``rows`` rows each, except the last."""
-    held: list[Chunk] = []
+    batch: list[Chunk] = []
     count = 0
     for chunk in chunks:
         start = 0
         if chunk.bad or not chunk.batch.num_rows:
-            held.append(Chunk(chunk.file, chunk.rows[:0], chunk.batch.slice(0, 0), chunk.bad, ()))
+            batch.append(Chunk(chunk.file, chunk.rows[:0], chunk.batch.slice(0, 0), chunk.bad, ()))
         while start < chunk.batch.num_rows:
             stop = min(start + rows - count, chunk.batch.num_rows)
-            held.append(chunk.sliced(start, stop))
+            batch.append(chunk.sliced(start, stop))
             count += stop - start
             start = stop
             if count == rows:
-                yield held
-                held, count = [], 0
-    if held:
-        yield held
+                yield batch
+                batch, count = [], 0
+    if batch:
+        yield batch
 
 
 def ahead(items: Iterator[Item]) -> Iterator[Item]:
     """Iterate in a thread, one item ahead of the consumer."""
-    made: queue.Queue[tuple[str, Any]] = queue.Queue(maxsize=1)
+    ready: queue.Queue[tuple[str, Any]] = queue.Queue(maxsize=1)
     stopped = threading.Event()
 
     def put(kind: str, item: Any) -> bool:
         while not stopped.is_set():
             with suppress(queue.Full):
-                made.put((kind, item), timeout=0.1)
+                ready.put((kind, item), timeout=0.1)
                 return True
         return False
 
@@ -186,7 +186,7 @@ def ahead(items: Iterator[Item]) -> Iterator[Item]:
     thread = threading.Thread(target=work, daemon=True)
     thread.start()
     try:
-        while (got := made.get())[0] == "item":
+        while (got := ready.get())[0] == "item":
             yield got[1]
         if got[0] == "error":
             raise got[1]

@@ -16,7 +16,7 @@ from tenonnx_score.model import Asked
 Array = np.ndarray[Any, Any]
 
 
-def fields_of(graph: Graph, asked: Sequence[Asked], binding: Binding, outputs: Mapping[str, Any]) -> list[pa.Field]:
+def fields_of(graph: Graph, requested: Sequence[Asked], binding: Binding, outputs: Mapping[str, Any]) -> list[pa.Field]:
     """The column of each output, by its type and by the first computed value.
 
     A dynamic axis becomes a fixed-size list, unless inputs have dynamic axes after the first, too.
@@ -24,7 +24,7 @@ def fields_of(graph: Graph, asked: Sequence[Asked], binding: Binding, outputs: M
     types = {value.name: value.type for value in graph.outputs}
     is_open = any(dim is None for bound in binding.inputs for dim in bound.dims)
     found = []
-    for each in asked:
+    for each in requested:
         contents, kind = outputs[each.computed], types[each.computed]
         if each.keys is not None:
             value = _element(each.name, contents.dtype)
@@ -76,9 +76,9 @@ def _wider(dtype: Any) -> Any:
     )
 
 
-def check_rows(asked: Sequence[Asked], outputs: Mapping[str, Any], rows: int) -> None:
+def check_rows(requested: Sequence[Asked], outputs: Mapping[str, Any], rows: int) -> None:
     """Raise ``InvalidModel`` unless every output has one entry for each row."""
-    for each in asked:
+    for each in requested:
         contents = outputs[each.computed]
         count = len(contents) if isinstance(contents, list) or contents.ndim else None
         if count != rows:
@@ -90,22 +90,22 @@ def check_rows(asked: Sequence[Asked], outputs: Mapping[str, Any], rows: int) ->
             )
 
 
-def column_of(asked: Asked, field: pa.Field, contents: Any) -> Any:
+def column_of(requested: Asked, field: pa.Field, contents: Any) -> Any:
     """The contents of an output as its column. Raises ``InvalidModel`` if they do not have the column's type."""
     if pa.types.is_struct(field.type):
         names = [inner.name for inner in field.type]
-        if asked.keys is not None:
+        if requested.keys is not None:
             arrays = [_flat(contents[:, k], inner.type) for k, inner in enumerate(field.type)]
         else:
             for each in contents:
                 if [str(key) for key in each] != names:
-                    raise _differs(asked.name, f"a map of {', '.join(map(str, each))}", field)
+                    raise _differs(requested.name, f"a map of {', '.join(map(str, each))}", field)
             arrays = [
                 _flat(np.asarray([row[key] for row in contents]), inner.type)
                 for key, inner in zip(contents[0], field.type, strict=True)
             ]
         return pa.StructArray.from_arrays(arrays, fields=list(field.type))
-    return _nested(asked.name, contents, field, field.type, 1)
+    return _nested(requested.name, contents, field, field.type, 1)
 
 
 def _nested(name: str, array: Array, field: pa.Field, kind: pa.DataType, axis: int) -> Any:
@@ -129,8 +129,8 @@ def _flat(array: Array, kind: pa.DataType) -> Any:
         return pa.array([each.decode("utf-8", "replace") if isinstance(each, bytes) else each for each in array], kind)
     if array.dtype.kind not in "biuf" or array.dtype.itemsize > 8:
         array = array.astype(_wider(array.dtype))
-    made = number_column(array)
-    return made if made.type == kind else made.cast(kind)
+    column = number_column(array)
+    return column if column.type == kind else column.cast(kind)
 
 
 def _differs(name: str, given: str, field: pa.Field) -> InvalidModel:

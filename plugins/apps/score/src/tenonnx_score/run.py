@@ -126,10 +126,10 @@ def score(
 
 
 def _settings(config: ScoreConfig | None, options: Mapping[str, Any]) -> ScoreConfig:
-    known = [each.name for each in fields(ScoreConfig)]
-    if unknown := [name for name in options if name not in known]:
-        raise InvalidCall("unknown options of ScoreConfig", given=", ".join(unknown), available=", ".join(known))
-    base = {} if config is None else {name: getattr(config, name) for name in known}
+    names = [each.name for each in fields(ScoreConfig)]
+    if unknown := [name for name in options if name not in names]:
+        raise InvalidCall("unknown options of ScoreConfig", given=", ".join(unknown), available=", ".join(names))
+    base = {} if config is None else {name: getattr(config, name) for name in names}
     return ScoreConfig(**{**base, **options})
 
 
@@ -182,8 +182,8 @@ class _Run:
         for done in before.values():
             tolerated.count(done)
         waiting = [part for part in plan if part.number not in before]
-        with closing(self.engine.run(task, waiting, meter.rows_done)) as made:
-            for part, done in made if waiting else ():
+        with closing(self.engine.run(task, waiting, meter.rows_done)) as outcomes:
+            for part, done in outcomes if waiting else ():
                 manifest.add(part, done)
                 results[part.number] = done
                 meter.part_done(part)
@@ -222,12 +222,12 @@ class _Run:
         options["keep"], options["outputs"] = (
             None if options[name] is None else list(options[name]) for name in ("keep", "outputs")
         )
-        told = {"model": self.scorer.source.known, "options": options}
+        contents = {"model": self.scorer.source.known, "options": options}
         manifest = Manifest.read(self.folder) if not self.settings.overwrite else None
         if self.settings.overwrite:
             emptied(self.folder)
         if manifest is not None:
-            manifest.check(told)
+            manifest.check(contents)
             self.scorer.fields = list(schema_of(manifest.run["outputs"]))
             self.scorer.use(manifest.run["backend"], self.settings.threads or manifest.run["threads"])
             return manifest
@@ -246,7 +246,7 @@ class _Run:
         return Manifest.begin(
             self.folder,
             {
-                **told,
+                **contents,
                 "backend": trial.backend,
                 "threads": self.scorer.threads,
                 "batch": batch,

@@ -77,8 +77,8 @@ class Writer:
                 self._bad_part.parent.mkdir(exist_ok=True)
                 self._bad_file = self._bad_part.open("w", encoding="utf-8")
             for row in rows:
-                told = {"file": row.file, "row": row.row, "reason": row.reason}
-                self._bad_file.write(json.dumps(told | ({} if row.text is None else {"text": row.text})) + "\n")
+                entry = {"file": row.file, "row": row.row, "reason": row.reason}
+                self._bad_file.write(json.dumps(entry | ({} if row.text is None else {"text": row.text})) + "\n")
         self.bad += len(rows)
 
     def close(self) -> int:

@@ -111,7 +111,7 @@ def _options(name: str) -> Sequence[tuple[click.Option, click.Context]]:
 
 def _described(option: click.Option, context: click.Context) -> dict[str, Any]:
     flag = max(option.opts, key=len)
-    told = option.get_help_record(context)  # loads the help texts of transforms
+    record = option.get_help_record(context)  # loads the help texts of transforms
     kind = "choice" if isinstance(option.type, click.Choice) else "text"
     if option.is_flag:
         kind = "switch" if option.secondary_opts else "flag"
@@ -121,7 +121,7 @@ def _described(option: click.Option, context: click.Context) -> dict[str, Any]:
     return {
         "flag": flag,
         "kind": kind,
-        "help": option.help or (told[1] if told else ""),
+        "help": option.help or (record[1] if record else ""),
         "metavar": option.metavar or "",
         "choices": list(option.type.choices) if isinstance(option.type, click.Choice) else [],
         "several": option.multiple,

@@ -116,14 +116,14 @@ def parameters(command: str) -> Mapping[str, click.Parameter]:
     """The parameters of a command that a client may set, by argument name."""
     found = program.get_command(click.Context(program), command)
     assert found is not None
-    held: dict[str, click.Parameter] = {}
+    by_name: dict[str, click.Parameter] = {}
     for each in found.get_params(click.Context(found)):
         if isinstance(each, click.Argument):
             if each.name not in _HIDDEN:
-                held[str(each.name)] = each
+                by_name[str(each.name)] = each
         elif (name := _long(each).removeprefix("--")) in OPTIONS[command]:
-            held[name.replace("-", "_")] = each
-    return held
+            by_name[name.replace("-", "_")] = each
+    return by_name
 
 
 def description(command: str) -> str:
@@ -139,11 +139,11 @@ def description(command: str) -> str:
 
 def schema(command: str) -> dict[str, Any]:
     """The JSON schema of a tool's arguments."""
-    held = parameters(command)
-    properties = {name: _property(each) for name, each in held.items()}
+    options = parameters(command)
+    properties = {name: _property(each) for name, each in options.items()}
     if command == "convert":
         properties[_REPLACE] = {"type": "boolean", "description": "Replace the output file if it exists."}
-    required = [name for name, each in held.items() if each.required]
+    required = [name for name, each in options.items() if each.required]
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
 
@@ -171,18 +171,18 @@ def command_line(command: str, arguments: Mapping[str, Any], limits: Limits) -> 
 
     Raises ``InvalidCall`` for an unknown or missing argument, a value of another type, and a refused path.
     """
-    held = parameters(command)
+    by_name = parameters(command)
     given = {name: value for name, value in arguments.items() if value is not None}
     replace = command == "convert" and bool(given.pop(_REPLACE, False))
-    for name in given.keys() - held.keys():
+    for name in given.keys() - by_name.keys():
         raise InvalidCall(
-            f'{command} has no argument "{name}"', available=", ".join(sorted(held)), do=did_you_mean(name, held)
+            f'{command} has no argument "{name}"', available=", ".join(sorted(by_name)), do=did_you_mean(name, by_name)
         )
-    for name, parameter in held.items():
+    for name, parameter in by_name.items():
         if parameter.required and name not in given:
             raise InvalidCall(f'the argument "{name}" of {command} is missing')
     options, places = [], []
-    for name, parameter in held.items():
+    for name, parameter in by_name.items():
         if name not in given:
             continue
         for value in _values(name, parameter, given[name]):

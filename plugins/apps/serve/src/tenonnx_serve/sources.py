@@ -94,9 +94,9 @@ class Sources:
             self.given = Path(given).resolve()
         elif given is not None:
             path, colon, function = given.rpartition(":")
-            made = bool(colon) and path.lower().endswith(".py")
-            source = f"{Path(path).resolve()}:{function}" if made else str(Path(given).resolve())
-            self._add(Path(given).name, source, reading=reading if made else {})
+            is_function = bool(colon) and path.lower().endswith(".py")
+            source = f"{Path(path).resolve()}:{function}" if is_function else str(Path(given).resolve())
+            self._add(Path(given).name, source, reading=reading if is_function else {})
 
     def _add(self, name: str, source: str, own: bool = False, reading: Mapping[str, Any] | None = None) -> Model:
         known = next((model for model in self.models.values() if model.source == source), None)

@@ -96,5 +96,5 @@ def opened(browser):
     for context in contexts:
         context.close()
     expected = ("status of 4", "ERR_")  # refused requests, which the page shows, and servers that a test ends
-    told = [text for text in said if not any(words in text for words in expected)]
-    assert not told
+    reported = [text for text in said if not any(words in text for words in expected)]
+    assert not reported

@@ -129,6 +129,6 @@ def test_attributions_keep_nobody_out(explain, options):
     for model in ("digits_cnn/digits-cnn.onnx", "iris/iris.onnx"):
         page = explain(model, **options)
         go(page)
-        told = Axe().run(page).response["violations"]
-        assert not [(each["id"], [node["html"][:200] for node in each["nodes"]]) for each in told]
+        reported = Axe().run(page).response["violations"]
+        assert not [(each["id"], [node["html"][:200] for node in each["nodes"]]) for each in reported]
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")

@@ -90,8 +90,8 @@ def pane(page):
 def check(page, what):
     """Accessibility: axe reports nothing, and nothing is wider than the page."""
     found = Axe().run(page)
-    told = [(each["id"], [node["html"][:200] for node in each["nodes"]]) for each in found.response["violations"]]
-    assert not told, what
+    reported = [(each["id"], [node["html"][:200] for node in each["nodes"]]) for each in found.response["violations"]]
+    assert not reported, what
     for wide, room in (
         ("document.documentElement.scrollWidth", "innerWidth"),
         (f"{MAIN}.scrollWidth", f"{MAIN}.clientWidth"),
@@ -262,8 +262,8 @@ def test_structure_is_compared_before_numbers_and_drawings_move_together(opened,
     page.get_by_label("A model").select_option("b.onnx")
     expect(page.locator(".sides .drawing[data-drawn]")).to_have_count(2)
     legend = page.locator(".legend").inner_text()
-    told = {word: int(number) for number, word in re.findall(r"(\d+) (.+)", legend)}
-    assert told == {
+    reported = {word: int(number) for number, word in re.findall(r"(\d+) (.+)", legend)}
+    assert reported == {
         "equal": 1,
         "with changed attributes": 1,
         "with changed weights": 1,
@@ -418,21 +418,21 @@ def test_a_request_that_fails_once_is_sent_again_and_changes_nothing(opened, add
     step_down(page)
     expect(pane(page).locator("h2")).to_contain_text("MatMul")
     page.evaluate("() => document.querySelector('canvas').id = 'first'")
-    told = page.locator("#connection")
+    reported = page.locator("#connection")
     page.route("**/node", lost_connection, times=1)
     step_down(page, 1)
     expect(pane(page).locator("h2")).to_contain_text("Relu")
-    expect(told).to_be_hidden()
+    expect(reported).to_be_hidden()
     page.route("**/alive", lost_connection)
-    expect(told).to_contain_text("does not answer")
+    expect(reported).to_contain_text("does not answer")
     page.unroute("**/alive")
-    expect(told).to_be_hidden()
+    expect(reported).to_be_hidden()
     expect(page.locator("canvas#first")).to_be_focused()
     page.route("**/api/**", lost_connection)
     page.keyboard.press("ArrowDown")
-    expect(told).to_contain_text("does not answer")
+    expect(reported).to_contain_text("does not answer")
     page.unroute("**/api/**")
-    expect(told).to_be_hidden()
+    expect(reported).to_be_hidden()
     expect(pane(page).locator("h2")).to_contain_text("ExpNeg")
     expect(page.locator("canvas")).to_be_focused()
 

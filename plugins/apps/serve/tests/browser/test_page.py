@@ -387,8 +387,10 @@ def test_nothing_keeps_anyone_out(opened, address, options, step_down):
 
     def check(what):
         found = Axe().run(page)
-        told = [(each["id"], [node["html"][:200] for node in each["nodes"]]) for each in found.response["violations"]]
-        assert not told, what
+        reported = [
+            (each["id"], [node["html"][:200] for node in each["nodes"]]) for each in found.response["violations"]
+        ]
+        assert not reported, what
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{what} is wider than the page"
 
     expect(page.get_by_role("heading", name="In the folder")).to_be_visible()

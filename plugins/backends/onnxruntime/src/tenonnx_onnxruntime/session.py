@@ -194,10 +194,10 @@ class _DoubleBuffered:
         self._sides = [_Bindings(graph, session, others, kept, state, place) for _ in range(2)]
         self._turn = 0
 
-    def __call__(self, held: Mapping[str, Any], feeds: Mapping[str, Any]) -> Results:
+    def __call__(self, state: Mapping[str, Any], feeds: Mapping[str, Any]) -> Results:
         given = self._check(feeds)
         side = self._sides[self._turn]
-        side.bind(held)
+        side.bind(state)
         for name, array in given.items():
             side.feed(name, to_runtime(array, self._dtypes[name]))
         results = Results(self._outputs, _as_array)
@@ -243,14 +243,14 @@ class _Bindings:
         for name in self._loose:
             self._binding.bind_output(name, *self._place)
 
-    def bind(self, held: Mapping[str, Any]) -> None:
+    def bind(self, state: Mapping[str, Any]) -> None:
         """Bind the inputs to the state, unless they are bound to it already."""
-        if held != self._bound:
+        if state != self._bound:
             bound = self._bound or {}
-            for name, value in held.items():
+            for name, value in state.items():
                 if bound.get(name) is not value:
                     self._binding.bind_ortvalue_input(name, value)
-            self._bound = dict(held)
+            self._bound = dict(state)
 
     def feed(self, name: str, value: Any) -> None:
         self._binding.bind_ortvalue_input(name, value)

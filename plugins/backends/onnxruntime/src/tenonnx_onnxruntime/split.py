@@ -69,10 +69,10 @@ class SplitProgram(Bindable):
 def _part(graph: Graph, stages: Mapping[Node, int], stage: int) -> Graph:
     """The nodes of a stage as a graph."""
     inside = [node for node, of in stages.items() if of == stage]
-    made = dict.fromkeys(value for node in inside for value in node.outputs)
-    read = dict.fromkeys(v for node in inside for v in node.uses if v not in made and _is_fed(v))
+    computed = dict.fromkeys(value for node in inside for value in node.outputs)
+    read = dict.fromkeys(v for node in inside for v in node.uses if v not in computed and _is_fed(v))
     later = {v for node, of in stages.items() if of > stage for v in node.uses}
-    wanted = [v.name for v in made if v in later or v in graph.outputs]
+    wanted = [v.name for v in computed if v in later or v in graph.outputs]
     return extract(graph, [value.name for value in read], wanted)
 
 

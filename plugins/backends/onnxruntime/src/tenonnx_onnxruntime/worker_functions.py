@@ -95,9 +95,9 @@ def _value(contents: Any) -> Any:
     value = onnxruntime.OrtValue
     if not isinstance(contents, dict):
         return value.ortvalue_from_numpy(contents)
-    made = value.ortvalue_from_shape_and_type(contents["shape"], contents["type"])
-    ctypes.memmove(made.data_ptr(), contents["raw"], len(contents["raw"]))
-    return made
+    buffer = value.ortvalue_from_shape_and_type(contents["shape"], contents["type"])
+    ctypes.memmove(buffer.data_ptr(), contents["raw"], len(contents["raw"]))
+    return buffer
 
 
 def _contents(value: Any) -> Any:

@@ -140,12 +140,12 @@ class _DoubleBuffered:
         self._outputs = [value.name for value in graph.outputs]
         self._sides = [_BufferedRequest(graph, model, kept) for _ in range(2)]
 
-    def __call__(self, held: Mapping[str, Any], feeds: Mapping[str, Any]) -> Results:
+    def __call__(self, state: Mapping[str, Any], feeds: Mapping[str, Any]) -> Results:
         given = self._check(feeds)
         side = self._sides[0]
         side.let_go()
         for name in self._state:
-            side.bind(name, _held(given.pop(name)) if name in given else held[name])
+            side.bind(name, _held(given.pop(name)) if name in given else state[name])
         for name, array in given.items():
             side.feed(name, array)
         side.run()
@@ -173,11 +173,11 @@ class _BufferedRequest(Request):
                 self._kept[name] = openvino.Tensor(port.element_type, port.shape)
                 self.request.set_output_tensor(self._outputs[name][0], self._kept[name])
 
-    def bind(self, name: str, held: _Held) -> None:
+    def bind(self, name: str, contents: _Held) -> None:
         """Bind an input to a tensor, unless it is bound already."""
-        if name in self._inputs and self._bound.get(name) is not held.tensor:
-            self.request.set_tensor(name, held.tensor)
-            self._bound[name] = held.tensor
+        if name in self._inputs and self._bound.get(name) is not contents.tensor:
+            self.request.set_tensor(name, contents.tensor)
+            self._bound[name] = contents.tensor
 
     def let_go(self) -> None:
         """Copy earlier results that still share this side's tensors."""
@@ -202,5 +202,5 @@ def _held(array: Array) -> _Held:
     return _Held(tensor, array.dtype)
 
 
-def _as_array(held: _Held) -> Array:
-    return array_of(*held).copy()
+def _as_array(contents: _Held) -> Array:
+    return array_of(*contents).copy()

@@ -270,20 +270,20 @@ def _quantized(
     excluded: Sequence[str] | None,
 ) -> tuple[tx.Graph, Any]:
     """Quantize a graph; returns it with the report, or the same graph and None if nothing can be quantized."""
-    there = _ops(graph, ops)
-    if ops and not there:
+    present = _ops(graph, ops)
+    if ops and not present:
         return graph, None
     try:
         left = left_out(graph, wanted, excluded)
-        return tx.quantize(graph, batches, ops=there, leave_out=left, measure=False, **settings)
+        return tx.quantize(graph, batches, ops=present, leave_out=left, measure=False, **settings)
     except NothingToQuantize:
         return graph, None
 
 
 def _ops(graph: tx.Graph, wanted: Sequence[str] | None) -> list[str] | None:
     """The op types to quantize that occur in the graph; None for all."""
-    there = {node.op_type for node in graph.walk()}
-    return [name for name in wanted if name in there] if wanted else None
+    present = {node.op_type for node in graph.walk()}
+    return [name for name in wanted if name in present] if wanted else None
 
 
 def left_out(graph: tx.Graph, wanted: Sequence[str] | None, excluded: Sequence[str] | None) -> list[str]:

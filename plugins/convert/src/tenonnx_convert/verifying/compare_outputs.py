@@ -29,12 +29,12 @@ def limit_of(name: str, limit: Limit) -> float | None:
 def rules_of_outputs(graph: Graph, rules: Tolerances, atol: Limit, rtol: Limit) -> dict[str, Tolerances]:
     """The tolerances of outputs that have their own. Raises ``InvalidCall`` for an unknown output."""
     named = [name for limit in (atol, rtol) if isinstance(limit, Mapping) for name in limit if name]
-    known = [value.name for value in graph.outputs]
+    names = [value.name for value in graph.outputs]
     for name in named:
-        if name not in known:
-            do = did_you_mean(name, known)
+        if name not in names:
+            do = did_you_mean(name, names)
             what = f'a tolerance is set for "{name}", which is not an output of the model'
-            raise InvalidCall(what, available=listing(known), do=do)
+            raise InvalidCall(what, available=listing(names), do=do)
     return {name: replace(rules, absolute=limit_of(name, atol), relative=limit_of(name, rtol)) for name in named}
 
 

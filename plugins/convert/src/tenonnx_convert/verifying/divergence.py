@@ -28,8 +28,8 @@ def first_divergence(
     memory. This assumes that a difference propagates to all later values.
     """
     same = corresponding(graph, other)
-    made = {v.name: node for node in other.nodes for v in node.outputs if v is not None and v.name in same}
-    names = list(made)
+    producers = {v.name: node for node in other.nodes for v in node.outputs if v is not None and v.name in same}
+    names = list(producers)
     found: Divergence | None = None
     while names:
         step = max(1, -(-len(names) // SHOWN))
@@ -43,7 +43,7 @@ def first_divergence(
         for place, name in enumerate(looked_at):
             difference = compare_by(rules, actual[name], expected[same[name]])
             if not difference.equal:
-                found = Divergence(made[name].title, name, backend, difference.reason)
+                found = Divergence(producers[name].title, name, backend, difference.reason)
                 names = names[start : place * step + step - 1]
                 break
             start = place * step + step

@@ -79,12 +79,12 @@ def paired_regions(graph: Graph, other: Graph) -> dict[Path, NodeRegion]:
 
 def _paired(graph: Graph, other: Graph, path: Path, other_path: Path) -> Iterator[tuple[Path, NodeRegion]]:
     same = corresponding(graph, other)
-    made = {v.name: (k, node) for k, node in enumerate(graph.nodes) for v in node.outputs if v is not None}
+    producers = {v.name: (k, node) for k, node in enumerate(graph.nodes) for v in node.outputs if v is not None}
     for place, node in enumerate(other.nodes):
         if not node.subgraphs:
             continue
         names = [same.get(value.name, "") for value in node.outputs if value is not None]
-        ours, twin = next((made[name] for name in names if name in made), (0, None))
+        ours, twin = next((producers[name] for name in names if name in producers), (0, None))
         if twin is None or (twin.domain, twin.op_type) != (node.domain, node.op_type):
             continue
         for attribute, subgraph in node.attributes.items():

@@ -78,11 +78,11 @@ def _by_use(graph: Graph, numbers: dict[Hashable, int]) -> Iterator[tuple[Value,
     uses: dict[Value, list[Hashable]] = {value: [("output", value.name)] for value in graph.outputs}
     of: dict[Value, int] = {}
     for node in reversed(graph.nodes):
-        made = [value for value in node.outputs if value is not None]
-        of |= {value: numbers.setdefault(("used", *uses.get(value, ())), len(numbers)) for value in made}
+        outputs = [value for value in node.outputs if value is not None]
+        of |= {value: numbers.setdefault(("used", *uses.get(value, ())), len(numbers)) for value in outputs}
         for place, value in enumerate(node.inputs):
             if value is not None:
-                key = node.domain, node.op_type, place, tuple(of[each] for each in made)
+                key = node.domain, node.op_type, place, tuple(of[each] for each in outputs)
                 uses.setdefault(value, []).append(key)
     for _, _, value in _outputs(graph):
         if uses.get(value):

@@ -84,7 +84,7 @@ def _trips(node: Node, sizes: Mapping[str, int]) -> int:
 
 def _is_endless(body: Graph) -> bool:
     """Whether the condition computed by a Loop body is True if its input condition is."""
-    value, makers = body.outputs[0], {made: node for node in body.nodes for made in node.outputs}
+    value, makers = body.outputs[0], {output: node for node in body.nodes for output in node.outputs}
     while value in makers and makers[value].op_type == "Identity":
         (value,) = makers[value].uses
     return value is body.all_inputs[1] or _contents(value) == 1

@@ -99,8 +99,8 @@ def _members(path: str, *state: int) -> Mapping[str, Array]:
         raise unreadable(path, "a .npz file of numbers and text", ValueError(problem))
     lengths = {name: len(array) if array.ndim else -1 for name, array in arrays.items()}
     if len(set(lengths.values())) != 1 or -1 in lengths.values():
-        told = ", ".join(f"{name}: {list(array.shape)}" for name, array in arrays.items()) or "no arrays"
-        raise unreadable(path, "arrays of as many rows", ValueError(told))
+        shapes = ", ".join(f"{name}: {list(array.shape)}" for name, array in arrays.items()) or "no arrays"
+        raise unreadable(path, "arrays of as many rows", ValueError(shapes))
     return arrays
 
 

@@ -20,11 +20,11 @@ _WHOLE = re.compile("-?(0|[1-9][0-9]{0,17})")
 
 def columns_of_folders(paths: Sequence[str], taken: Collection[str]) -> list[pa.Field]:
     """The partition columns common to all files, except those in ``taken``: integers, or text."""
-    told = [_partition_values(path) for path in paths]
+    partitions = [_partition_values(path) for path in paths]
     fields = []
-    for name in told[0]:
-        if name not in taken and all(name in each for each in told):
-            values = {each[name] for each in told} - {None}
+    for name in partitions[0]:
+        if name not in taken and all(name in each for each in partitions):
+            values = {each[name] for each in partitions} - {None}
             whole = values and all(_WHOLE.fullmatch(value) for value in values if value is not None)
             fields.append(pa.field(name, pa.int64() if whole else pa.string(), metadata={FOLDER: b"1"}))
     return fields
@@ -43,9 +43,9 @@ def read(reader: Reader, piece: Slice, schema: pa.Schema, rows: int) -> Iterator
         return
     own = own if len(own) else pa.schema([reader.schema(piece.path).field(0)])  # any column, for the number of rows
     for chunk in reader.read(piece, own, rows):
-        told = [_partition_values(path) for path in chunk.files or [chunk.file]]
+        partitions = [_partition_values(path) for path in chunk.files or [chunk.file]]
         columns = [
-            _column(field, [each[field.name] for each in told], chunk.batch.num_rows)
+            _column(field, [each[field.name] for each in partitions], chunk.batch.num_rows)
             if is_folder(field)
             else chunk.batch.column(own.get_field_index(field.name))
             for field in schema

@@ -34,18 +34,18 @@ def _blocks(path: str, start: int, quoted: bool, stop: int | None = None) -> Ite
     Raises the errors of reading, and ``ValueError`` for a row without an end.
     """
     with opened_text(path, start) as file:
-        held = b""
+        rest = b""
         while True:
-            asked = BLOCK if stop is None else min(2 * BLOCK, stop - start - len(held))
-            read = file.read(asked) if asked else b""
-            held += read
-            cut, count = _whole_rows(held, quoted) if read else (len(held), _whole_rows(held, quoted)[1] + 1)
+            size = BLOCK if stop is None else min(2 * BLOCK, stop - start - len(rest))
+            read = file.read(size) if size else b""
+            rest += read
+            cut, count = _whole_rows(rest, quoted) if read else (len(rest), _whole_rows(rest, quoted)[1] + 1)
             if cut:
-                yield start, count, held[:cut]
-                start, held = start + cut, held[cut:]
+                yield start, count, rest[:cut]
+                start, rest = start + cut, rest[cut:]
             if not read:
                 return
-            if len(held) > LARGEST_ROW:
+            if len(rest) > LARGEST_ROW:
                 raise ValueError(f"a row at byte {start} has more than {LARGEST_ROW >> 20} MB; is a quote not closed?")
 
 
@@ -99,14 +99,14 @@ def _each(path: str, blocks: Iterable[tuple[int, int, int]]) -> Iterator[Slice]:
 
 def _joined(path: str, blocks: Sequence[tuple[int, int, int]], rows: int) -> Iterator[Slice]:
     least = max(rows, -(-sum(count for _, count, _ in blocks) // COMPRESSED_PIECES))
-    held: list[Slice] = []
+    slices: list[Slice] = []
     for piece in _each(path, blocks):
-        held.append(piece)
-        if sum(each.rows for each in held) >= least:
-            yield _one(held)
-            held = []
-    if held:
-        yield _one(held)
+        slices.append(piece)
+        if sum(each.rows for each in slices) >= least:
+            yield _one(slices)
+            slices = []
+    if slices:
+        yield _one(slices)
 
 
 def _one(pieces: Sequence[Slice]) -> Slice:

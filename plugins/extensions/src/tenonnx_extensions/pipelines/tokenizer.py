@@ -85,10 +85,10 @@ def _with_outputs(graph: Graph, found: dict[str, Value], model: Graph | None) ->
 
 
 def _of_hugging_face(text: Value, written: str, config: dict[str, Any]) -> dict[str, Value]:
-    made, padding = of_json(hf_json_tokenizer.title, written, "{}")
+    tokenizer, padding = of_json(hf_json_tokenizer.title, written, "{}")
     ids, mask, offsets = hf_json_tokenizer(text, tokenizer_vocab=written, tokenizer_config=json.dumps(config))
     found = {"input_ids": ids, "attention_mask": mask}
-    types = set(made.encode("a b").type_ids)
+    types = set(tokenizer.encode("a b").type_ids)
     if len(types) < 2:  # a template may give tokens of one text several types, as XLNet's: these stay unknown
         of_padding = padding.get("pad_type_id", 0)
         found["token_type_ids"] = mask * (max(types, default=0) - of_padding) + of_padding
@@ -100,21 +100,21 @@ def _json(file: Path, config: dict[str, Any], length: int | None) -> str:
     tokenizers = module("tokenizers", "text")
     if file.suffix == ".json":
         try:
-            made = tokenizers.Tokenizer.from_str(contents(file))
+            tokenizer = tokenizers.Tokenizer.from_str(contents(file))
         except InvalidModel:
             raise
         except Exception as error:  # the library raises only this class
             raise InvalidModel(f'"{file}" is not a tokenizer.json', given=str(error)[:500]) from error
     else:
-        made = _bert(tokenizers, contents(file), config)
+        tokenizer = _bert(tokenizers, contents(file), config)
     token = _token(config.get("pad_token"), "[PAD]" if file.suffix == ".txt" else None)
-    number = made.token_to_id(token) if token is not None else None
-    if made.padding is None or length is not None:
+    number = tokenizer.token_to_id(token) if token is not None else None
+    if tokenizer.padding is None or length is not None:
         side = config.get("padding_side", "right")
-        made.enable_padding(direction=side, pad_id=number or 0, pad_token=token or "", length=length)
+        tokenizer.enable_padding(direction=side, pad_id=number or 0, pad_token=token or "", length=length)
     if length is not None:
-        made.enable_truncation(length)
-    return str(made.to_str())
+        tokenizer.enable_truncation(length)
+    return str(tokenizer.to_str())
 
 
 def _token(written: Any, default: str | None) -> str | None:
@@ -133,18 +133,18 @@ def _bert(tokenizers: Any, vocabulary: str, config: dict[str, Any]) -> Any:
     missing = [special[name] for name in names[:3] if special[name] not in ids]
     if missing:
         raise InvalidModel(f"vocab.txt has no token {missing[0]}", given=f"{len(ids)} tokens")
-    made = tokenizers.Tokenizer(tokenizers.models.WordPiece(ids, unk_token=special["unk_token"]))
-    made.add_special_tokens([token for token in special.values() if token in ids])
-    made.normalizer = tokenizers.normalizers.BertNormalizer(
+    tokenizer = tokenizers.Tokenizer(tokenizers.models.WordPiece(ids, unk_token=special["unk_token"]))
+    tokenizer.add_special_tokens([token for token in special.values() if token in ids])
+    tokenizer.normalizer = tokenizers.normalizers.BertNormalizer(
         lowercase=bool(config.get("do_lower_case", True)),
         strip_accents=config.get("strip_accents"),
         handle_chinese_chars=bool(config.get("tokenize_chinese_chars", True)),
     )
-    made.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
-    made.decoder = tokenizers.decoders.WordPiece()
+    tokenizer.pre_tokenizer = tokenizers.pre_tokenizers.BertPreTokenizer()
+    tokenizer.decoder = tokenizers.decoders.WordPiece()
     end, start = special["sep_token"], special["cls_token"]
-    made.post_processor = tokenizers.processors.BertProcessing((end, ids[end]), (start, ids[start]))
-    return made
+    tokenizer.post_processor = tokenizers.processors.BertProcessing((end, ids[end]), (start, ids[start]))
+    return tokenizer
 
 
 # ----- SentencePiece --------------------------------------------------------------------------------------------------

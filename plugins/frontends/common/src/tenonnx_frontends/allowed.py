@@ -44,9 +44,11 @@ class Allowed:
         """The tolerance for an array; None for the default."""
         if self.absolute is None and self.relative is None:
             return coarse
-        held = coarse or tolerance_for(DType.of(expected.dtype), terms)
-        absolute = held.absolute if self.absolute is None else self.absolute
-        return Tolerance(absolute, held.relative if self.relative is None else self.relative, "given by the caller")
+        tolerance = coarse or tolerance_for(DType.of(expected.dtype), terms)
+        absolute = tolerance.absolute if self.absolute is None else self.absolute
+        return Tolerance(
+            absolute, tolerance.relative if self.relative is None else self.relative, "given by the caller"
+        )
 
 
 #: The default tolerances.
@@ -64,6 +66,6 @@ def coarse_inside(graph: Graph) -> Tolerance | None:
     kinds = element_types_inside(graph)
     for dtype in (DType.bfloat16, DType.float16):
         if dtype in kinds:
-            held = tolerance_for(dtype, accumulation(graph))
-            return Tolerance(held.absolute, held.relative, f"inner values are {dtype}")
+            tolerance = tolerance_for(dtype, accumulation(graph))
+            return Tolerance(tolerance.absolute, tolerance.relative, f"inner values are {dtype}")
     return None

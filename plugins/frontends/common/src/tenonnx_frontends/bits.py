@@ -45,15 +45,15 @@ def to_float(x: Value, dtype: DType) -> Value:
     """Floats with the bits of these integers."""
     form = FORMATS[dtype]
     bits = form.fraction + form.exponent + 1
-    held = ops.cast(x, to=DType.int64)
+    widened = ops.cast(x, to=DType.int64)
     if bits == 64:  # the sign bit is that of the integer
-        negative = ops.less(held, _number(0))
-        held = ops.where(negative, ops.add(ops.add(held, _number(np.iinfo(np.int64).max)), _number(1)), held)
+        negative = ops.less(widened, _number(0))
+        widened = ops.where(negative, ops.add(ops.add(widened, _number(np.iinfo(np.int64).max)), _number(1)), widened)
     else:
-        held = ops.mod(held, _number(1 << bits))
-        negative = ops.greater_or_equal(held, _number(1 << bits - 1))
-        held = ops.mod(held, _number(1 << bits - 1))
-    exponent, fraction = ops.div(held, _number(1 << form.fraction)), ops.mod(held, _number(1 << form.fraction))
+        widened = ops.mod(widened, _number(1 << bits))
+        negative = ops.greater_or_equal(widened, _number(1 << bits - 1))
+        widened = ops.mod(widened, _number(1 << bits - 1))
+    exponent, fraction = ops.div(widened, _number(1 << form.fraction)), ops.mod(widened, _number(1 << form.fraction))
     steps = np.ldexp(1.0, np.maximum(np.arange(form.last + 1), 1) - form.bias - form.fraction)
     steps[form.last] = np.inf
     step = ops.gather(constant(steps.astype(form.wide.numpy)), exponent, axis=0)

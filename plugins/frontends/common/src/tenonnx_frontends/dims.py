@@ -79,8 +79,8 @@ def unknown_dims(key: Any, names: Sequence[str]) -> InvalidCall:
 def sizes_of(axes: Mapping[str, Mapping[int, Any]], shapes: Mapping[str, Sequence[Any]]) -> dict[str, int]:
     """Size of each named dim. Raises ``InvalidCall`` for inconsistent sizes."""
     found: dict[str, tuple[int, str]] = {}
-    for name, held in axes.items():
-        for axis, dim in held.items():
+    for name, dims in axes.items():
+        for axis, dim in dims.items():
             if isinstance(dim, str):
                 size = int(shapes[name][axis])
                 first, where = found.setdefault(dim, (size, name))

@@ -47,11 +47,11 @@ class SizedCalls:
 
     def why_fixed(self, name: str, source: str) -> str:
         """Reason why a dim is static, namely that the source accepts only one size; else empty."""
-        made = [(dict(key).get(name), error) for key, (_, _, error) in self._made.items()]
-        taken = {size for size, error in made if error is None}
+        failures = [(dict(key).get(name), error) for key, (_, _, error) in self._made.items()]
+        taken = {size for size, error in failures if error is None}
         refused = [
             (size, error)
-            for size, error in made
+            for size, error in failures
             if error is not None and size not in taken and not isinstance(error, WorkerEnded)
         ]
         if len(taken) != 1 or not refused:

@@ -92,11 +92,11 @@ class Examples:
     def types(self) -> list[jax.ShapeDtypeStruct]:
         """Shapes with a JAX symbol for each dynamic dim."""
         names = list(self.sizes)
-        held = dict(zip(names, jax.export.symbolic_shape(",".join(names)), strict=True)) if names else {}
+        symbols = dict(zip(names, jax.export.symbolic_shape(",".join(names)), strict=True)) if names else {}
         found = []
         for name, array in self.arrays.items():
             axes = self.dims.get(name, {})
-            shape = tuple(held[axes[k]] if k in axes else int(n) for k, n in enumerate(array.shape))
+            shape = tuple(symbols[axes[k]] if k in axes else int(n) for k, n in enumerate(array.shape))
             found.append(
                 jax.ShapeDtypeStruct(
                     shape, jax.dtypes.canonicalize_dtype(array.dtype) if not _is_key(array) else array.dtype

@@ -44,14 +44,14 @@ class Follower:
         Inputs that are ``fixed``, by default all, and elementwise functions of them determine the layout of other
         operands: gradients take that of moments.
         """
-        held: dict[Any, Cut] = dict(zip(jaxpr.invars, cuts, strict=True))
+        cut_of: dict[Any, Cut] = dict(zip(jaxpr.invars, cuts, strict=True))
         self._fixed |= {v for v, is_fixed in zip(jaxpr.invars, fixed or [True] * len(cuts), strict=True) if is_fixed}
         for equation in jaxpr.eqns:
             self.what = str(equation.source_info.name_stack) or self.what
-            given = [held.get(v, whole(v.aval)) if not _is_literal(v) else whole(v.aval) for v in equation.invars]
+            given = [cut_of.get(v, whole(v.aval)) if not _is_literal(v) else whole(v.aval) for v in equation.invars]
             for variable, cut in zip(equation.outvars, self._followed(equation, given), strict=True):
-                held[variable] = cut
-        return [whole(v.aval) if _is_literal(v) else held.get(v, whole(v.aval)) for v in jaxpr.outvars]
+                cut_of[variable] = cut
+        return [whole(v.aval) if _is_literal(v) else cut_of.get(v, whole(v.aval)) for v in jaxpr.outvars]
 
     def laid(self, aval: Any, cut: Cut, wanted: Cut) -> None:
         """Convert an array to the layout ``wanted``: mesh axes that no longer split it are gathered."""

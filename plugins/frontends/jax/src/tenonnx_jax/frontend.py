@@ -72,11 +72,11 @@ def read(
     the sizes given, at others or at 1, unless ``verify`` is False.
     """
     allowed = Allowed.of(verify, atol, rtol)
-    held = source_of(source, variables, method, mutable)
-    given = Examples.of(held, examples, keywords, dims, dynamic_axes, dynamic_batch, input_names)
-    graph = graph_of(held, given, registry, output_names)
+    function_source = source_of(source, variables, method, mutable)
+    given = Examples.of(function_source, examples, keywords, dims, dynamic_axes, dynamic_batch, input_names)
+    graph = graph_of(function_source, given, registry, output_names)
     if allowed is not None:
-        verify_against(held, given, graph, allowed).raise_if_failed()
+        verify_against(function_source, given, graph, allowed).raise_if_failed()
     return graph
 
 
@@ -94,9 +94,9 @@ def verifier(
     **_: Any,
 ) -> Callable[..., Verification]:
     """A function that verifies a graph against ``source``; takes the options of ``read``, and ``atol`` and ``rtol``."""
-    held = source_of(source, variables, method, mutable)
-    given = Examples.of(held, examples, keywords, dims, dynamic_axes, dynamic_batch, input_names)
-    return lambda graph, atol=None, rtol=None: verify_against(held, given, graph, Allowed(atol, rtol))
+    function_source = source_of(source, variables, method, mutable)
+    given = Examples.of(function_source, examples, keywords, dims, dynamic_axes, dynamic_batch, input_names)
+    return lambda graph, atol=None, rtol=None: verify_against(function_source, given, graph, Allowed(atol, rtol))
 
 
 def graph_of(source: Source, examples: Examples, registry: Registry | None, names: Sequence[str] | None) -> Graph:
@@ -129,13 +129,13 @@ def graph_of(source: Source, examples: Examples, registry: Registry | None, name
 def traced(source: Source, examples: Examples, types: Sequence[Any]) -> tuple[Any, Any]:
     """The jaxpr of a call with parameters and arguments, and the pytree of its result."""
 
-    def function(held: Any, arrays: Any) -> Any:
+    def function(state: Any, arrays: Any) -> Any:
         arguments, keywords = examples.arguments(arrays)
-        return source.call(held, arguments, keywords)
+        return source.call(state, arguments, keywords)
 
-    held = [jax.ShapeDtypeStruct(np.shape(p), p.dtype) for p in source.parameters.values()]
+    structures = [jax.ShapeDtypeStruct(np.shape(p), p.dtype) for p in source.parameters.values()]
     try:
-        closed, shape = jax.make_jaxpr(function, return_shape=True)(held, list(types))
+        closed, shape = jax.make_jaxpr(function, return_shape=True)(structures, list(types))
     except TenonnxError:
         raise
     except Exception as error:
@@ -199,19 +199,19 @@ def _whole(value: Any, aval: Any) -> Value:
 
 
 def _variable(graph: Graph, name: str, array: Any) -> Held:
-    held = parts_of(array)
-    if isinstance(held, Parts):
-        return Parts(graph.variable(f"{name}.{k}", part) for k, part in enumerate(held))
-    return graph.variable(name, held)
+    parts = parts_of(array)
+    if isinstance(parts, Parts):
+        return Parts(graph.variable(f"{name}.{k}", part) for k, part in enumerate(parts))
+    return graph.variable(name, parts)
 
 
 def _constant(graph: Graph, array: Any) -> Held:
     """A constant that a function captures; float arrays, which may be trained, become variables."""
-    held = parts_of(array)
-    if isinstance(held, Parts) or held.ndim == 0 or held.dtype.kind in "iub" or held.size < 2:
-        return held
+    parts = parts_of(array)
+    if isinstance(parts, Parts) or parts.ndim == 0 or parts.dtype.kind in "iub" or parts.size < 2:
+        return parts
     taken = graph.names()
-    return graph.variable(next(name for k in count() if (name := f"constant_{k}") not in taken), held)
+    return graph.variable(next(name for k in count() if (name := f"constant_{k}") not in taken), parts)
 
 
 __all__ = ["graph_of", "read", "verifier"]

@@ -34,18 +34,18 @@ class Function:
     def __init__(self, graph: Graph) -> None:
         known = copy_graph(graph)
         infer(known, strict=False)
-        told = trainable_variables(known)
-        names = [*dict.fromkeys([*told.parameters, *told.frozen])]
-        held = {
+        trainable = trainable_variables(known)
+        names = [*dict.fromkeys([*trainable.parameters, *trainable.frozen])]
+        parameters = {
             v.name: v.data.array() for v in graph.variables if v.name in names and is_array(v) and v.data is not None
         }
         self._wide = any(_is_wide(v) for v in (*graph.inputs, *graph.variables, *graph.outputs))
-        self._names = [name for name in names if name in held]
+        self._names = [name for name in names if name in parameters]
         self.input_names = [value.name for value in graph.inputs]
         self.output_names = [value.name for value in graph.outputs]
         self._inputs = graph.inputs
         self._plan = planned(graph, self._names)
-        self.parameters: dict[str, Any] = {name: jnp.asarray(held[name]) for name in self._names}
+        self.parameters: dict[str, Any] = {name: jnp.asarray(parameters[name]) for name in self._names}
 
     def __call__(self, parameters: Mapping[str, Any], *inputs: Any) -> dict[str, Any]:
         """The outputs by name; ``inputs`` is a mapping by name, or all inputs in the order of the graph.
@@ -78,10 +78,10 @@ class Function:
 
 def planned(graph: Graph, free: Sequence[str]) -> Plan:
     """The plan of a graph that takes the variables ``free`` as further inputs, so that they are not folded."""
-    held = copy_graph(graph)
-    listed = {value.name for value in held.all_inputs}
-    held.all_inputs += [v for v in held.variables if v.name in free and v.name not in listed]
-    plain = lowered(opened(held, free))
+    copied = copy_graph(graph)
+    listed = {value.name for value in copied.all_inputs}
+    copied.all_inputs += [v for v in copied.variables if v.name in free and v.name not in listed]
+    plain = lowered(opened(copied, free))
     values = {value.name: value for value in (*plain.variables, *plain.all_inputs)}
     plain.all_inputs = [v for v in plain.all_inputs if v.name in listed and v.name not in free]
     return Plan(plain, [values[name] for name in free])

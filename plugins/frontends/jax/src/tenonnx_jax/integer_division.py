@@ -23,8 +23,8 @@ def quotient(x: Value, y: Value) -> Value:
 
 def guarded(op: Any, x: Value, y: Value, by_zero: Value) -> Value:
     """A quotient or remainder of integers, with ``by_zero`` where the divisor is zero."""
-    known = static(y)
-    if known is not None and (known != 0).all():
+    contents = static(y)
+    if contents is not None and (contents != 0).all():
         return op(x, y)
     zero = ops.equal(y, _number(0, y))
     return where(zero, by_zero, op(x, where(zero, _number(1, y), y)))

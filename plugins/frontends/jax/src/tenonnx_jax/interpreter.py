@@ -89,13 +89,13 @@ class Interpreter:
     def __init__(self, sizes: Sizes, variables: frozenset[Value]) -> None:
         self.sizes, self.variables = sizes, variables
 
-    def known(self, held: Held) -> Held:
+    def known(self, content: Held) -> Held:
         """The contents of a constant, with which JAX can compute; variables, which may be trained, stay values."""
-        if isinstance(held, Parts):
-            return held.each(self.known)
-        if isinstance(held, Value) and held.is_constant and held not in self.variables:
-            return np.asarray(static(held))
-        return held
+        if isinstance(content, Parts):
+            return content.each(self.known)
+        if isinstance(content, Value) and content.is_constant and content not in self.variables:
+            return np.asarray(static(content))
+        return content
 
     def run(self, closed: Any, values: Sequence[Any]) -> list[Held]:
         """Evaluate a closed jaxpr."""
@@ -104,17 +104,17 @@ class Interpreter:
         )
 
     def evaluate(self, jaxpr: Any, consts: Sequence[Any], values: Sequence[Any]) -> list[Held]:
-        held: dict[Any, Held] = dict(zip(jaxpr.constvars, consts, strict=True))
-        held.update(zip(jaxpr.invars, values, strict=True))
+        contents: dict[Any, Held] = dict(zip(jaxpr.constvars, consts, strict=True))
+        contents.update(zip(jaxpr.invars, values, strict=True))
 
         def read(var: Any) -> Held:
-            return parts_of(np.asarray(var.val, var.aval.dtype)) if isinstance(var, core.Literal) else held[var]
+            return parts_of(np.asarray(var.val, var.aval.dtype)) if isinstance(var, core.Literal) else contents[var]
 
         origins: dict[Any, Any] = {}
         for equation in jaxpr.eqns:
             results = self.apply(equation, [read(var) for var in equation.invars], origins)
             origins.update(dict.fromkeys(equation.outvars, equation))
-            held.update(zip(equation.outvars, results, strict=True))
+            contents.update(zip(equation.outvars, results, strict=True))
         return [read(var) for var in jaxpr.outvars]
 
     def apply(self, equation: Any, values: list[Held], origins: Mapping[Any, Any]) -> list[Held]:
@@ -189,11 +189,11 @@ def _has_parts(aval: Any) -> bool:
     return dtype is not None and dtype != jax.dtypes.float0 and (is_key(dtype) or is_complex(dtype))
 
 
-def as_value(held: Held) -> Any:
+def as_value(content: Held) -> Any:
     """A known array as a constant of the graph."""
-    if isinstance(held, Parts):
-        return held.each(as_value)
-    return held if isinstance(held, Value) else constant(np.asarray(held))
+    if isinstance(content, Parts):
+        return content.each(as_value)
+    return content if isinstance(content, Value) else constant(np.asarray(content))
 
 
 def check_primitives(closed: Any) -> None:
@@ -223,10 +223,10 @@ def _equations(jaxpr: Any) -> Any:
     for equation in jaxpr.eqns:
         yield equation
         name = equation.primitive.name
-        held = [equation.params[_INLINED[name]]] if name in _INLINED else list(equation.params.values())
+        parts = [equation.params[_INLINED[name]]] if name in _INLINED else list(equation.params.values())
         if name in RULES and name not in _NESTING:
             continue
-        for each in held:
+        for each in parts:
             for inner in each if isinstance(each, tuple | list) else (each,):
                 inner = getattr(inner, "jaxpr", inner)
                 if hasattr(inner, "eqns"):

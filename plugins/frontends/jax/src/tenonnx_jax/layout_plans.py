@@ -127,8 +127,8 @@ def layout_plan(
         layout = layouts.of(value.name, shape, exact=value.data is not None)
         size = math.ceil(math.prod(shape) * value.dtype.bits / 8)
         parts = math.prod(layouts.parts(each) for each in layout.spec)
-        told = ",".join("+".join(axes_of(each)) or "-" for each in layout.spec)
-        found.append(Placed(value.name, shape, told if parts > 1 else "everywhere", size // parts))
+        axes_text = ",".join("+".join(axes_of(each)) or "-" for each in layout.spec)
+        found.append(Placed(value.name, shape, axes_text if parts > 1 else "everywhere", size // parts))
         in_all += size
     exchanges, unknown = _exchanged(graph, layouts, known, kept)
     return LayoutPlan(number, tuple(found), in_all, exchanges, known, unknown)
@@ -160,25 +160,25 @@ def _exchanged(
 ) -> tuple[tuple[Exchange, ...], str]:
     """Collectives in a call, or the reason why they are unknown."""
     fed_or_kept = {v.name for v in graph.all_inputs}
-    held = [v for v in graph.variables if v.data is not None and is_array(v)]
-    free = [v.name for v in held if v.name in fed_or_kept or math.prod(v.shape) > SMALL]  # type: ignore[arg-type]
+    weights = [v for v in graph.variables if v.data is not None and is_array(v)]
+    free = [v.name for v in weights if v.name in fed_or_kept or math.prod(v.shape) > SMALL]  # type: ignore[arg-type]
     try:
         small = simplify(fix_shapes(opened(graph, free), dict(fed)))  # with static shapes
         with jax.enable_x64(True):
             plan = planned(small, [name for name in free if name in {v.name for v in small.variables}])
-            given = [
+            structures = [
                 jax.ShapeDtypeStruct(fed.get(v.name) or tuple(v.shape), v.dtype.numpy)  # type: ignore[arg-type]
                 for v in plan.inputs
             ]
             token = NAMED.set(True)
             try:
-                traced = jax.make_jaxpr(lambda *held: plan(held))(*given)
+                traced = jax.make_jaxpr(lambda *weights: plan(weights))(*structures)
             finally:
                 NAMED.reset(token)
     except (TenonnxError, KeyError, TypeError, AttributeError) as error:
         return (), str(error).splitlines()[0]
     follower = Follower(layouts.mesh.shape)
-    cuts = [_cut(layouts, v.name, each.shape) for v, each in zip(plan.inputs, given, strict=True)]
+    cuts = [_cut(layouts, v.name, each.shape) for v, each in zip(plan.inputs, structures, strict=True)]
     left = {output: name for name, output in state.items()}
     outputs = follower(traced.jaxpr, cuts)
     for value, variable, cut in zip(plan.graph.outputs, traced.jaxpr.outvars, outputs, strict=True):

@@ -12,12 +12,12 @@ from tenonnx.extend import ArrayConstant, Graph, TensorType, static
 _MOVES = ("Transpose", "Reshape")
 
 
-def lay_out(graph: Graph, held: Collection[str]) -> None:
+def lay_out(graph: Graph, state: Collection[str]) -> None:
     """Fold a transposition or reshape that is the only reader of a parameter, such as a kernel, into the parameter."""
     uses = graph.uses()
     for value in list(graph.variables):
         readers = uses.get(value, [])
-        if value.name not in held or len(readers) != 1 or readers[0].op_type not in _MOVES or value in graph.outputs:
+        if value.name not in state or len(readers) != 1 or readers[0].op_type not in _MOVES or value in graph.outputs:
             continue
         node, contents = readers[0], static(value)
         result = node.outputs[0]

@@ -19,5 +19,7 @@ USER = UserLines((jax.__file__, jaxlib.__file__, tenonnx.__file__, __file__, tra
 
 def of_equation(equation: Any) -> str:
     """The user's line that produced an equation; empty if unknown."""
-    held = getattr(equation.source_info, "traceback", None)
-    return USER.first((f.file_name, f.line_num, f.function_name) for f in (held.frames if held is not None else ()))
+    traceback = getattr(equation.source_info, "traceback", None)
+    return USER.first(
+        (f.file_name, f.line_num, f.function_name) for f in (traceback.frames if traceback is not None else ())
+    )

@@ -154,8 +154,8 @@ class Step:
     def _computed(self, arguments: list[Any], captured: list[Any]) -> Sequence[Any]:
         attributes = self.attributes
         if self.plans:
-            made = {name: Function(p.graph, p, captured) for name, p in self.plans.items()}
-            attributes = {**attributes, **made}
+            functions = {name: Function(p.graph, p, captured) for name, p in self.plans.items()}
+            attributes = {**attributes, **functions}
         elif self.pure and self.numpy is not None and all(a is None or type(a) is np.ndarray for a in arguments):
             with suppress(*_INCONCLUSIVE) if any(map(with_symbols, arguments)) else nullcontext():
                 found = _as_tuple(self._by_numpy(arguments, attributes))

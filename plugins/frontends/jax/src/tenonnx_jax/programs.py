@@ -109,14 +109,14 @@ class _Compiled:
         self._jit = jax.jit(self._traced, donate_argnums=0)
         self._where = where
 
-    def _traced(self, state: Mapping[str, Any], given: Mapping[str, Any], held: Sequence[Any]) -> tuple[Any, Any]:
+    def _traced(self, state: Mapping[str, Any], given: Mapping[str, Any], variables: Sequence[Any]) -> tuple[Any, Any]:
         """The outputs, and whether all indices are in range; None if there are none."""
         self.compiled += 1
         counts["compiled"] += 1
         noted: list[Any] = []
         token = IN_RANGE.set(noted)
         try:
-            found = self.plan([*(state[n] if n in state else given[n] for n in self.names), *held])
+            found = self.plan([*(state[n] if n in state else given[n] for n in self.names), *variables])
         finally:
             IN_RANGE.reset(token)
         try:
@@ -135,7 +135,7 @@ class _Compiled:
     def __call__(self, state: Mapping[str, Any], given: Mapping[str, Any]) -> list[Any]:
         with jax.enable_x64(True), jax.default_device(None if isinstance(self._where, Layouts) else self._where):
             if isinstance(self._where, Layouts):
-                state, given = ({n: _put(self._where, n, a) for n, a in held.items()} for held in (state, given))
+                state, given = ({n: _put(self._where, n, a) for n, a in arrays.items()} for arrays in (state, given))
             if not self.eager:
                 try:
                     return self._called(state, given)
@@ -171,11 +171,11 @@ class _Compiled:
         if kind not in self._traces:
             shapes = dict(kind)
             arrays = [(shapes[v.name], v.dtype.numpy) for v in self.plan.graph.inputs]
-            arrays += [(held.shape, held.dtype) for held in self._held]
+            arrays += [(array.shape, array.dtype) for array in self._held]
             try:
                 with jax.enable_x64(True):
                     structures = [jax.ShapeDtypeStruct(*each) for each in arrays]
-                    self._traces[kind] = jax.make_jaxpr(lambda *held: self.plan(held))(*structures)
+                    self._traces[kind] = jax.make_jaxpr(lambda *arrays: self.plan(arrays))(*structures)
             except (TenonnxError, TypeError):
                 self._traces[kind] = None
         return self._traces[kind]
@@ -288,12 +288,12 @@ class _Turns:
         self._run = _Compiled(graph, where, state)
         self._last: weakref.ref[Results] | None = None
 
-    def __call__(self, held: Mapping[str, Any], feeds: Mapping[str, Any]) -> Results:
+    def __call__(self, state_arrays: Mapping[str, Any], feeds: Mapping[str, Any]) -> Results:
         given = self._check(feeds)
         last = self._last() if self._last is not None else None
         if last is not None:
             last.take()  # before its buffers are overwritten
-        state = {name: array for name, array in held.items() if name in self._state and name not in given}
+        state = {name: array for name, array in state_arrays.items() if name in self._state and name not in given}
         found = dict(zip(self._outputs, self._run(state, given), strict=True))
         kept = {output: found.pop(output) for output in set(self._state.values())}
         results = Results(self._outputs, fetched)

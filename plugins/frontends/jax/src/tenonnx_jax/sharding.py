@@ -105,8 +105,8 @@ class Layouts:
             return array
         if layout.is_fully_addressable:
             return jax.device_put(array, layout)
-        held = np.asarray(array)
-        return jax.make_array_from_callback(held.shape, layout, lambda index: held[index])
+        contents = np.asarray(array)
+        return jax.make_array_from_callback(contents.shape, layout, lambda index: contents[index])
 
 
 def _items(sharding: Any) -> Iterable[tuple[str, Any]]:
@@ -193,5 +193,5 @@ def fetched(array: Any) -> Any:
     """A complete copy of an array for the caller. In a multi-process setup all processes have to call this."""
     if isinstance(array, jax.Array) and not (array.is_fully_addressable or array.is_fully_replicated):
         mesh = array.sharding.mesh
-        array = jax.jit(lambda held: held, out_shardings=NamedSharding(mesh, P()))(array)
+        array = jax.jit(lambda x: x, out_shardings=NamedSharding(mesh, P()))(array)
     return np.array(array)

@@ -74,7 +74,7 @@ def _function(function: Any) -> Source:
     """A function without parameters; arrays in its closure are constants."""
     name = getattr(function, "__name__", type(function).__name__)
     return Source(
-        name, _signature(function), {}, lambda held, arguments, keywords: (function(*arguments, **keywords), {})
+        name, _signature(function), {}, lambda state, arguments, keywords: (function(*arguments, **keywords), {})
     )
 
 
@@ -94,9 +94,9 @@ def _tree(given: Any, function: Any, method: str | None) -> Source:
     leaves, structure = jax.tree_util.tree_flatten_with_path(given)
     places = [k for k, (_, leaf) in enumerate(leaves) if isinstance(leaf, jax.Array | np.ndarray)]
 
-    def call(held: Any, arguments: Any, keywords: Any) -> Any:
+    def call(state: Any, arguments: Any, keywords: Any) -> Any:
         filled = [leaf for _, leaf in leaves]
-        for place, array in zip(places, held, strict=True):
+        for place, array in zip(places, state, strict=True):
             filled[place] = array
         module = jax.tree_util.tree_unflatten(structure, filled)
         return (getattr(module, method) if method else module)(*arguments, **keywords), {}
@@ -112,16 +112,16 @@ def _nnx(module: Any, method: str | None) -> Source:
     leaves, structure = jax.tree_util.tree_flatten_with_path(state)
     places = [k for k, (_, leaf) in enumerate(leaves) if isinstance(leaf, jax.Array | np.ndarray)]
 
-    def call(held: Any, arguments: Any, keywords: Any) -> Any:
+    def call(state: Any, arguments: Any, keywords: Any) -> Any:
         filled = [leaf for _, leaf in leaves]
-        for place, array in zip(places, held, strict=True):
+        for place, array in zip(places, state, strict=True):
             filled[place] = array
         merged = nnx.merge(definition, jax.tree_util.tree_unflatten(structure, filled))
         result = getattr(merged, method or "__call__")(*arguments, **keywords)
         left = dict(jax.tree_util.tree_flatten_with_path(nnx.state(merged))[0])
         changed = {
             name: left[leaves[k][0]]
-            for name, k, array in zip(parameters, places, held, strict=True)
+            for name, k, array in zip(parameters, places, state, strict=True)
             if left.get(leaves[k][0], array) is not array
         }
         return result, changed
@@ -144,8 +144,8 @@ def _linen(module: Any, variables: Any, method: str | None, mutable: Sequence[st
         module, variables = module.unbind()
     leaves, structure = jax.tree_util.tree_flatten_with_path(variables)
 
-    def call(held: Any, arguments: Any, keywords: Any) -> Any:
-        given = jax.tree_util.tree_unflatten(structure, held)
+    def call(state: Any, arguments: Any, keywords: Any) -> Any:
+        given = jax.tree_util.tree_unflatten(structure, state)
         if not mutable:
             return module.apply(given, *arguments, **keywords, method=method), {}
         result, changed = module.apply(given, *arguments, **keywords, method=method, mutable=mutable)

@@ -10,12 +10,12 @@ from tenonnx_jax.layouts import lay_out
 from tenonnx_optimize import channels_first, fuse, simplify
 
 
-def tidied(graph: Graph, held: Collection[str]) -> Graph:
-    """Simplify ``graph`` without using the contents of the variables ``held``, which keep their names."""
+def tidied(graph: Graph, state: Collection[str]) -> Graph:
+    """Simplify ``graph`` without using the contents of the variables ``state``, which keep their names."""
     graph = prune(graph)
-    lay_out(graph, held)
+    lay_out(graph, state)
     listed = {value.name for value in graph.all_inputs}
-    graph.all_inputs += [v for v in graph.variables if v.name in held and v.name not in listed]
+    graph.all_inputs += [v for v in graph.variables if v.name in state and v.name not in listed]
     found = fuse(simplify(channels_first(graph)))  # inputs with defaults are not folded
     found.all_inputs = [value for value in found.all_inputs if value.name in listed]
     return found

@@ -60,7 +60,7 @@ def array_of(array: Any) -> Any:
     """An array in the graph's form: parts along a last axis, and the element types of JAX."""
     if not hasattr(array, "dtype"):
         array = jax.numpy.asarray(array)
-    held = parts_of(array)
-    if isinstance(held, Parts):
-        return np.stack(list(held), -1)
-    return held.astype(jax.dtypes.canonicalize_dtype(held.dtype))
+    parts = parts_of(array)
+    if isinstance(parts, Parts):
+        return np.stack(list(parts), -1)
+    return parts.astype(jax.dtypes.canonicalize_dtype(parts.dtype))

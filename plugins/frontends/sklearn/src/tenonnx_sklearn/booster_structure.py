@@ -49,8 +49,8 @@ def _check_xgboost(model: Any) -> None:
     learner = model["learner"]
     count = int(learner["learner_model_param"]["num_feature"])
     booster = learner["gradient_booster"]
-    held = booster.get("model") or booster.get("gbtree", {}).get("model")
-    trees = [] if held is None or "trees" not in held else held["trees"]
+    ensemble = booster.get("model") or booster.get("gbtree", {}).get("model")
+    trees = [] if ensemble is None or "trees" not in ensemble else ensemble["trees"]
     for number, tree in enumerate(trees):
         where = f"tree {number}"
         left, right, splits = (list(map(int, tree[n])) for n in ("left_children", "right_children", "split_indices"))
@@ -69,15 +69,17 @@ def _check_xgboost(model: Any) -> None:
         _check_categories(tree, nodes, where)
     classes = max(int(learner["learner_model_param"].get("num_class", 0)), 1)
     targets = max(int(learner["learner_model_param"].get("num_target", 1)), 1)
-    groups = [] if held is None else list(map(int, held.get("tree_info", [])))
+    groups = [] if ensemble is None else list(map(int, ensemble.get("tree_info", [])))
     if len(groups) != len(trees) or any(not 0 <= group < max(classes, targets) for group in groups):
         raise _Broken("trees of outputs that are not there")
 
 
 def _check_categories(tree: Mapping[str, Any], nodes: int, where: str) -> None:
     starts, sizes = (list(map(int, tree.get(name, []))) for name in ("categories_segments", "categories_sizes"))
-    held, total = list(map(int, tree.get("categories_nodes", []))), len(tree.get("categories", []))
-    fits = len(starts) == len(sizes) == len(held) and all(0 <= node < nodes for node in held)
+    nodes_with_categories, total = list(map(int, tree.get("categories_nodes", []))), len(tree.get("categories", []))
+    fits = len(starts) == len(sizes) == len(nodes_with_categories) and all(
+        0 <= node < nodes for node in nodes_with_categories
+    )
     if not fits or any(
         start < 0 or size < 0 or start + size > total for start, size in zip(starts, sizes, strict=True)
     ):
@@ -131,8 +133,8 @@ def _check_lightgbm_tree(facts: Mapping[str, str], highest: int, where: str) -> 
     if any(not 0 <= split <= highest for split in splits):
         raise _Broken(f"a split by a feature beyond {highest} in {where}")
     bounds = numbers("cat_boundaries")
-    held = len(numbers("cat_threshold"))
-    if categories and (len(bounds) != categories + 1 or bounds != sorted(bounds) or bounds[0] or bounds[-1] != held):
+    words = len(numbers("cat_threshold"))
+    if categories and (len(bounds) != categories + 1 or bounds != sorted(bounds) or bounds[0] or bounds[-1] != words):
         raise _Broken(f"categories that are not there in {where}")
     for threshold, decision in zip(thresholds, decisions, strict=True):
         if decision & 1 and not (threshold.is_integer() and 0 <= threshold < categories):

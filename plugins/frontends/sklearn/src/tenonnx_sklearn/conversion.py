@@ -43,8 +43,8 @@ def converts(*names: str, table: bool = False) -> Callable[[Rule], Rule]:
 
     def register(rule: Rule) -> Rule:
         taken = as_table if table else as_matrix
-        held = added_rule(lambda model, X: rule(model, taken(X)), names, _rules)
-        _rules.update(dict.fromkeys(names, held))
+        added = added_rule(lambda model, X: rule(model, taken(X)), names, _rules)
+        _rules.update(dict.fromkeys(names, added))
         return rule
 
     return register
@@ -97,30 +97,30 @@ def _logarithms(proba: Any) -> Any:
     return [ops.log(each) for each in proba] if isinstance(proba, list) else ops.log(proba)
 
 
-def _widened(held: Any, within: frozenset[type] = frozenset()) -> Any:
+def _widened(table: Any, within: frozenset[type] = frozenset()) -> Any:
     """Attributes of an estimator of scikit-learn, converted to dense arrays and float64.
 
     Then rules that compute in float64 are accurate even if the estimator was fitted on float32. Nodes of trees and
     linked lists are unchanged.
     """
-    if issparse(held):
-        return held.toarray().astype(np.float64)
-    if isinstance(held, np.ndarray):
-        return held.astype(np.float64) if held.dtype == np.float32 else held
-    if isinstance(held, list) and held and all(isinstance(each, np.ndarray) for each in held):
-        wide = [_widened(each) for each in held]
-        return held if all(a is b for a, b in zip(held, wide, strict=True)) else wide
-    kind = type(held)
-    if not kind.__module__.startswith("sklearn.") or not hasattr(held, "__dict__") or kind in within:
-        return held
+    if issparse(table):
+        return table.toarray().astype(np.float64)
+    if isinstance(table, np.ndarray):
+        return table.astype(np.float64) if table.dtype == np.float32 else table
+    if isinstance(table, list) and table and all(isinstance(each, np.ndarray) for each in table):
+        wide = [_widened(each) for each in table]
+        return table if all(a is b for a, b in zip(table, wide, strict=True)) else wide
+    kind = type(table)
+    if not kind.__module__.startswith("sklearn.") or not hasattr(table, "__dict__") or kind in within:
+        return table
     around = within | {kind}
-    parts = {name: each for name, each in vars(held).items() if name != "_idf_diag"}  # words x words, before 1.5
+    parts = {name: each for name, each in vars(table).items() if name != "_idf_diag"}  # words x words, before 1.5
     changed = {name: wide for name, each in parts.items() if (wide := _widened(each, around)) is not each}
     if not changed:
-        return held
-    made = copy(held)
-    vars(made).update(changed)
-    return made
+        return table
+    copied = copy(table)
+    vars(copied).update(changed)
+    return copied
 
 
 def output(model: Any, X: Value | Table, *methods: str) -> Any:

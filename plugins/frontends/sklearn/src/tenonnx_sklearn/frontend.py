@@ -185,9 +185,9 @@ def _regresses(model: Any) -> bool:
     return bool(is_regressor(model))
 
 
-def _methods(model: Any, found: dict[str, Value], asked: Sequence[str] | None) -> list[str]:
-    if asked is not None:
-        return list(asked)
+def _methods(model: Any, found: dict[str, Value], methods: Sequence[str] | None) -> list[str]:
+    if methods is not None:
+        return list(methods)
     wanted = ["predict"] if hasattr(model, "predict") else []
     several = isinstance(getattr(model, "classes_", None), list)  # whose predict_proba is a list of matrices
     if (
@@ -206,7 +206,7 @@ def _methods(model: Any, found: dict[str, Value], asked: Sequence[str] | None) -
     return ["transform"] if hasattr(model, "transform") else ["score_samples"]
 
 
-def _inputs(graph: Graph, model: Any, example: Any, asked: str | None, dtype: str) -> Table:
+def _inputs(graph: Graph, model: Any, example: Any, requested: str | None, dtype: str) -> Table:
     numbers = DType[dtype]
     if takes_documents(model) and (example is None or not is_table(example)):
         texts = graph.input("X", "string", ("batch",))
@@ -223,21 +223,23 @@ def _inputs(graph: Graph, model: Any, example: Any, asked: str | None, dtype: st
         shown = f", without {', '.join(lacking)}" if lacking else ""
         raise InvalidCall(f"an example does not have {features} columns", given=f"one of {len(found)}{shown}")
     dtypes = [_DTYPES.get(kind, numbers) for kind in found]
-    if asked is None:
+    if requested is None:
         alike = len(set(dtypes)) == 1 or (DType.string not in dtypes and not _named(example))
-        asked = "matrix" if alike and not _beyond_float32(example, found) else "columns"
-    if asked == "matrix":
+        requested = "matrix" if alike and not _beyond_float32(example, found) else "columns"
+    if requested == "matrix":
         if DType.string in dtypes and set(dtypes) != {DType.string}:
             raise InvalidCall(
                 "a matrix has several element types", given="text and numbers", do='give inputs="columns"'
             )
-        held = DType.string if DType.string in dtypes else numbers
-        return Table((graph.input("X", held, ("batch", features)),), numbers)
+        dtype_of_matrix = DType.string if DType.string in dtypes else numbers
+        return Table((graph.input("X", dtype_of_matrix, ("batch", features)),), numbers)
     names = getattr(model, "feature_names_in_", None)
     if _named(example) and (names is None or spelled(columns(example)) == list(names)):
         names = list(columns(example))
     names = [f"x{k}" for k in range(features)] if names is None else [str(name) for name in names]
-    parts = [graph.input(name, held, ("batch", 1)) for name, held in zip(names, dtypes, strict=True)]
+    parts = [
+        graph.input(name, dtype_of_matrix, ("batch", 1)) for name, dtype_of_matrix in zip(names, dtypes, strict=True)
+    ]
     if set(dtypes) == {numbers} and len(parts) > 1:
         return Table((ops.concat(*parts, axis=1),), numbers)
     return Table(tuple(parts), numbers)

@@ -49,9 +49,9 @@ def remembered(exactly: bool = False) -> Iterator[None]:
 
 def remember(value: Value, scaling: Scaling) -> Value:
     """Record the scaling of ``value``, so that readers may use the unscaled rows; unused scalings are pruned."""
-    held = _scaled.get()
-    if held is not None and (np.asarray(scaling.factor) > 0).all():
-        held[id(value)] = value, scaling
+    remembered = _scaled.get()
+    if remembered is not None and (np.asarray(scaling.factor) > 0).all():
+        remembered[id(value)] = value, scaling
     return value
 
 
@@ -90,8 +90,8 @@ def absorbed(X: Value, weights: Array, bias: Array) -> tuple[Value, Array, Array
 
 def thresholds_before(transform: Callable[[Array], Array], features: Array, thresholds: Array, width: int) -> Array:
     """The largest numbers, of the same dtype, that ``transform`` maps to at most ``thresholds``, by column."""
-    asked = np.stack([features.astype(np.float64), thresholds.astype(np.float64)])
-    (columns, limits), back = np.unique(asked, axis=1, return_inverse=True)
+    bounds = np.stack([features.astype(np.float64), thresholds.astype(np.float64)])
+    (columns, limits), back = np.unique(bounds, axis=1, return_inverse=True)
     columns, place, dtype = columns.astype(int), np.arange(len(limits)), thresholds.dtype.type
 
     def is_below(ordered: Array) -> Array:

@@ -72,25 +72,25 @@ def noted_sparse() -> Iterator[None]:
 
 def is_sparse(X: Value | Table) -> bool:
     """Whether these rows are a sparse matrix in scikit-learn."""
-    held, blocks = _noted.get(), X.blocks if isinstance(X, Table) else (X,)
-    return held is not None and len(blocks) == 1 and id(blocks[0]) in held.values
+    noted, blocks = _noted.get(), X.blocks if isinstance(X, Table) else (X,)
+    return noted is not None and len(blocks) == 1 and id(blocks[0]) in noted.values
 
 
 def stores_zeros() -> list[str]:
     """The steps of the model that may store explicit zeros in a sparse matrix."""
-    held = _noted.get()
-    return [] if held is None else held.with_zeros
+    noted = _noted.get()
+    return [] if noted is None else noted.with_zeros
 
 
 def note_sparse(model: Any, X: Value | Table, found: Value | Table) -> None:
     """Record the output of ``model`` for the rows ``X``, if it is sparse."""
-    held = _noted.get()
-    if held is None or not _gives_sparse(model, is_sparse(X)):
+    noted = _noted.get()
+    if noted is None or not _gives_sparse(model, is_sparse(X)):
         return
-    held.values.update({id(block): block for block in (found.blocks if isinstance(found, Table) else (found,))})
+    noted.values.update({id(block): block for block in (found.blocks if isinstance(found, Table) else (found,))})
     name = type(model).__name__
     if name in _WITH_ZEROS or getattr(model, "alternate_sign", False):
-        held.with_zeros.append(name)
+        noted.with_zeros.append(name)
 
 
 def _gives_sparse(model: Any, taken: bool) -> bool:

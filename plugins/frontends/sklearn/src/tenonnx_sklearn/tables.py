@@ -184,8 +184,8 @@ def features_of(model: Any) -> int | None:
     if not found and getattr(model, "feature_names_", None) is not None:
         found = len(model.feature_names_)
     if found is None:  # meta-estimators: ask the member that reads the columns first
-        told = (features_of(member) for member, _ in members(model, 0))
-        found = next((each for each in told if each is not None), None)
+        names = (features_of(member) for member, _ in members(model, 0))
+        found = next((each for each in names if each is not None), None)
     return None if found is None else int(found)
 
 

@@ -77,9 +77,9 @@ class Charset:
         known, found = set(self.alphabet), {}
         for number in range(0x20000):
             if not 0xD800 <= number < 0xE000:
-                made = self.fold(chr(number))
-                if len(made) != 1 or made in known:
-                    found[chr(number)] = made
+                folded = self.fold(chr(number))
+                if len(folded) != 1 or folded in known:
+                    found[chr(number)] = folded
         found |= {each: each for each in known if ord(each) >= 0x20000}
         return found
 
@@ -90,7 +90,7 @@ class Charset:
 
     def codes(self, characters: Value) -> Value:
         """``int64[rows, most]`` for ``string[rows, characters]``, padded with zeros."""
-        dropped = [key for key, made in self._entries.items() if not made]
+        dropped = [key for key, folded in self._entries.items() if not folded]
         ascii_alone = len(dropped) > 0x8000
         entries = {key: made for key, made in self._entries.items() if made or not ascii_alone}
         if ascii_alone:
@@ -141,8 +141,8 @@ def _looked_up(codes: Value, longest: int, names: dict[str, int], charset: Chars
         if len({0, *sums.tolist()}) == len(names) + 1:
             break
         seed += 1
-    asked = ops.reduce_sum(codes * factors[None], np.array([1], np.int64), keepdims=0)
-    return label_encoder(asked, keys_int64s=[0, *sums.tolist()], values_int64s=[0, *names.values()], default_int64=-1)
+    keys = ops.reduce_sum(codes * factors[None], np.array([1], np.int64), keepdims=0)
+    return label_encoder(keys, keys_int64s=[0, *sums.tolist()], values_int64s=[0, *names.values()], default_int64=-1)
 
 
 def distinct_letters(words: Value) -> tuple[Value, Value]:
@@ -153,5 +153,5 @@ def distinct_letters(words: Value) -> tuple[Value, Value]:
 
 def fold_of(model: Any) -> Callable[[str], str]:
     """The character normalization of an analyzer's preprocessor."""
-    made = model.build_preprocessor()
-    return lambda character: str(made(character))
+    preprocessor = model.build_preprocessor()
+    return lambda character: str(preprocessor(character))

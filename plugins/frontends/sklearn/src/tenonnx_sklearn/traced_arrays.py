@@ -264,10 +264,10 @@ def alike(inputs: Sequence[Any]) -> list[Any]:
     )
     if any(isinstance(each, np.ndarray | np.float64) for each in fitted) and all(d == np.float32 for d in known):
         dtype = np.dtype(np.float32)  # float64 constants in the function do not promote float32 rows
-    held = DType.of(dtype)
+    element_type = DType.of(dtype)
     return [
-        ops.cast(each, to=held)
-        if isinstance(each, Value) and each.dtype is not held
+        ops.cast(each, to=element_type)
+        if isinstance(each, Value) and each.dtype is not element_type
         else each
         if isinstance(each, Value)
         else np.asarray(each, dtype)

@@ -90,8 +90,8 @@ class _Words:
 def _counted(texts: TracedTexts, cut: Callable[[Value], Value]) -> TracedArray:
     """The number of pieces of each string."""
     flat = one_more(ops.reshape(texts.value, np.array([-1], np.int64)))
-    there = label_encoder(cut(flat), keys_strings=[""], values_int64s=[0], default_int64=1)
-    counts = ops.reduce_sum(there, np.array([1], np.int64), keepdims=0)
+    is_token = label_encoder(cut(flat), keys_strings=[""], values_int64s=[0], default_int64=1)
+    counts = ops.reduce_sum(is_token, np.array([1], np.int64), keepdims=0)
     counts = ops.slice_(counts, *(np.array([n], np.int64) for n in (0, -1, 0)))
     return TracedArray(ops.reshape(counts, ops.shape(texts.value)))
 

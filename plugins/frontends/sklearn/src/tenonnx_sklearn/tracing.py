@@ -77,11 +77,11 @@ def _reduced(kind: str) -> Callable[..., Any]:
         axes = [int(each) % rank for each in np.atleast_1d(axis)]
         if 0 in axes:
             raise TypeError(f"a {kind} over rows is not supported: one row in is one row out")
-        at, held = np.array(axes, np.int64), int(bool(keepdims))
+        at, keep = np.array(axes, np.int64), int(bool(keepdims))
         value = x.value if kind in ("max", "min", "sum", "prod") else floating(x.value)
         if kind in ("std", "var"):
             mean = ops.reduce_mean(value, at, keepdims=1)
-            variance = ops.reduce_mean((value - mean) * (value - mean), at, keepdims=held)
+            variance = ops.reduce_mean((value - mean) * (value - mean), at, keepdims=keep)
             count = float(np.prod([x.shape[each] for each in axes]))
             variance = variance * (count / (count - ddof)) if ddof else variance
             return TracedArray(ops.sqrt(variance) if kind == "std" else variance)
@@ -94,10 +94,10 @@ def _reduced(kind: str) -> Callable[..., Any]:
             "min": ops.reduce_min,
             "prod": ops.reduce_prod,
         }[kind]
-        found = function(value, at, keepdims=held)
+        found = function(value, at, keepdims=keep)
         if kind in ("max", "min") and value.dtype.is_float:  # NaN propagates, as in numpy
             gone = ops.where(ops.isnan(value), value, number(value, 0))
-            found = found + ops.reduce_sum(gone, at, keepdims=held)
+            found = found + ops.reduce_sum(gone, at, keepdims=keep)
         return TracedArray(found)
 
     return reduce
@@ -105,20 +105,20 @@ def _reduced(kind: str) -> Callable[..., Any]:
 
 def _joined(parts: Any, axis: int = 0) -> TracedArray:
     values = [plain(each) for each in parts]
-    held = next((each for each in values if isinstance(each, Value)), None)
-    if held is None or axis % int(held.rank or 1) == 0:
+    template = next((each for each in values if isinstance(each, Value)), None)
+    if template is None or axis % int(template.rank or 1) == 0:
         raise TypeError("rows are not joined below others: one row in is one row out")
-    return TracedArray(ops.concat(*alike([_for_rows(each, held) for each in values]), axis=axis))
+    return TracedArray(ops.concat(*alike([_for_rows(each, template) for each in values]), axis=axis))
 
 
-def _for_rows(each: Any, held: Value) -> Any:
+def _for_rows(each: Any, template: Value) -> Any:
     """Broadcast a constant array made with ``X.shape[0]`` rows, which must be equal, to the actual rows."""
     if isinstance(each, Value):
         return each
-    each = np.asarray(each, held.dtype.numpy if np.asarray(each).dtype.kind == "f" else None)
+    each = np.asarray(each, template.dtype.numpy if np.asarray(each).dtype.kind == "f" else None)
     if each.ndim < 2 or each.shape[0] != Rows() or (each != each[:1]).any():
         raise TypeError("an array that is joined neither comes from the rows nor is alike for each of X.shape[0] rows")
-    count = ops.shape(held, start=0, end=1)
+    count = ops.shape(template, start=0, end=1)
     return ops.expand(each[:1], ops.concat(count, np.array(each.shape[1:], np.int64), axis=0))
 
 
@@ -144,8 +144,8 @@ def _where_of(condition: Any, x: Any, y: Any) -> TracedArray:
         if isinstance(x, TracedArray) or isinstance(y, TracedArray)
         else (np.asarray(x, np.result_type(x, y)), np.asarray(y, np.result_type(x, y)))
     )
-    held = plain(condition)
-    return TracedArray(ops.where(truth(held) if isinstance(held, Value) else held, one, two))
+    mask = plain(condition)
+    return TracedArray(ops.where(truth(mask) if isinstance(mask, Value) else mask, one, two))
 
 
 def _nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> TracedArray:

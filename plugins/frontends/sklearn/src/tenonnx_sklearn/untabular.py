@@ -79,9 +79,9 @@ def feeds_of(inputs: list[Value], rows: Any) -> dict[str, Array] | None:
 
 def _filled(rows: Any, filling: Any, dtype: Any) -> Array:
     """Pad rows of different lengths to a matrix with at least one column."""
-    held = [list(row) for row in rows]
-    found = np.full((len(held), max([1, *map(len, held)])), filling, dtype)
-    for place, row in zip(found, held, strict=True):
+    filled = [list(row) for row in rows]
+    found = np.full((len(filled), max([1, *map(len, filled)])), filling, dtype)
+    for place, row in zip(found, filled, strict=True):
         place[: len(row)] = row
     return found
 

@@ -117,10 +117,10 @@ def _only(step: Any, part: str) -> Any:
     """A ``ColumnTransformer`` with all parts but one dropped."""
     from copy import copy
 
-    made = copy(step)
-    made.transformers_ = [(n, t if n == part else "drop", c) for n, t, c in step.transformers_]
-    made._n_samples_seen = None
-    return made
+    copied = copy(step)
+    copied.transformers_ = [(n, t if n == part else "drop", c) for n, t, c in step.transformers_]
+    copied._n_samples_seen = None
+    return copied
 
 
 def expected_of(model: Any, method: str, rows: Any) -> Any:
@@ -267,7 +267,7 @@ def unusual(model: Any, rows: Any) -> Iterator[Any]:
         return
     generator, known = np.random.default_rng(2), _categories(model, rows.shape[1])
     for odd in ("missing", "unknown"):
-        made = rows.copy()
+        changed = rows.copy()
         for k in range(rows.shape[1]):
             places = np.flatnonzero(generator.random(len(rows)) < 0.1)
             text = TEXT in fitted_kinds(model, rows.shape[1])[k]
@@ -279,11 +279,11 @@ def unusual(model: Any, rows: Any) -> Iterator[Any]:
                 each = "never seen" if text else np.nanmax(np.asarray(seen, np.float64)) + 1
             else:
                 continue
-            if hasattr(made, "iloc"):
-                made.iloc[places, k] = each
+            if hasattr(changed, "iloc"):
+                changed.iloc[places, k] = each
             else:
-                made[places, k] = each
-        yield made
+                changed[places, k] = each
+        yield changed
 
 
 def _takes(model: Any, rows: Any, graph: Graph) -> bool:
@@ -301,9 +301,9 @@ def _categories(model: Any, features: int) -> dict[int, Any]:
     found: dict[int, Any] = {}
 
     def visit(part: Any, places: list[int]) -> None:
-        held = getattr(part, "categories_", None)
-        if held is not None and len(held) == len(places):
-            found.update(zip(places, held, strict=True))
+        categories = getattr(part, "categories_", None)
+        if categories is not None and len(categories) == len(places):
+            found.update(zip(places, categories, strict=True))
         for member, chosen in members(part, len(places)):
             if len(places) > max(chosen, default=-1):
                 visit(member, [places[k] for k in chosen])

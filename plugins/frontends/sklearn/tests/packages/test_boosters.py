@@ -32,8 +32,8 @@ def data():
     draw = np.random.default_rng(0)
     X = np.where(draw.random((150, 4)) < 0.1, np.nan, draw.normal(size=(150, 4)))
     score = np.nan_to_num(X) @ [1.0, -2.0, 0.5, 1.0]
-    asked = np.where(draw.random((300, 4)) < 0.1, np.nan, draw.normal(size=(300, 4))).astype(np.float32)
-    return X, score, asked
+    X_test = np.where(draw.random((300, 4)) < 0.1, np.nan, draw.normal(size=(300, 4))).astype(np.float32)
+    return X, score, X_test
 
 
 def _target(objective):
@@ -73,16 +73,16 @@ def _near(graph, rows, expected):
     ],
 )
 def test_boosters_of_lightgbm_and_their_files(objective, tmp_path):
-    X, _, asked = data()
+    X, _, X_test = data()
     settings = {"objective": objective, "verbose": -1, **({"num_class": 3} if "multi" in objective else {})}
     groups = [50] * 3 if objective == "lambdarank" else None
     booster = lightgbm.train(settings, lightgbm.Dataset(X, _target(objective), group=groups), 8)
     booster.save_model(tmp_path / "model.txt")
-    expected = booster.predict(asked)
+    expected = booster.predict(X_test)
     for source in (booster, tmp_path / "model.txt"):
         graph = tx.load(source)
         assert [value.name for value in graph.outputs] == ["variable"]
-        _near(graph, asked, expected)
+        _near(graph, X_test, expected)
 
 
 @pytest.mark.parametrize(
@@ -103,18 +103,18 @@ def test_boosters_of_lightgbm_and_their_files(objective, tmp_path):
 )
 @pytest.mark.parametrize("suffix", ["json", "ubj"])
 def test_boosters_of_xgboost_and_their_files(objective, suffix, tmp_path):
-    X, _, asked = data()
+    X, _, X_test = data()
     settings = {"objective": objective, **({"num_class": 3} if "multi" in objective else {})}
     groups = np.arange(len(X)) // 30 if "rank" in objective else None
     booster = xgboost.train(settings, xgboost.DMatrix(X, _target(objective), qid=groups), 8)
     booster.save_model(tmp_path / f"model.{suffix}")
-    expected = booster.predict(xgboost.DMatrix(asked))
+    expected = booster.predict(xgboost.DMatrix(X_test))
     for source in (booster, tmp_path / f"model.{suffix}"):
-        _near(tx.load(source), asked, expected)
+        _near(tx.load(source), X_test, expected)
 
 
 def test_boosters_by_the_names_of_columns():
-    X, score, asked = data()
+    X, score, X_test = data()
     names = list("abcd")
     table = pandas.DataFrame(X, columns=names)
     for booster in (
@@ -123,33 +123,33 @@ def test_boosters_by_the_names_of_columns():
     ):
         graph = tx.load(booster, inputs="columns")
         assert [value.name for value in graph.inputs] == names
-        assert np.isfinite(graph.run(feeds(graph, pandas.DataFrame(asked, columns=names)))["variable"]).all()
+        assert np.isfinite(graph.run(feeds(graph, pandas.DataFrame(X_test, columns=names)))["variable"]).all()
 
 
 def test_a_booster_of_xgboost_predicts_by_all_rounds_and_its_estimator_by_the_best():
-    X, score, asked = data()
+    X, score, X_test = data()
     labels, others = (score > 0).astype(int), np.roll(score > 0, 1).astype(int)
     estimator = xgboost.XGBClassifier(n_estimators=30, early_stopping_rounds=2)
     estimator.fit(X, labels, eval_set=[(X, others)], verbose=False)
     booster = estimator.get_booster()
     assert booster.best_iteration + 1 < booster.num_boosted_rounds()
-    _near(tx.load(booster), asked, booster.predict(xgboost.DMatrix(asked)))
-    found = _run(estimator, asked)["probabilities"]
-    np.testing.assert_allclose(found, estimator.predict_proba(asked), rtol=1e-4, atol=1e-6)
+    _near(tx.load(booster), X_test, booster.predict(xgboost.DMatrix(X_test)))
+    found = _run(estimator, X_test)["probabilities"]
+    np.testing.assert_allclose(found, estimator.predict_proba(X_test), rtol=1e-4, atol=1e-6)
 
 
 def test_a_file_of_catboost_has_the_outputs_of_its_kind(tmp_path):
-    X, score, asked = data()
+    X, score, X_test = data()
     words = np.where(score > 0, "yes", "no")
     classifier, regressor = CatBoostClassifier(**QUIET).fit(X, words), CatBoostRegressor(**QUIET).fit(X, score)
     classifier.save_model(tmp_path / "c.cbm")
     regressor.save_model(tmp_path / "r.cbm")
-    found = _run(tmp_path / "c.cbm", asked)
-    assert found["label"].ravel().tolist() == classifier.predict(asked).ravel().tolist()
-    np.testing.assert_allclose(found["probabilities"], classifier.predict_proba(asked), rtol=1e-4, atol=1e-6)
-    _near(tx.load(tmp_path / "r.cbm"), asked, regressor.predict(asked))
+    found = _run(tmp_path / "c.cbm", X_test)
+    assert found["label"].ravel().tolist() == classifier.predict(X_test).ravel().tolist()
+    np.testing.assert_allclose(found["probabilities"], classifier.predict_proba(X_test), rtol=1e-4, atol=1e-6)
+    _near(tx.load(tmp_path / "r.cbm"), X_test, regressor.predict(X_test))
     raw = CatBoost({**QUIET, "loss_function": "Logloss"}).fit(X, score > 0)
-    _near(tx.load(raw), asked, raw.predict(asked))
+    _near(tx.load(raw), X_test, raw.predict(X_test))
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "settings.json"])
@@ -179,10 +179,10 @@ def test_a_file_that_is_cut_is_refused(name, head, tmp_path):
 def test_kernels_that_are_given_are_columns(kernel):
     draw = np.random.default_rng(1)
     X = draw.normal(size=(60, 3))
-    asked = draw.normal(size=(100, 3))
+    X_test = draw.normal(size=(100, 3))
     given = {"linear": lambda rows: rows, "precomputed": lambda rows: rows @ X.T}[kernel]
     model = SVC(kernel=kernel).fit(given(X), np.digitize(X[:, 0] - X[:, 1], [-0.5, 0.5]))
-    rows = given(asked).astype(np.float32)
+    rows = given(X_test).astype(np.float32)
     assert _run(model, rows)["label"].tolist() == model.predict(rows).tolist()
 
 

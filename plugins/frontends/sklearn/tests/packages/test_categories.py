@@ -86,19 +86,19 @@ def plain(rows):
 def test_categories_of_polars(make, kind):
     if make is extreme and isinstance(kind, polars.Enum):
         pytest.skip("XGBoost takes no Enum")
-    rows, asked = (
+    rows, X_test = (
         polars.from_pandas(plain(each)).with_columns(polars.col("city").cast(polars.String).cast(kind))
         for each in (table(), table(200, seed=1))
     )
-    check(make().fit(rows, target(table())), rows, asked)
+    check(make().fit(rows, target(table())), rows, X_test)
 
 
 def test_tables_of_arrow_are_fed_to_what_was_fitted_on_pandas():
-    rows, asked = table(), table(200, seed=1)
+    rows, X_test = table(), table(200, seed=1)
     model = light().fit(rows, target(rows))
     graph = tx.load(model, rows, verify=False)
-    for other in (pyarrow.Table.from_pandas(asked), polars.from_pandas(asked.astype({"level": "int64"}))):
-        assert graph.run(feeds(graph, other))["label"].tolist() == model.predict(asked).tolist()
+    for other in (pyarrow.Table.from_pandas(X_test), polars.from_pandas(X_test.astype({"level": "int64"}))):
+        assert graph.run(feeds(graph, other))["label"].tolist() == model.predict(X_test).tolist()
 
 
 def test_only_the_fit_of_histogram_boosting_determines_categories():
@@ -121,12 +121,12 @@ SETTINGS = [
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
 @pytest.mark.parametrize("classes", [2, 3])
 def test_categories_of_catboost(settings, classes):
-    rows, asked = (table(n, seed, missing=False).astype({"city": object}) for n, seed in ((600, 0), (400, 1)))
-    asked.loc[:20, "city"] = "unknown"
+    rows, X_test = (table(n, seed, missing=False).astype({"city": object}) for n, seed in ((600, 0), (400, 1)))
+    X_test.loc[:20, "city"] = "unknown"
     y = target(rows) if classes == 2 else target(rows) + (rows["level"] == 20)
     model = cat(**settings).fit(rows, y)
-    graph = check(model, rows, asked)
-    empty = graph.run(feeds(graph, asked[:0]))
+    graph = check(model, rows, X_test)
+    empty = graph.run(feeds(graph, X_test[:0]))
     assert empty["probabilities"].shape == (0, classes)
 
 

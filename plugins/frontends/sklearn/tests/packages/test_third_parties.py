@@ -39,10 +39,10 @@ def made_by_imbalanced_learn():
 def test_imbalanced_learn(place):
     X, y = rows()
     model = made_by_imbalanced_learn()[place].fit(X, y)
-    asked = X.astype(np.float32)
-    found = tx.load(model, asked).run({"X": asked})
+    requested = X.astype(np.float32)
+    found = tx.load(model, requested).run({"X": requested})
     method = "predict" if hasattr(model, "predict") else "transform"
-    expected = getattr(model, method)(asked)
+    expected = getattr(model, method)(requested)
     np.testing.assert_allclose(found["label" if method == "predict" else method], expected, rtol=1e-5, atol=1e-5)
 
 
@@ -63,11 +63,11 @@ def test_category_encoders(name):
     y = (draw.random(200) < 0.3 + 0.4 * (table["city"] == "Rome")).astype(int)
     model = make_pipeline(getattr(module, name)(cols=["city", "kind"]), LogisticRegression()).fit(table, y)
     graph = tx.load(model, table)
-    asked = pd.DataFrame(
+    requested = pd.DataFrame(
         {"city": ["Rome", "Atlantis", "Oslo"], "kind": ["d", "a", "?"], "size": np.float32([0, 1, -1])}
     ).astype({"city": object, "kind": object})
-    found = graph.run(feeds(graph, asked))
-    np.testing.assert_allclose(found["probabilities"], model.predict_proba(asked), atol=1e-5)
+    found = graph.run(feeds(graph, requested))
+    np.testing.assert_allclose(found["probabilities"], model.predict_proba(requested), atol=1e-5)
 
 
 def tables_of_skrub(count=300, seed=0):
@@ -104,18 +104,18 @@ def made_by_skrub():
 
 @pytest.mark.parametrize("name", ["vectorizer", "logistic", "histogram", "linear", "categories"])
 def test_skrub(name):
-    rows, asked = tables_of_skrub(), tables_of_skrub(100, seed=1)
-    asked.loc[:5, ["city", "note"]] = ["Atlantis", "unseen words"]
-    asked.loc[6:9, "kind"] = None
+    rows, X_test = tables_of_skrub(), tables_of_skrub(100, seed=1)
+    X_test.loc[:5, ["city", "note"]] = ["Atlantis", "unseen words"]
+    X_test.loc[6:9, "kind"] = None
     y = ((rows["city"] == "Rome") ^ (rows["size"] > 0)).astype(int)
     model = made_by_skrub()[name].fit(rows, y)
     graph = tx.load(model, rows)
-    found = graph.run(feeds(graph, asked))
+    found = graph.run(feeds(graph, X_test))
     if name == "vectorizer":
-        np.testing.assert_allclose(found["transform"], model.transform(asked), atol=1e-5)
+        np.testing.assert_allclose(found["transform"], model.transform(X_test), atol=1e-5)
         return
-    assert found["label"].tolist() == model.predict(asked).tolist()
-    np.testing.assert_allclose(found["probabilities"], model.predict_proba(asked), atol=1e-5)
+    assert found["label"].tolist() == model.predict(X_test).tolist()
+    np.testing.assert_allclose(found["probabilities"], model.predict_proba(X_test), atol=1e-5)
 
 
 def test_skrub_squashes_infinities_and_constants():
@@ -123,9 +123,9 @@ def test_skrub_squashes_infinities_and_constants():
     draw = np.random.default_rng(0)
     X = np.stack([draw.normal(size=50), np.full(50, 3.0), np.where(np.arange(50) < 45, 0.0, 7.0)], axis=1)
     model = skrub.SquashingScaler().fit(X)
-    asked = np.vstack([X, [np.inf, -np.inf, np.nan]]).astype(np.float32)
-    found = tx.load(model, verify=False).run({"X": asked})["transform"]
-    np.testing.assert_allclose(found, model.transform(asked), atol=1e-6)
+    X_test = np.vstack([X, [np.inf, -np.inf, np.nan]]).astype(np.float32)
+    found = tx.load(model, verify=False).run({"X": X_test})["transform"]
+    np.testing.assert_allclose(found, model.transform(X_test), atol=1e-6)
 
 
 def test_hashes_and_dates_of_skrub_are_refused_by_name():

@@ -164,10 +164,10 @@ def content_of(message: Any, what: str) -> Any:
     """An attribute: a number, a string, a list, a type number, a shape, an array, or the name of a function."""
     kind = message.WhichOneof("value")
     if kind == "list":
-        held = message.list
+        items = message.list
         for name, made in _READ.items():
-            if len(getattr(held, name)):
-                return [made(each, what) for each in getattr(held, name)]
+            if len(getattr(items, name)):
+                return [made(each, what) for each in getattr(items, name)]
         return []
     return None if kind is None else _READ.get(kind, _as_it_is)(getattr(message, kind), what)
 

@@ -64,26 +64,26 @@ def _build(graph: Graph, state: State, model: Model, names: Sequence[str]) -> No
     for name, contents in model.contents.items():
         state.initial[name] = contents
     if model.prepared:
-        held = {node: [constant(np.asarray(path, object))] for node, path in model.assets.items()}
-        interpreter.evaluate([], held, model.prepared)
+        known_values = {node: [constant(np.asarray(path, object))] for node, path in model.assets.items()}
+        interpreter.evaluate([], known_values, model.prepared)
     state.is_running = True
     given_files = {node: [constant(np.asarray(path, object))] for node, path in model.assets.items()}
-    captured = {node: [_captured(state, node, held)] for node, held in model.captured.items()}
+    captured = {node: [_captured(state, node, known_values)] for node, known_values in model.captured.items()}
     results = interpreter.evaluate([reference for _, reference in model.outputs], {**given_files, **captured, **fed})
     for name, result in zip(names, results, strict=True):
         graph.output(name, _output(graph, name, result))
     state.add_outputs()
 
 
-def _captured(state: State, name: str, held: Held) -> Held:
+def _captured(state: State, name: str, content: Held) -> Held:
     """A constant that a function captures; float arrays, which may be trained, become variables."""
-    if not isinstance(held, np.ndarray):
-        return held
-    if held.dtype.kind == "c":
-        return Complex(*(constant(np.ascontiguousarray(part)) for part in (held.real, held.imag)))
-    if held.dtype == object:
-        return constant(array_of(held))
-    return state.variable(name, held) if held.dtype.kind in "fV" and held.size > 1 else constant(held)
+    if not isinstance(content, np.ndarray):
+        return content
+    if content.dtype.kind == "c":
+        return Complex(*(constant(np.ascontiguousarray(part)) for part in (content.real, content.imag)))
+    if content.dtype == object:
+        return constant(array_of(content))
+    return state.variable(name, content) if content.dtype.kind in "fV" and content.size > 1 else constant(content)
 
 
 def _input(graph: Graph, given: Input) -> Held:

@@ -66,15 +66,15 @@ def read(
     allowed = Allowed.of(verify, atol, rtol)
     chosen = Options.of(options)
     original = None if allowed is None else _original(source, examples, chosen)
-    held, is_apart = loaded(source, chosen.trust)
-    if (backend := backend_of(held)) is not None:
-        call = call_of(held, examples, chosen)
+    loaded_source, is_apart = loaded(source, chosen.trust)
+    if (backend := backend_of(loaded_source)) is not None:
+        call = call_of(loaded_source, examples, chosen)
         graph = call.read(registry=registry, output_names=output_names)
         if allowed is not None:
             compare = _verifier_of_call(call, source if is_apart else None, examples, chosen, backend)
             warn_unverified(compare(graph, allowed.absolute, allowed.relative).raise_if_failed())
         return graph
-    model = _with_original(model_of(held, examples, chosen), original if is_apart else None)
+    model = _with_original(model_of(loaded_source, examples, chosen), original if is_apart else None)
     graph = graph_of(model, registry, output_names)
     if allowed is not None and model.run is not None:
         warn_unverified(_compared(model, model.run, graph, allowed, examples).raise_if_failed())
@@ -141,11 +141,11 @@ def verifier(
     """A function that verifies a graph against ``source``, with the options of ``read``; None if it cannot run."""
     chosen = Options.of(options)
     original = _original(source, examples, chosen)
-    held, is_apart = loaded(source, chosen.trust)
-    if (backend := backend_of(held)) is not None:
-        call = call_of(held, examples, chosen)
+    loaded_source, is_apart = loaded(source, chosen.trust)
+    if (backend := backend_of(loaded_source)) is not None:
+        call = call_of(loaded_source, examples, chosen)
         return _verifier_of_call(call, source if is_apart else None, examples, chosen, backend)
-    model = _with_original(model_of(held, examples, chosen), original if is_apart else None)
+    model = _with_original(model_of(loaded_source, examples, chosen), original if is_apart else None)
     run = model.run
     if run is None:
         return None

@@ -97,12 +97,12 @@ def _function_of(source: Any, signature: str | None) -> Any:
     if isinstance(source, tf.Module) and not callable(source):
         signature = signature or "serve"
     if signature is not None:
-        held = getattr(source, "signatures", {})
-        found = held.get(signature) if hasattr(held, "get") else None
+        signatures = getattr(source, "signatures", {})
+        found = signatures.get(signature) if hasattr(signatures, "get") else None
         found = found or getattr(source, signature, None)
         if found is None:
-            what, do = f'the model has no signature "{signature}"', did_you_mean(signature, held)
-            raise InvalidCall(what, available=listing(held), do=do)
+            what, do = f'the model has no signature "{signature}"', did_you_mean(signature, signatures)
+            raise InvalidCall(what, available=listing(signatures), do=do)
         return found
     if isinstance(source, tf.Module) and hasattr(source.__call__, "get_concrete_function"):
         return source.__call__
@@ -291,20 +291,20 @@ def _shape(shape: Any) -> tuple[int | None, ...] | None:
 def _captured(function: Any, frozen: Container[int]) -> tuple[dict[str, Held], dict[Held, Any]]:
     """Values of the placeholders of captures: variables, tables, and arrays."""
     by_handle = {id(v.handle): v for v in function.graph.variables if hasattr(v, "handle")}
-    held: dict[str, Held] = {}
+    captures: dict[str, Held] = {}
     contents: dict[Held, Any] = {}
     for outer, placeholder in function.graph.captures:
         node = placeholder.op.name
         variable = by_handle.get(id(outer))
         if variable is not None:
             kind = "frozen" if id(outer) in frozen else "parameter"
-            made = Variable(_name(variable), kind=kind if variable.trainable else "buffer")
-            held[node], contents[made] = made, variable.numpy()
+            new_variable = Variable(_name(variable), kind=kind if variable.trainable else "buffer")
+            captures[node], contents[new_variable] = new_variable, variable.numpy()
         elif outer.dtype.as_datatype_enum in (RESOURCE, VARIANT):
-            held[node] = Table(node, contents=_exporter(outer))
+            captures[node] = Table(node, contents=_exporter(outer))
         else:
-            held[node] = np.asarray(outer)
-    return held, contents
+            captures[node] = np.asarray(outer)
+    return captures, contents
 
 
 def _name(variable: Any) -> str:

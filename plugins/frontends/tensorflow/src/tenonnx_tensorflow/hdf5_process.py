@@ -37,9 +37,9 @@ def opened(path: str, member: str) -> Opened:
     return h5py.File(file, "r"), file.seek(0, io.SEEK_END)
 
 
-def sizes(held: Opened) -> list[int]:
+def sizes(opened: Opened) -> list[int]:
     """Bytes of all datasets, and bytes of the file. Raises ``Outside`` for links, external storage and virtual data."""
-    (root, packed), unpacked = held, 0
+    (root, packed), unpacked = opened, 0
     for path, each in _objects(root):
         if isinstance(each, h5py.Dataset):
             if each.external or each.is_virtual:
@@ -50,7 +50,7 @@ def sizes(held: Opened) -> list[int]:
     return [unpacked, packed]
 
 
-def contents(held: Opened) -> list[list[Any]]:
+def contents(opened: Opened) -> list[list[Any]]:
     """Path, attributes and array of each object, groups before their members; the array of a group is None."""
     return [
         [
@@ -58,7 +58,7 @@ def contents(held: Opened) -> list[list[Any]]:
             {name: _sendable(each.attrs[name]) for name in each.attrs},
             _sendable(each[()]) if isinstance(each, h5py.Dataset) else None,
         ]
-        for path, each in _objects(held[0])
+        for path, each in _objects(opened[0])
     ]
 
 

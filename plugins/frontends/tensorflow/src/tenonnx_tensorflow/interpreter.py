@@ -184,15 +184,15 @@ def check_ops(
             missing.setdefault(node.op, []).append(node.name)
     if not missing:
         return
-    told = []
+    messages = []
     for op, names in sorted(missing.items()):
         line = next(filter(None, map(line_of, names)), "") if line_of is not None else ""
         listed = f"{op} ({len(names)} node{'s' * (len(names) > 1)}): {', '.join(names[:3])}"
-        told.append(f"{listed}, {line}" if line else listed)
+        messages.append(f"{listed}, {line}" if line else listed)
     advice = [text for start, text in _ADVICE.items() if any(op.startswith(start) for op in missing)]
     raise NotRepresentable(
         "the graph has ops without a rule",
-        given="\n".join(told),
+        given="\n".join(messages),
         do="; ".join(advice)
         or 'compute it with other ops, or give it a form, forms={"NAME": function}, or a rule: '
         '@tenonnx_tensorflow.rule("NAME"), in a module that is imported before, or in a package (entry points '

@@ -104,7 +104,7 @@ def call_of(model: Any, examples: Sequence[Any], options: Options) -> Call:
     chosen = list(options.input_names) if options.input_names else names
     if len(chosen) == len(names):  # otherwise the front end raises an error
         axes = {new: axes[old] for old, new in zip(names, chosen, strict=True)}
-    given = {"dims": {key: held for key, held in axes.items() if held}, "input_names": chosen}
+    given = {"dims": {key: symbols for key, symbols in axes.items() if symbols}, "input_names": chosen}
 
     def called(trained: Sequence[Any], kept: Sequence[Any], leaves: Sequence[Any]) -> Any:
         """Results of the model, and the new values of the variables that are not trainable."""
@@ -183,9 +183,9 @@ def _on_jax(model: Any, called: Called, arrays: Sequence[Any], options: dict[str
     paths = _paths([*trained, *kept])
     later = paths[len(trained) :]
 
-    def call(held: Sequence[Any], arguments: Sequence[Any], keywords: Any) -> tuple[Any, Mapping[str, Any]]:
-        before = held[len(trained) :]
-        result, after = called(held[: len(trained)], before, arguments)
+    def call(variables: Sequence[Any], arguments: Sequence[Any], keywords: Any) -> tuple[Any, Mapping[str, Any]]:
+        before = variables[len(trained) :]
+        result, after = called(variables[: len(trained)], before, arguments)
         changed = zip(later, before, after, strict=True)
         return result, {path: new for path, old, new in changed if new is not old}
 
@@ -231,8 +231,8 @@ def _on_torch(model: Any, called: Called, arrays: Sequence[Any], options: dict[s
             return called(first, second, arguments)[0]
 
     tensors = [torch.from_numpy(array) for array in arrays]
-    held = [*(f"trained_{k}" for k in range(len(trained))), *(f"kept_{k}" for k in range(len(kept)))]
-    names = dict(zip(held, _paths([*trained, *kept]), strict=True))
+    attributes = [*(f"trained_{k}" for k in range(len(trained))), *(f"kept_{k}" for k in range(len(kept)))]
+    names = dict(zip(attributes, _paths([*trained, *kept]), strict=True))
     module = Stateless().eval()
 
     def compute(given: Sequence[Any]) -> list[Any]:

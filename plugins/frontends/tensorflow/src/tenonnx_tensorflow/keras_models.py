@@ -83,9 +83,9 @@ def _structure_of(model: Any) -> list[Any] | None:
     """Types of a model's inputs: declared, recorded from a call on ``keras.Input``, or from ``build``."""
     declared = _declared_inputs(model)
     if declared:
-        held = getattr(model, "_inputs_struct", None)
-        held = model.inputs if held is None else held
-        single = held[0] if isinstance(held, list | tuple) and len(held) == 1 else held
+        structure = getattr(model, "_inputs_struct", None)
+        structure = model.inputs if structure is None else structure
+        single = structure[0] if isinstance(structure, list | tuple) and len(structure) == 1 else structure
         return [tf.nest.map_structure(_declared, single)]
     for node in model._inbound_nodes:
         arguments = node.arguments.args

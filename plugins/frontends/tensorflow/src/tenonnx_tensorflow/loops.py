@@ -31,17 +31,17 @@ class Slot:
     row: Value | None = None
 
 
-def tensors_of(held: Held, what: str) -> list[Value]:
+def tensors_of(content: Held, what: str) -> list[Value]:
     """The tensors that represent a tracked value."""
-    if isinstance(held, Value):
-        return [held]
-    if isinstance(held, Complex):
-        return [held.real, held.imaginary]
-    if isinstance(held, TensorList):
-        if held.rows is None:
+    if isinstance(content, Value):
+        return [content]
+    if isinstance(content, Complex):
+        return [content.real, content.imaginary]
+    if isinstance(content, TensorList):
+        if content.rows is None:
             raise NotRepresentable("a list leaves a loop or branch before it is filled", given=what)
-        return [held.rows]
-    if isinstance(held, Variable | Table) or held is None:
+        return [content.rows]
+    if isinstance(content, Variable | Table) or content is None:
         return []
     raise RowsApart("a loop or branch returns something other than tensors and lists of them", given=what)
 
@@ -67,8 +67,8 @@ def together(templates: Sequence[Held], values: Sequence[Value]) -> list[Held]:
     return found
 
 
-def flat(held: Sequence[Held], what: str) -> list[Value]:
-    return [value for each in held for value in tensors_of(each, what)]
+def flat(contents: Sequence[Held], what: str) -> list[Value]:
+    return [value for each in contents for value in tensors_of(each, what)]
 
 
 # ----- branches -------------------------------------------------------------------------------------------------------
@@ -78,9 +78,9 @@ def branched(
     state: State, condition: Value, then: Callable[[], Sequence[Held]], other: Callable[[], Sequence[Held]], what: str
 ) -> list[Held]:
     """Result of one of two functions; variables that either of them changes become outputs of the branch."""
-    known = static(condition)
-    if known is not None:
-        return list(then() if bool(np.asarray(known).reshape(-1)[0]) else other())
+    contents = static(condition)
+    if contents is not None:
+        return list(then() if bool(np.asarray(contents).reshape(-1)[0]) else other())
     before = dict(state.held)
     templates: list[list[Held]] = []
     changed: dict[Variable, None] = {}
@@ -106,9 +106,9 @@ def branched(
             found = [*function(), *(state.read(v) for v in variables)]
             return [ops.identity(v) for v in flat(found, what)] or [constant(np.asarray(True))]
 
-        made = subgraph(run, name="branch")
+        graph = subgraph(run, name="branch")
         state.undo(before)
-        return made
+        return graph
 
     results = ops.if_(scalar(condition), then_branch=branch(then), else_branch=branch(other))
     values = list(results) if isinstance(results, tuple) else [results]
@@ -177,13 +177,19 @@ def looped(loop: Looping) -> list[Held]:
         return _looped(replace(loop, initial=whole))
 
 
-def _zeros(held: TensorList) -> TensorList | None:
+def _zeros(tensor_list: TensorList) -> TensorList | None:
     """A list of zeros of the reserved size; None where the shape of rows is unknown."""
-    if held.shape is None or any(not isinstance(n, int) for n in held.shape) or held.dtype is DType.string:
+    if (
+        tensor_list.shape is None
+        or any(not isinstance(n, int) for n in tensor_list.shape)
+        or tensor_list.dtype is DType.string
+    ):
         return None
-    sizes = ops.concat(ops.reshape(int64(held.size), [1]), constant(np.asarray(held.shape, np.int64)), axis=0)
-    rows = ops.expand(constant(np.zeros((), held.dtype.numpy)), sizes)
-    return TensorList(held.dtype, rows, held.size, held.shape)
+    sizes = ops.concat(
+        ops.reshape(int64(tensor_list.size), [1]), constant(np.asarray(tensor_list.shape, np.int64)), axis=0
+    )
+    rows = ops.expand(constant(np.zeros((), tensor_list.dtype.numpy)), sizes)
+    return TensorList(tensor_list.dtype, rows, tensor_list.size, tensor_list.shape)
 
 
 def _looped(loop: Looping) -> list[Held]:
@@ -191,8 +197,12 @@ def _looped(loop: Looping) -> list[Held]:
     before = dict(state.held)
     templates = list(initial)
     for k in loop.changing:
-        held = initial[k]
-        templates[k] = Slot(held) if isinstance(held, TensorList) and held.rows is None else held
+        initial_state = initial[k]
+        templates[k] = (
+            Slot(initial_state)
+            if isinstance(initial_state, TensorList) and initial_state.rows is None
+            else initial_state
+        )
     slots = [k for k, each in enumerate(templates) if isinstance(each, Slot)]
     carried = [k for k in loop.changing if k not in slots]
     variables: list[Variable] = []
@@ -253,20 +263,20 @@ class _Tracing:
         trace, loop, state = _Trace(), self.loop, self.loop.state
 
         def step(count: Value, going: Value, *values: Value) -> list[Value]:
-            held = list(self.templates)
-            templates = [*(held[k] for k in self.carried), *(state.read(v) for v in variables)]
+            states = list(self.templates)
+            templates = [*(states[k] for k in self.carried), *(state.read(v) for v in variables)]
             given = together(templates, values)
             for k, each in zip(self.carried, given, strict=False):
-                held[k] = each
+                states[k] = each
             for k in self.slots:
-                held[k] = Slot(held[k].source)
-            trace.formals = [h if isinstance(h, Value) else count for h in held]
+                states[k] = Slot(states[k].source)
+            trace.formals = [h if isinstance(h, Value) else count for h in states]
             for variable, each in zip(variables, given[len(self.carried) :], strict=True):
                 state.assign(variable, each)
             inside = dict(state.held)
-            trace.results = list(loop.body(held))
+            trace.results = list(loop.body(states))
             trace.changed = dict.fromkeys(state.changes_since(inside))
-            after = [held[k] if f else trace.results[k] for k, f in enumerate(loop.fixed)]
+            after = [states[k] if f else trace.results[k] for k, f in enumerate(loop.fixed)]
             trace.going = constant(np.asarray(True)) if counted else scalar(loop.condition(after))
             left = [trace.results[k] for k in self.carried]
             rows = [_row(trace.results[k], self.templates[k].source, loop.what) for k in self.slots]
@@ -285,20 +295,20 @@ def _joined(a: Any, b: Any, what: str) -> Any:
     return found
 
 
-def _row(held: Held, source: TensorList, what: str) -> Value:
-    if not isinstance(held, Slot) or held.row is None:
+def _row(content: Held, source: TensorList, what: str) -> Value:
+    if not isinstance(content, Slot) or content.row is None:
         raise RowsApart(
             "a loop does not write one row of an empty list in each iteration",
             given=what,
             do="use tf.TensorArray with index i in iteration i, or stack a Python list where the loop is unrolled",
         )
-    return held.row
+    return content.row
 
 
-def _list_again(held: Held, inner: Held) -> Held:
-    if isinstance(held, TensorList) and isinstance(inner, TensorList):
-        held.size = None  # the loop may have extended it
-    return held
+def _list_again(content: Held, inner: Held) -> Held:
+    if isinstance(content, TensorList) and isinstance(inner, TensorList):
+        content.size = None  # the loop may have extended it
+    return content
 
 
 def _stacked(rows: Value, trace: _Trace, position: int, initial: Sequence[Held], count: Any, what: str) -> TensorList:

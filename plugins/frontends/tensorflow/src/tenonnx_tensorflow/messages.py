@@ -69,15 +69,15 @@ def _classes() -> dict[str, Any]:
         message = file.message_type.add(name=name)
         for field in fields.split(", "):
             number, label, kind = field.split()
-            made = message.field.add(name=label, number=int(number))
-            made.label = types.LABEL_REPEATED if kind.endswith("*") else types.LABEL_OPTIONAL
+            new_field = message.field.add(name=label, number=int(number))
+            new_field.label = types.LABEL_REPEATED if kind.endswith("*") else types.LABEL_OPTIONAL
             kind = kind.removesuffix("*")
             if kind in _FIELDS:
-                made.type, made.type_name = types.TYPE_MESSAGE, f".tenonnx.{kind}"
+                new_field.type, new_field.type_name = types.TYPE_MESSAGE, f".tenonnx.{kind}"
             else:
-                made.type = getattr(types, f"TYPE_{kind.upper()}")
+                new_field.type = getattr(types, f"TYPE_{kind.upper()}")
             if name == "Content":
-                made.oneof_index = 0
+                new_field.oneof_index = 0
         if name == "Content":
             message.oneof_decl.add(name="value")
     pool = descriptor_pool.DescriptorPool()

@@ -47,20 +47,20 @@ class Loop:
         node = value.producer
         if node is None or node.op_type not in ("Gather", "Slice", "Split", "Squeeze") or node.inputs[0] is None:
             return None
-        held, which = self.outer(node.inputs[0]), _known(node.inputs[1])
-        if held is None or which is None:
+        content, which = self.outer(node.inputs[0]), _known(node.inputs[1])
+        if content is None or which is None:
             return None
         if node.op_type == "Slice":
             bounds = [which, *(_known(value) for value in node.inputs[2:])]
-            return None if any(each is None for each in bounds) else ops.slice_(held, *map(constant, bounds))
+            return None if any(each is None for each in bounds) else ops.slice_(content, *map(constant, bounds))
         if node.op_type == "Squeeze":
-            return ops.squeeze(held, which.tolist())
+            return ops.squeeze(content, which.tolist())
         axis = node.attributes.get("axis", 0)
         if node.op_type == "Gather":
-            return ops.gather(held, constant(which), axis=axis)
+            return ops.gather(content, constant(which), axis=axis)
         place = next(k for k, v in enumerate(node.outputs) if v is value)
         start = int(which[:place].sum())
-        return ops.slice_(held, [start], [start + int(which[place])], [axis])
+        return ops.slice_(content, [start], [start + int(which[place])], [axis])
 
     def elements(self, value: Value) -> Value | None:
         """The tensor from which iteration ``k`` takes row ``k``."""

@@ -60,8 +60,8 @@ class FileRunner:
         return graph
 
     def __call__(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
-        there = {node.name for node in self._part.node}
-        paths = {name: path for name, path in self._file_names.items() if name.partition(":")[0] in there}
+        names = {node.name for node in self._part.node}
+        paths = {name: path for name, path in self._file_names.items() if name.partition(":")[0] in names}
         wanted = [self._tensor(name) for name in self._outputs]
         files = {self._tensor(name): path for name, path in paths.items()}
         given = {self._tensor(self._inputs[name]): array for name, array in feeds.items()}

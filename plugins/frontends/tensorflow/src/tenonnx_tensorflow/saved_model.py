@@ -90,19 +90,19 @@ def chosen_signature(signatures: Mapping[str, Any], wanted: str | None) -> str:
 
 def meta_graph_of(message: Any, tags: Sequence[str] | None) -> Any:
     """The graph of a SavedModel with these tags, by default "serve", or the only graph."""
-    held = [list(graph.meta_info_def.tags) for graph in message.meta_graphs]
+    tags_of_graphs = [list(graph.meta_info_def.tags) for graph in message.meta_graphs]
     wanted = list(tags) if tags is not None else ["serve"]
-    for graph, each in zip(message.meta_graphs, held, strict=True):
+    for graph, each in zip(message.meta_graphs, tags_of_graphs, strict=True):
         if sorted(each) == sorted(wanted):
             return graph
-    if tags is None and len(held) == 1:
+    if tags is None and len(tags_of_graphs) == 1:
         return message.meta_graphs[0]
-    if not held:
+    if not tags_of_graphs:
         raise InvalidModel("the SavedModel holds no graph")
     raise InvalidCall(
         "the SavedModel has no graph with these tags",
         given=", ".join(wanted),
-        available="; ".join(", ".join(each) for each in held),
+        available="; ".join(", ".join(each) for each in tags_of_graphs),
     )
 
 

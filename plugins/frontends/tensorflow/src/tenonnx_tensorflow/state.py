@@ -128,7 +128,7 @@ class State:
 
     def changes_since(self, before: Mapping[Variable, Held]) -> list[Variable]:
         """The variables that were assigned, rather than only read for the first time."""
-        return [v for v, held in self.held.items() if held is not before.get(v, self.sources.get(v))]
+        return [v for v, content in self.held.items() if content is not before.get(v, self.sources.get(v))]
 
     def undo(self, before: Mapping[Variable, Held]) -> None:
         """Restore the contents of variables; those that were read for the first time keep their initial contents."""
@@ -136,7 +136,9 @@ class State:
 
     def changed(self) -> dict[Variable, Value]:
         """The variables that were assigned after their first read, with their contents."""
-        return {v: held for v, held in self.held.items() if held is not self.sources.get(v) and v in self.sources}
+        return {
+            v: content for v, content in self.held.items() if content is not self.sources.get(v) and v in self.sources
+        }
 
     def _first_content(self, variable: Variable) -> Held:
         if variable in self.sources:
@@ -148,14 +150,14 @@ class State:
             return content
         array = np.asarray(content)
         if variable.name in self.mutable:
-            made = self.graph.input(self._free(variable.name), constant(array).tensor)
-            self.defaults[made.name] = array
+            new_input = self.graph.input(self._free(variable.name), constant(array).tensor)
+            self.defaults[new_input.name] = array
         else:
-            made = self.variable(variable.name, array)
+            new_input = self.variable(variable.name, array)
         if array.dtype.kind in "fV" and variable.kind is not None:
-            made.role = Role(variable.kind)
-        self.sources[variable] = made
-        return made
+            new_input.role = Role(variable.kind)
+        self.sources[variable] = new_input
+        return new_input
 
     def _by_name(self, variable: Variable) -> Any:
         """Contents of a checkpoint by variable name: Keras 3 SavedModels may restore only copies of variables."""

@@ -72,8 +72,8 @@ def int64(value: Any) -> Any:
         return constant(np.asarray(value, np.int64))
     if value.dtype is DType.int64:
         return value
-    known = static(value)
-    return constant(np.asarray(known).astype(np.int64)) if known is not None else ops.cast(value, to=DType.int64)
+    contents = static(value)
+    return constant(np.asarray(contents).astype(np.int64)) if contents is not None else ops.cast(value, to=DType.int64)
 
 
 def as_dtype(value: Value, dtype: Any) -> Value:

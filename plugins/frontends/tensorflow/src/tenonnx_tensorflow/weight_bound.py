@@ -21,17 +21,17 @@ _LOCK = threading.RLock()
 
 
 @contextmanager
-def bounded_weights(path: Path, held: int | None) -> Iterator[None]:
-    """Refuse weights of layers before they are created, if they have many more elements than the ``held`` ones.
+def bounded_weights(path: Path, saved_count: int | None) -> Iterator[None]:
+    """Refuse weights of layers before they are created, if they have many more elements than the saved ones.
 
     None is no bound. Raises ``InvalidModel`` at the end, whatever Keras raised or caught.
     """
-    if held is None:
+    if saved_count is None:
         yield
         return
     import keras
 
-    most, made, refused = _RATIO * held + _MORE, 0, list[TenonnxError]()
+    most, made, refused = _RATIO * saved_count + _MORE, 0, list[TenonnxError]()
     layer, add_weight, thread = keras.Layer, keras.Layer.add_weight, threading.get_ident()
 
     def bounded(self: Any, *arguments: Any, **keywords: Any) -> Any:
@@ -43,7 +43,7 @@ def bounded_weights(path: Path, held: int | None) -> Iterator[None]:
                 refused.append(
                     InvalidModel(
                         f'the layers of "{path}" have more weights than the file holds',
-                        given=f'"{self.name}" needs weights of shape {shape}, and the file holds {held} elements',
+                        given=f'"{self.name}" needs weights of shape {shape}, and the file has {saved_count} elements',
                         do="save the model again",
                     )
                 )

@@ -14,30 +14,30 @@ from tenonnx.extend.backends import FeedCheck, StateFeedCheck, check_feeds
 from tenonnx_torch.values import NATIVE, tensors_in, to_arrays
 
 
-def is_foreign(held: Any) -> bool:
+def is_foreign(array: Any) -> bool:
     """Whether an object is an array of a library other than numpy."""
-    return hasattr(held, "__dlpack__") and not isinstance(held, np.ndarray | np.generic)
+    return hasattr(array, "__dlpack__") and not isinstance(array, np.ndarray | np.generic)
 
 
-def as_tensor(held: Any) -> Any:
+def as_tensor(array: Any) -> Any:
     """An array as a tensor that shares its memory; as a numpy array where PyTorch lacks the element type."""
-    if isinstance(held, torch.Tensor):
-        return held.detach() if held.layout is torch.strided else held.detach().to_dense()
+    if isinstance(array, torch.Tensor):
+        return array.detach() if array.layout is torch.strided else array.detach().to_dense()
     try:
-        return torch.from_dlpack(held)
+        return torch.from_dlpack(array)
     except (RuntimeError, TypeError, ValueError, BufferError):
-        return np.asarray(held)
+        return np.asarray(array)
 
 
 def giver(feeds: Mapping[str, Any]) -> Callable[[Any], Any]:
     """Converter of tensors to arrays of the first library among the feeds other than numpy; else to numpy."""
     for feed in feeds.values():
         if isinstance(feed, torch.Tensor):
-            return lambda held: held
+            return lambda tensor: tensor
         if is_foreign(feed):
             space = feed.__array_namespace__() if hasattr(feed, "__array_namespace__") else None
             space = space or sys.modules[type(feed).__module__.partition(".")[0]]
-            return lambda held: space.from_dlpack(held.contiguous()) if isinstance(held, torch.Tensor) else held
+            return lambda tensor: space.from_dlpack(tensor.contiguous()) if isinstance(tensor, torch.Tensor) else tensor
     return to_arrays
 
 
@@ -52,9 +52,9 @@ class TensorFeeds:
     @classmethod
     def beside(cls, graph: Any, state: Collection[str]) -> TensorFeeds:
         """A check of feeds for a graph in which the inputs in ``state`` are optional."""
-        made = cls(graph.inputs, state)
-        made._check = StateFeedCheck(graph, state)
-        return made
+        result = cls(graph.inputs, state)
+        result._check = StateFeedCheck(graph, state)
+        return result
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         """The checked feeds by name. Raises ``InvalidFeed`` as ``check_feeds`` does."""
@@ -101,16 +101,16 @@ class Owned:
         taken = self._kept.union(_memory(t) for each in feeds for t in tensors_in(each))
         return [self._own(each, taken) for each in results]
 
-    def _own(self, held: Any, taken: set[Any]) -> Any:
-        if isinstance(held, list):
-            return [self._own(each, taken) for each in held]
-        if isinstance(held, torch.Tensor):
-            place = _memory(held)
+    def _own(self, content: Any, taken: set[Any]) -> Any:
+        if isinstance(content, list):
+            return [self._own(each, taken) for each in content]
+        if isinstance(content, torch.Tensor):
+            place = _memory(content)
             if place in taken:
-                return held.clone()
+                return content.clone()
             taken.add(place)
-            return held
-        return held.copy() if isinstance(held, np.ndarray) else held
+            return content
+        return content.copy() if isinstance(content, np.ndarray) else content
 
 
 def _memory(tensor: torch.Tensor) -> Any:

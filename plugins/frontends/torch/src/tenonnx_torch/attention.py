@@ -45,5 +45,5 @@ def attention(
 
 def _repeated(x: Tensor, heads: int) -> Tensor:
     """Repeat each key or value head for the query heads that share it."""
-    held = x.unsqueeze(2).expand(-1, -1, heads // x.shape[1], -1, -1)
-    return held.reshape(x.shape[0], heads, *x.shape[2:])
+    repeated = x.unsqueeze(2).expand(-1, -1, heads // x.shape[1], -1, -1)
+    return repeated.reshape(x.shape[0], heads, *x.shape[2:])

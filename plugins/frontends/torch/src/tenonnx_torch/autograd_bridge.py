@@ -66,13 +66,13 @@ class Slope:
 
     def backward(self, arrays: Sequence[Any], trained: tuple[int, ...], cotangents: Sequence[Any]) -> list[Any]:
         program, dtypes = self._backward[trained]
-        held = {f"x{k}": array for k, array in enumerate(arrays)}
-        held |= {
+        feeds = {f"x{k}": array for k, array in enumerate(arrays)}
+        feeds |= {
             name: to_arrays(cotangent).astype(dtypes[name])
             for k, cotangent in enumerate(cotangents)
             if (name := f"y{k}/cotangent") in dtypes
         }
-        return [to_contents(array) for array in program({name: held[name] for name in dtypes}).values()]
+        return [to_contents(array) for array in program({name: feeds[name] for name in dtypes}).values()]
 
     def _gradient_program(self, trained: tuple[int, ...]) -> tuple[Any, dict[str, Any]]:
         """A program for the gradients of the inputs ``trained``, and the dtypes of its feeds by name."""
@@ -93,7 +93,7 @@ class Slope:
                 inputs.append(graph.variable(f"x{k}", value.data))
             else:
                 inputs.append(graph.input(f"x{k}", value.tensor))
-        attributes = {name: held for name, held in self._attributes.items() if name != "_outputs"}
+        attributes = {name: content for name, content in self._attributes.items() if name != "_outputs"}
         outputs = Builder(graph).call(known_op(self._node), inputs, attributes, len(self._node.outputs))
         for k, output in enumerate(outputs):
             if output is not None:

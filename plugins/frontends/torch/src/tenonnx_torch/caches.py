@@ -70,9 +70,9 @@ def _with_layers(children: Sequence[Any], context: Any) -> Any:
     kind, layers = context
     cache, left = kind(), iter(children)
     cache.layers = []
-    for made, held in layers:
-        layer = made()
-        if held:
+    for layer_type, is_filled in layers:
+        layer = layer_type()
+        if is_filled:
             layer.keys, layer.values = next(left), next(left)
             layer.dtype, layer.device = getattr(layer.keys, "dtype", None), getattr(layer.keys, "device", None)
             layer.is_initialized = True

@@ -34,9 +34,9 @@ def pair_operands(node: Any) -> None:
         return
     if node.target in _ALIKE:
         dtype = _real(next(each.dtype for each in (value, *operands) if _is_complex(each)))
-        held = node.args[1:] if node.target is aten.where.self else node.args
-        made = torch.fx.node.map_aggregate(held, lambda each: _paired(node, each, dtype))
-        node.args = (*node.args[: len(node.args) - len(made)], *made)
+        paired_args = node.args[1:] if node.target is aten.where.self else node.args
+        new_args = torch.fx.node.map_aggregate(paired_args, lambda each: _paired(node, each, dtype))
+        node.args = (*node.args[: len(node.args) - len(new_args)], *new_args)
         if node.target._overloadname == "Scalar":
             node.target = node.target.overloadpacket.Tensor
     elif not paired and node.target in _MADE:
@@ -63,16 +63,16 @@ def _replace(node: Any) -> None:
 
 def _complex(graph: Any, real: Any, imaginary: Any) -> Any:
     """Call ``aten.complex`` with a given fake tensor: its own shape rule would fix dynamic sizes."""
-    made = graph.call_function(aten.complex.default, (real, imaginary))
-    made.meta["val"] = real.meta["val"].to(real.meta["val"].dtype.to_complex())
-    return made
+    new_node = graph.call_function(aten.complex.default, (real, imaginary))
+    new_node.meta["val"] = real.meta["val"].to(real.meta["val"].dtype.to_complex())
+    return new_node
 
 
 def _call(graph: Any, function: Any, *arguments: Any, **keywords: Any) -> Any:
-    made = graph.call_function(function, arguments, keywords)
-    held = torch.fx.map_arg((arguments, keywords), lambda each: each.meta["val"])
-    made.meta["val"] = function(*held[0], **held[1])
-    return made
+    new_node = graph.call_function(function, arguments, keywords)
+    examples = torch.fx.map_arg((arguments, keywords), lambda each: each.meta["val"])
+    new_node.meta["val"] = function(*examples[0], **examples[1])
+    return new_node
 
 
 def _paired(user: Any, operand: Any, dtype: torch.dtype) -> Any:

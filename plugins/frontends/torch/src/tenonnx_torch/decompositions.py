@@ -213,11 +213,13 @@ def _beginnings(x: torch.Tensor, dim: int, filled: Any) -> torch.Tensor:
 def _cumulative_extreme(x: torch.Tensor, dim: int, largest: bool) -> tuple[torch.Tensor, torch.Tensor]:
     if not x.ndim or count(x.shape) == 0:
         return x.clone(), torch.zeros_like(x, dtype=torch.int64)
-    held = x.to(torch.int64) if x.dtype is torch.bool else x
-    last = held.movedim(dim, -1)
+    widened = x.to(torch.int64) if x.dtype is torch.bool else x
+    last = widened.movedim(dim, -1)
     places = torch.arange(last.shape[-1])
     before = places.unsqueeze(1) >= places
-    ends = _beginnings(held, dim, held.narrow(dim, 0, 1).movedim(dim, -1).unsqueeze(-1))  # each contains the first
+    ends = _beginnings(
+        widened, dim, widened.narrow(dim, 0, 1).movedim(dim, -1).unsqueeze(-1)
+    )  # each contains the first
     values = ends.amax(-1) if largest else ends.amin(-1)
     if x.is_floating_point():
         values = torch.where(ends.isnan().any(-1), torch.nan, values)

@@ -17,8 +17,8 @@ aten = torch.ops.aten
 
 def is_degenerate(node: Any) -> bool:
     """Whether an operation of a program has an argument without elements or axes, or computes a variance."""
-    held = [argument.meta.get("val") for argument in node.all_input_nodes]
-    empty = any(isinstance(x, torch.Tensor) and (not x.ndim or count(x.shape) == 0) for x in held)
+    examples = [argument.meta.get("val") for argument in node.all_input_nodes]
+    empty = any(isinstance(x, torch.Tensor) and (not x.ndim or count(x.shape) == 0) for x in examples)
     return empty or getattr(node.target, "_opname", "") in _VARIANCES
 
 

@@ -62,8 +62,8 @@ class Exported:
 
     def to_dict(self) -> dict[str, Any]:
         checked = None if self.verification is None else self.verification.to_dict()
-        told = {"passed": self.passed, "max_difference": self.max_difference, "size_mb": self.size_mb}
-        return {**self.report.to_dict(), **told, "verification": checked}
+        report = {"passed": self.passed, "max_difference": self.max_difference, "size_mb": self.size_mb}
+        return {**self.report.to_dict(), **report, "verification": checked}
 
     def __str__(self) -> str:
         opsets = ", ".join(f"{domain} {version}" for domain, version in self.report.opsets.items())

@@ -103,8 +103,8 @@ def read(
 def verifier(module: torch.nn.Module, *examples: Any, **options: Any) -> Callable[..., Verification]:
     """A function that verifies a graph against ``module``; takes the options of ``read``, and ``atol`` and ``rtol``."""
     module = as_module(module, examples, options.get("keywords"))
-    known = inspect.signature(examples_of).parameters
-    given = examples_of(module, examples, **{name: value for name, value in options.items() if name in known})
+    parameters = inspect.signature(examples_of).parameters
+    given = examples_of(module, examples, **{name: value for name, value in options.items() if name in parameters})
     return lambda graph, atol=None, rtol=None: verify_against(module, given, graph, Allowed(atol, rtol))
 
 
@@ -127,12 +127,12 @@ def graph_of(
     _forget_the_exporter(model)
     symbols = _names_of_dims(examples, shapes_of(program))
     _name_dims(model, symbols)
-    made = formats.read(model, registry=registry)
+    read_graph = formats.read(model, registry=registry)
     for name, tensor in weights.items():
         shared = share_weights and isinstance(tensor, torch.nn.Parameter)  # calls may change buffers
-        made[name].data = to_numpy(tensor) if shared else to_numpy(tensor).copy()
-    made = apply_rules(made, forms.rules, strict=True) if forms.rules else made
-    graph = tidied(made, module.state_dict().keys())
+        read_graph[name].data = to_numpy(tensor) if shared else to_numpy(tensor).copy()
+    read_graph = apply_rules(read_graph, forms.rules, strict=True) if forms.rules else read_graph
+    graph = tidied(read_graph, module.state_dict().keys())
     graph.opsets.pop(DOMAIN, None)
     _name_tied(graph, module)
     set_roles(graph, module, program)
@@ -242,8 +242,8 @@ def _check_task(graph: Graph, task: str | None) -> None:
 def _by_key(names: Sequence[str], found: Sequence[str]) -> Sequence[str]:
     """Names of a task in the order of the module's outputs, if the names of those end in them: ``output_0_scores``."""
     ends = [next((name for name in names if each.rpartition("_")[2] == name), None) for each in found]
-    held = [name for name in ends if name is not None]
-    return held if sorted(held) == sorted(names) and len(held) == len(ends) else names
+    ordered = [name for name in ends if name is not None]
+    return ordered if sorted(ordered) == sorted(names) and len(ordered) == len(ends) else names
 
 
 def _name_tied(graph: Graph, module: torch.nn.Module) -> None:

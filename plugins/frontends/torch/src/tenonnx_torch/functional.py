@@ -22,8 +22,8 @@ def written_out(module: torch.nn.Module, examples: Examples) -> Iterator[None]:
     results: list[Any] = []
 
     def compute(state: list[torch.Tensor], tensors: list[torch.Tensor]) -> list[Any]:
-        held = iter(tensors)
-        given = [next(held) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        remaining = iter(tensors)
+        given = [next(remaining) if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
         arguments, keywords = pytree.tree_unflatten(given, spec)
         found = torch.func.functional_call(module, dict(zip(names, state, strict=True)), arguments, keywords)
         flat, results[:] = pytree.tree_flatten(found)[0], [pytree.tree_structure(found)]

@@ -31,7 +31,7 @@ def of_error(error: BaseException) -> list[str]:
     found: list[str] = []
     for each in _chain(error):
         for node in _locals(each, torch.fx.Node):
-            found += [held] if (held := of_node(node)) else []
+            found += [place] if (place := of_node(node)) else []
         found += _USER.of_error(each)
         found += _in_text(str(each))
     return list(dict.fromkeys(found))

@@ -99,8 +99,8 @@ class Forms:
 
     def _module_writer(self) -> Form:
         def written(tensors: Any, call: int) -> Any:
-            (made,) = [each for each in self._modules if each.number == call]
-            return self._write(made, ((list(tensors),), {}), made.count)
+            (module,) = [each for each in self._modules if each.number == call]
+            return self._write(module, ((list(tensors),), {}), module.count)
 
         return written
 
@@ -117,10 +117,10 @@ class Forms:
     def _read(self, node: Node, *inputs: Value) -> Any:
         call: Any = node.attributes["call"]
         form, leaves, spec, places = self._calls[call]
-        held = list(leaves)
+        remaining = list(leaves)
         for place, value in zip(places, inputs, strict=True):
-            held[place] = value
-        arguments, keywords = pytree.tree_unflatten(held, spec)
+            remaining[place] = value
+        arguments, keywords = pytree.tree_unflatten(remaining, spec)
         found = form(*arguments, **keywords)
         return tuple(found) if isinstance(found, list) else found
 

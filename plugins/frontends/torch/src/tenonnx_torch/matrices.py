@@ -91,26 +91,26 @@ def cholesky_and_state(matrix: Tensor, *, upper: bool = False, check_errors: boo
 def triangular_solution(
     matrix: Tensor, right: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
-    held = matrix.triu() if upper else matrix.tril()
+    triangle = matrix.triu() if upper else matrix.tril()
     if unitriangular:
         unit = torch.eye(matrix.shape[-1], dtype=matrix.dtype)
-        held = held * (1 - unit) + unit
+        triangle = triangle * (1 - unit) + unit
     if not left:
-        return triangular_solution(held.mT, right.mT, upper=not upper).mT
+        return triangular_solution(triangle.mT, right.mT, upper=not upper).mT
     rows = torch.arange(matrix.shape[-1])
-    batch = torch.broadcast_shapes(held.shape[:-2], right.shape[:-2])
+    batch = torch.broadcast_shapes(triangle.shape[:-2], right.shape[:-2])
     found = right.expand(*batch, *right.shape[-2:])
     for k in reversed(_steps(matrix)) if upper else _steps(matrix):
-        row = found[..., k : k + 1, :] / held[..., k : k + 1, k : k + 1]
-        found = torch.where((rows == k).unsqueeze(-1), row, found - held[..., k : k + 1] * row)
+        row = found[..., k : k + 1, :] / triangle[..., k : k + 1, k : k + 1]
+        found = torch.where((rows == k).unsqueeze(-1), row, found - triangle[..., k : k + 1] * row)
     return found
 
 
 def triangular_solution_and_matrix(
     right: Tensor, matrix: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> tuple[Tensor, Tensor]:
-    held = matrix.mT if transpose else matrix
-    found = triangular_solution(held, right, upper=upper != transpose, unitriangular=unitriangular)
+    triangle = matrix.mT if transpose else matrix
+    found = triangular_solution(triangle, right, upper=upper != transpose, unitriangular=unitriangular)
     return found, matrix.expand([*found.shape[:-2], *matrix.shape[-2:]]).clone()
 
 
@@ -189,20 +189,20 @@ def solution_by_factors(
 def reflections(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """QR factors in LAPACK's format: R in the upper triangle, Householder vectors below, and scalar factors."""
     _steps(matrix)
-    rows, columns, held, factors = torch.arange(matrix.shape[-2]), torch.arange(matrix.shape[-1]), matrix, []
+    rows, columns, product, factors = torch.arange(matrix.shape[-2]), torch.arange(matrix.shape[-1]), matrix, []
     for k in range(min(matrix.shape[-2:])):
-        column, first = held[..., k], held[..., k : k + 1, k]
+        column, first = product[..., k], product[..., k : k + 1, k]
         rest = torch.where(rows > k, column, 0.0).square().sum(-1, keepdim=True)
         norm = torch.where(rest > 0, (first.square() + rest).sqrt(), first.abs())
         end = torch.where(rest > 0, torch.where(first < 0, norm, -norm), first)
         factor = torch.where(rest > 0, (end - first) / torch.where(rest > 0, end, 1.0), 0.0)
         below = torch.where(rows > k, column / torch.where(rest > 0, first - end, 1.0), 0.0)
         normal = (below + (rows == k).to(matrix.dtype)).unsqueeze(-1)
-        turned = held - factor.unsqueeze(-1) * normal * (normal.mT @ held)
+        turned = product - factor.unsqueeze(-1) * normal * (normal.mT @ product)
         shown = torch.where((rows > k).unsqueeze(-1), normal, turned)
-        held = torch.where(columns > k, turned, torch.where(columns == k, shown, held))
+        product = torch.where(columns > k, turned, torch.where(columns == k, shown, product))
         factors.append(factor[..., 0])
-    return held, torch.stack(factors, -1) if factors else matrix.new_zeros((*matrix.shape[:-2], 0))
+    return product, torch.stack(factors, -1) if factors else matrix.new_zeros((*matrix.shape[:-2], 0))
 
 
 def reflected(normals: Tensor, factors: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:

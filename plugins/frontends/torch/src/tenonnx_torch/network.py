@@ -47,10 +47,10 @@ class Network(torch.nn.Module):
         self._inputs = {v.name: NATIVE.get(v.type.dtype) for v in graph.inputs if isinstance(v.type, TensorType)}
         known = copy_graph(graph)
         infer(known, strict=False)
-        told = trainable_variables(known)
+        trainable_names = trainable_variables(known)
         chosen = _matching(graph, [trainable] if isinstance(trainable, str) else trainable)
         states = {value.name for value in graph.variables if _is_state(value)}
-        parameters = states.intersection([*told.parameters, *told.frozen, *chosen])
+        parameters = states.intersection([*trainable_names.parameters, *trainable_names.frozen, *chosen])
         plain = _lowered(graph, parameters)
         self._states = [value.name for value in plain.variables if _is_state(value)]
         for value in plain.variables:
@@ -60,11 +60,11 @@ class Network(torch.nn.Module):
                 owner, name = owner_of(self, value.name)
                 if value.name in parameters:
                     owner._parameters[name] = torch.nn.Parameter(
-                        tensor, value.name in chosen or value.name not in told.frozen
+                        tensor, value.name in chosen or value.name not in trainable_names.frozen
                     )
                 else:
                     owner._buffers[name] = tensor
-        plan = Plan(plain, Held(set(self._states)), told.fixed_rows)
+        plan = Plan(plain, Held(set(self._states)), trainable_names.fixed_rows)
         for name, constant in plan.held.constants.items():
             owner, name = owner_of(self, name)
             owner.register_buffer(name, constant, persistent=False)
@@ -124,9 +124,9 @@ class Network(torch.nn.Module):
         Raises ``InvalidCall`` for a graph whose variables were merged differently.
         """
         target = self.source if graph is None else graph
-        held, values = self.state_dict(), {value.name: value for value in target.variables}
+        state, values = self.state_dict(), {value.name: value for value in target.variables}
         check_made_alike(self.source, target, self._states)
-        target.assign({name: _as_held(values.get(name), to_numpy(held[name])) for name in self._states})
+        target.assign({name: _as_held(values.get(name), to_numpy(state[name])) for name in self._states})
         return target
 
 
@@ -136,8 +136,8 @@ def _converted(given: Any, converted: torch.dtype, own: torch.dtype | None) -> A
     return given.to(own) if is_converted else given
 
 
-def _is_floating(held: Any) -> bool:
-    return isinstance(held, torch.Tensor) and held.is_floating_point()
+def _is_floating(content: Any) -> bool:
+    return isinstance(content, torch.Tensor) and content.is_floating_point()
 
 
 def _unpickled(message: bytes, trainable: str | Sequence[str]) -> Network:

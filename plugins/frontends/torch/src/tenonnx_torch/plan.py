@@ -58,11 +58,11 @@ class Held:
 class Function:
     """A subgraph as an argument of rules: a function from contents to a tuple of contents. ``graph`` has the types.
 
-    ``captured`` are contents of the enclosing graph, ``held`` the tensors of the plan.
+    ``captured`` are contents of the enclosing graph, ``constants`` the tensors of the plan.
     """
 
-    def __init__(self, plan: Plan, captured: Sequence[Any], held: Sequence[torch.Tensor]) -> None:
-        self.graph, self._plan, self._captured, self._held = plan.graph, plan, captured, held
+    def __init__(self, plan: Plan, captured: Sequence[Any], constants: Sequence[torch.Tensor]) -> None:
+        self.graph, self._plan, self._captured, self._held = plan.graph, plan, captured, constants
 
     def __call__(self, *contents: Any) -> tuple[Any, ...]:
         place = self._plan.place
@@ -129,8 +129,8 @@ class Step:
         attributes = self.attributes
         if self.plans:
             captured = [slots[slot] for slot in self.captures]
-            made = {name: Function(plan, captured, tensors) for name, plan in self.plans.items()}
-            attributes = {**attributes, **made}
+            functions = {name: Function(plan, captured, tensors) for name, plan in self.plans.items()}
+            attributes = {**attributes, **functions}
         try:
             found = self._by_numbers(arguments)
             if found is NotImplemented:
@@ -157,17 +157,17 @@ class Step:
         return computed(self._op, self.numpy, given, self.attributes)
 
     def _by_tensors(self, arguments: list[Any], attributes: dict[str, Any]) -> Any:
-        held = [each if k in self._numbers else as_tensor(each) for k, each in enumerate(arguments)]
+        tensors = [each if k in self._numbers else as_tensor(each) for k, each in enumerate(arguments)]
         if self.torch is not None:
             for position in self.quantized:
-                held[position] = exact(held[position], self.values[position])
-            found = self.torch(*held, **attributes)
+                tensors[position] = exact(tensors[position], self.values[position])
+            found = self.torch(*tensors, **attributes)
             if found is not NotImplemented:
                 return found
-        held = [as_tensor(each) for each in arguments]
-        if is_traced(*(tensor for each in held for tensor in tensors_in(each))):
-            return self._by_body(held)
-        return self._by_numpy(held, attributes)
+        tensors = [as_tensor(each) for each in arguments]
+        if is_traced(*(tensor for each in tensors for tensor in tensors_in(each))):
+            return self._by_body(tensors)
+        return self._by_numpy(tensors, attributes)
 
     def _by_body(self, arguments: list[Any]) -> Any:
         """Compute the op by its body, without numpy, in a trace. Raises ``NotRepresentable`` if PyTorch cannot."""

@@ -122,10 +122,10 @@ def _write_statistics(node: Call) -> None:
     graph, x, place = node.graph, node.args[0], _WITH_STATISTICS[node.target]
 
     def call(function: Any, *arguments: Any, **keywords: Any) -> Call:
-        made = graph.call_function(function, arguments, keywords)
-        held = torch.fx.map_arg(arguments, lambda each: each.meta["val"])
-        made.meta["val"] = function(*held, **keywords)
-        return made
+        new_node = graph.call_function(function, arguments, keywords)
+        examples = torch.fx.map_arg(arguments, lambda each: each.meta["val"])
+        new_node.meta["val"] = function(*examples, **keywords)
+        return new_node
 
     for user in list(node.users):
         if user.target is not operator.getitem or user.args[1] not in (1, 2):

@@ -95,8 +95,10 @@ def arguments_of(program: Any) -> tuple[tuple[Any, ...], Mapping[str, Any]]:
 
 def shapes_of(program: Any) -> list[tuple[Any, ...]]:
     """The dims of all tensor inputs in order: ints, and symbols of the tracer."""
-    held = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
-    values = [held[name].meta.get("val") for name in program.graph_signature.user_inputs if name in held]
+    placeholders = {node.name: node for node in program.graph.nodes if node.op == "placeholder"}
+    values = [
+        placeholders[name].meta.get("val") for name in program.graph_signature.user_inputs if name in placeholders
+    ]
     return [tuple(value.shape) for value in values if isinstance(value, torch.Tensor)]
 
 
@@ -110,9 +112,12 @@ def borders(program: Any, names: Mapping[str, str]) -> list[dict[str, int]]:
     The tracer follows one side of a branch on a size, and records the range of sizes on that side.
     """
     found = []
-    for symbol, held in program.range_constraints.items():
+    for symbol, bounds in program.range_constraints.items():
         name = names.get(str(symbol))
-        outside = [int(held.lower) - 1 if held.lower > 2 else 1, int(held.upper) + 1 if held.upper < _LONGEST else 1]
+        outside = [
+            int(bounds.lower) - 1 if bounds.lower > 2 else 1,
+            int(bounds.upper) + 1 if bounds.upper < _LONGEST else 1,
+        ]
         found += [{name: size} for size in outside if name is not None and size > 1]
     return found
 

@@ -156,11 +156,11 @@ def _written(node: Any, gates: Sequence[int]) -> Any:
     ) -> Any:
         states = hx if isinstance(hx, list | tuple) else [hx]
         sides, width, each = 1 + bidirectional, states[0].shape[2], 4 if has_biases else 2
-        held = [params[k * each : (k + 1) * each] for k in range(sides)]
-        biases = [part for side in held for part in side[2:]]
+        weights = [params[k * each : (k + 1) * each] for k in range(sides)]
+        biases = [part for side in weights for part in side[2:]]
         steps, *last = node(
             onnx.Transpose(input, perm=[1, 0, 2]) if batch_first else input,
-            *(_arranged([side[k] for side in held], 1, gates, width) for k in (0, 1)),
+            *(_arranged([side[k] for side in weights], 1, gates, width) for k in (0, 1)),
             _arranged(biases, 2, gates, width) if biases else None,
             None if lengths is None else onnx.Cast(lengths, to=ir.DataType.INT32),
             *states,

@@ -104,11 +104,11 @@ def _roll_smallest(first: Graph, second: Graph) -> Loop | None:
         if groups is None:
             continue
         loops: list[list[Loop]] = [[], []]
-        for held, group, graph, made in zip(nodes, groups, (first, second), loops, strict=True):
+        for nodes_of_loop, group, graph, new_loop in zip(nodes, groups, (first, second), loops, strict=True):
             for region in reversed(group):  # later ones read earlier ones
-                plan = _plan(held, region)
+                plan = _plan(nodes_of_loop, region)
                 plan.apply(graph)
-                made.append(plan.loop)
+                new_loop.append(plan.loop)
         keys = [[loop.key for loop in each] for each in loops]
         if keys[0] != keys[1] and len({*keys[0], *keys[1]}) > 1:
             raise NotRerolled("its iterations do other things at another length", line=loops[0][0].line)
@@ -372,8 +372,8 @@ class _Plan:
             return call(aten.select.int, item(("row", place)), 0, -1, like=final)
 
         for reader, parts in self.readers.items():
-            made = {part.place: last(part.place) for part in parts if isinstance(part, _Last)}
-            self.readers[reader] = [made[part.place] if isinstance(part, _Last) else part for part in parts]
+            last_values = {part.place: last(part.place) for part in parts if isinstance(part, _Last)}
+            self.readers[reader] = [last_values[part.place] if isinstance(part, _Last) else part for part in parts]
         joined = {
             reader: self._join(graph, reader, parts, item)
             for reader, parts in self.readers.items()

@@ -135,32 +135,32 @@ class Runner:
             return
         except Exception as error:  # of the tracer, or of the compiler
             self._compiles = False
-            told = UnsupportedOp(
+            warning = UnsupportedOp(
                 "cannot compile a graph with nodes that PyTorch does not compute, or with data-dependent shapes",
                 given=" ".join(str(error).split())[:300],
                 do="leave out compiled",
             )
             if self._settings.strict:
-                raise told from error
-            warnings.warn(FallbackWarning(f"PyTorch runs the graph node by node: {told}"), stacklevel=2)
+                raise warning from error
+            warnings.warn(FallbackWarning(f"PyTorch runs the graph node by node: {warning}"), stacklevel=2)
 
     def _traced(self, given: Sequence[Any]) -> Callable[..., Any]:
         with warnings.catch_warnings(action="ignore"):  # they address PyTorch's developers
             tracer = make_fx(lambda *each: self._run(each), tracing_mode="fake", _allow_non_fake_inputs=True)
             traced = tracer(*given)
-            made = torch.compile(traced, fullgraph=True, dynamic=False, backend=self._settings.compiler)
-            made(*given)
-        return made
+            compiled = torch.compile(traced, fullgraph=True, dynamic=False, backend=self._settings.compiler)
+            compiled(*given)
+        return compiled
 
     def _warn_of_numpy(self) -> None:
         """Warn about nodes that numpy computes, whose data are copied from another device and back."""
         ops = sorted({node.op_type for node in self._plan.by_numpy})
         if not ops:
             return
-        told = UnsupportedOp(f"PyTorch does not compute {', '.join(ops)} on {self._settings.device}")
+        warning = UnsupportedOp(f"PyTorch does not compute {', '.join(ops)} on {self._settings.device}")
         if self._settings.strict:
-            raise told
-        warnings.warn(FallbackWarning(f"numpy computes some nodes on the processor: {told}"), stacklevel=2)
+            raise warning
+        warnings.warn(FallbackWarning(f"numpy computes some nodes on the processor: {warning}"), stacklevel=2)
 
 
 class TorchProgram(Bindable):
@@ -179,7 +179,7 @@ class TorchProgram(Bindable):
         given = [self._run.place(known[name]) for name in self._names]
         results = self._run.own(self._run(given), given)
         give = giver(feeds)
-        return {name: _converted(give, held) for name, held in zip(self._outputs, results, strict=True)}
+        return {name: _converted(give, content) for name, content in zip(self._outputs, results, strict=True)}
 
 
 def _turn(graph: Graph, state: Mapping[str, str], settings: Settings) -> Turn:
@@ -188,12 +188,12 @@ def _turn(graph: Graph, state: Mapping[str, str], settings: Settings) -> Turn:
     names, outputs = [value.name for value in graph.inputs], [value.name for value in graph.outputs]
     kept = set(state.values())
 
-    def turn(held: Mapping[str, Any], feeds: Mapping[str, Any]) -> Results:
-        given = {**held, **{name: run.place(contents) for name, contents in check(feeds).items()}}
+    def turn(state_tensors: Mapping[str, Any], feeds: Mapping[str, Any]) -> Results:
+        given = {**state_tensors, **{name: run.place(contents) for name, contents in check(feeds).items()}}
         contents = [given[name] for name in names]
         found = dict(zip(outputs, run.own(run(contents), contents), strict=True))
         give = giver(feeds)
-        results = Results(outputs, lambda held: _converted(give, _copied(held)))
+        results = Results(outputs, lambda content: _converted(give, _copied(content)))
         results.update({name: _converted(give, each) for name, each in found.items() if name not in kept})
         results.keep({name: found[name] for name in kept}, {name: found[output] for name, output in state.items()})
         return results
@@ -201,18 +201,24 @@ def _turn(graph: Graph, state: Mapping[str, str], settings: Settings) -> Turn:
     return turn
 
 
-def _converted(give: Callable[[Any], Any], held: Any) -> Any:
-    return [_converted(give, each) for each in held] if isinstance(held, list) else give(held)
+def _converted(give: Callable[[Any], Any], content: Any) -> Any:
+    return [_converted(give, each) for each in content] if isinstance(content, list) else give(content)
 
 
-def _copied(held: Any) -> Any:
-    if isinstance(held, list):
-        return [_copied(each) for each in held]
-    return held.clone() if isinstance(held, torch.Tensor) else held.copy() if isinstance(held, np.ndarray) else held
+def _copied(content: Any) -> Any:
+    if isinstance(content, list):
+        return [_copied(each) for each in content]
+    return (
+        content.clone()
+        if isinstance(content, torch.Tensor)
+        else content.copy()
+        if isinstance(content, np.ndarray)
+        else content
+    )
 
 
-def _shown(held: Any) -> Any:
-    return to_arrays(_copied(held))
+def _shown(content: Any) -> Any:
+    return to_arrays(_copied(content))
 
 
 def _is_static(value: Any) -> bool:

@@ -47,10 +47,10 @@ def _as_scalar(number: Any, dtype: torch.dtype) -> torch.Tensor:
 
 def numbers_of(elements: Sequence[Any], dtype: DType = DType.int64) -> Numbers:
     """A vector of numbers, such as a shape."""
-    held = np.empty(len(elements), object)
+    contents = np.empty(len(elements), object)
     for place, element in enumerate(elements):
-        held[place] = element
-    return _as_numbers(held, dtype)
+        contents[place] = element
+    return _as_numbers(contents, dtype)
 
 
 def number_of(element: Any, dtype: DType = DType.int64) -> Numbers:
@@ -125,16 +125,16 @@ def _dtype_of(op: Op, given: Sequence[Numbers | None], attributes: dict[str, Any
 
 def _as_numbers(array: Any, dtype: DType) -> Numbers:
     """``Numbers`` of an array, with elements converted to ``dtype`` unless one is symbolic."""
-    held = array if isinstance(array, np.ndarray) else _scalar(array)
-    if held.dtype == object and all(isinstance(each, int | float | np.generic) for each in held.reshape(-1)):
-        held = held.astype(dtype.numpy)
-    return Numbers(held, dtype)
+    numbers = array if isinstance(array, np.ndarray) else _scalar(array)
+    if numbers.dtype == object and all(isinstance(each, int | float | np.generic) for each in numbers.reshape(-1)):
+        numbers = numbers.astype(dtype.numpy)
+    return Numbers(numbers, dtype)
 
 
 def _scalar(number: Any) -> np.ndarray[Any, Any]:
-    held = np.empty((), np.asarray(number).dtype if isinstance(number, np.generic) else object)
-    held[()] = number
-    return held
+    scalar = np.empty((), np.asarray(number).dtype if isinstance(number, np.generic) else object)
+    scalar[()] = number
+    return scalar
 
 
 # ----- arithmetic of symbolic numbers ---------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ from tenonnx.extend import Graph, Node
 from tenonnx_optimize import simplify
 
 
-def tidied(graph: Graph, held: Collection[str]) -> Graph:
-    """Simplify ``graph`` without using the contents of the variables ``held``, which keep their names and contents.
+def tidied(graph: Graph, state: Collection[str]) -> Graph:
+    """Simplify ``graph`` without using the contents of the variables ``state``, which keep their names and contents.
 
     The exporter's computations on shapes, types and literals are folded, but nothing that training may change.
     """
     listed = {value.name for value in graph.all_inputs}
-    graph.all_inputs += [v for v in graph.variables if v.name in held and v.name not in listed]
+    graph.all_inputs += [v for v in graph.variables if v.name in state and v.name not in listed]
     found = simplify(graph)  # inputs with defaults are not folded
     found.all_inputs = [value for value in found.all_inputs if value.name in listed]
     return found

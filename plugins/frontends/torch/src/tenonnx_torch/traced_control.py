@@ -34,9 +34,9 @@ class Subgraph(Protocol):
     def __call__(self, *contents: Any) -> tuple[Any, ...]: ...
 
 
-def depends_on_contents(*held: Any) -> bool:
+def depends_on_contents(*contents: Any) -> bool:
     """Whether a condition is a tensor with contents unknown to the trace."""
-    return any(isinstance(each, torch.Tensor) and is_fake(each) for each in held)
+    return any(isinstance(each, torch.Tensor) and is_fake(each) for each in contents)
 
 
 def traced_if(condition: torch.Tensor, then_branch: Subgraph, else_branch: Subgraph) -> tuple[Any, ...]:
@@ -75,8 +75,8 @@ def traced_loop(limit: Any, condition: Any, initial: Sequence[Any], body: Subgra
         return given[1] if first == 2 else torch.logical_and(given[1], given[0] < given[2])
 
     def iterate(branch: Subgraph, given: Sequence[Any]) -> tuple[Any, ...]:
-        held = given[first : first + states]
-        found = branch(given[0].reshape(number), given[1].reshape(going_on), *held)
+        current = given[first : first + states]
+        found = branch(given[0].reshape(number), given[1].reshape(going_on), *current)
         again, *results = map(as_tensor, found)
         place = given[0].reshape(1)
         stacked = [
@@ -116,12 +116,12 @@ class _Outer:
         self.tensors: list[torch.Tensor] = []
         self._places = [[self._put(each) for each in branch.outside] for branch in branches]
 
-    def _put(self, held: Any) -> Any:
-        if not isinstance(held, torch.Tensor):
-            return held
-        found = [place for place, tensor in enumerate(self.tensors) if tensor is held]
+    def _put(self, content: Any) -> Any:
+        if not isinstance(content, torch.Tensor):
+            return content
+        found = [place for place, tensor in enumerate(self.tensors) if tensor is content]
         if not found:
-            self.tensors.append(held)
+            self.tensors.append(content)
         return _Place(found[0] if found else len(self.tensors) - 1)
 
     def function(

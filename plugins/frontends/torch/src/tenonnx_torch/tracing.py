@@ -198,7 +198,7 @@ def _merged_dims(program: Program, examples: Examples) -> set[str]:
     for name, shape in zip(examples.tensors, shapes_of(program), strict=True):
         for axis, dim in examples.dims.get(name, {}).items():
             names.setdefault(str(shape[axis]), []).append(dim if isinstance(dim, str) else dim.__name__)
-    return {name for held in names.values() for name in held if name != held[0]}
+    return {name for group in names.values() for name in group if name != group[0]}
 
 
 def _exported(module: torch.nn.Module, examples: Examples) -> Program:
@@ -281,14 +281,14 @@ def converted(program: Program, forms: Forms) -> Converted:
 
 def _converted(program: Program, forms: Forms, decompose: Callable[[Program, Any], Program]) -> Converted:
     def prepared(program: Program, registry: Any) -> Program:
-        made = decompose(program, registry)
-        fix_decomposed_program(made)
+        decomposed = decompose(program, registry)
+        fix_decomposed_program(decomposed)
         for operator, form in complexes.forms(registry).items():
             registry.register_op(operator, form, is_complex=True)
         if complexes.asks_signs(program):
             for operator, form in complexes.spectra(registry).items():
                 registry.register_op(operator, form)
-        return made
+        return decomposed
 
     table = {**_TRANSLATIONS, **forms.translations(program)}
     with decomposing_by(prepared), torch.no_grad():
@@ -319,11 +319,11 @@ def _take_weights(graph: Any) -> dict[str, torch.Tensor]:
 
 def _rename_computed(graph: Any) -> None:
     """Rename computed values that share the name of an input or parameter, which the exporter allows."""
-    held = {value.name for value in (*graph.inputs, *graph.initializers.values())}
+    stored = {value.name for value in (*graph.inputs, *graph.initializers.values())}
     computed = [value for node in traversal.RecursiveGraphIterator(graph) for value in node.outputs]
-    taken = held.union(value.name for value in computed)
+    taken = stored.union(value.name for value in computed)
     for value in computed:
-        if value.name in held:
+        if value.name in stored:
             name = next(n for k in itertools.count() if (n := f"{value.name}_computed{k or ''}") not in taken)
             value.name = name
             taken.add(name)

@@ -88,8 +88,8 @@ def unrolled(export: Callable[[], Any], name: str, axis: int, length: int) -> Un
                 places.setdefault(size.node.expr, (node.name, at))
                 values.setdefault(size.node.expr, int(size.node.hint))
     inputs: list[str] = list(program.graph_signature.user_inputs)
-    held = {node.name: node.meta.get("val") for node in graph.nodes if node.op == "placeholder"}
-    if name not in inputs or not isinstance(size := held[name].shape[axis], torch.SymInt):
+    placeholders = {node.name: node.meta.get("val") for node in graph.nodes if node.op == "placeholder"}
+    if name not in inputs or not isinstance(size := placeholders[name].shape[axis], torch.SymInt):
         return None
     _clean(graph)
     return Unrolled(program, graph, length, size.node.expr, places, values, decisions)
@@ -104,7 +104,7 @@ def _clean(graph: Graph) -> None:
     for node in list(graph.nodes):
         if node.op == "call_function" and (expression := _expression_of(node)) is not None:
             for user in list(node.users):
-                put: Any = lambda each, node=node, held=expression: held if each is node else each  # noqa: E731
+                put: Any = lambda each, node=node, replacement=expression: replacement if each is node else each  # noqa: E731
                 user.args, user.kwargs = torch.fx.map_arg((user.args, user.kwargs), put)
             graph.erase_node(node)
             continue
@@ -192,13 +192,13 @@ def lengths_for(first: Unrolled) -> tuple[int, int]:
     return begin, end
 
 
-def written_expression(graph: Graph, expression: sympy.Expr, held: Mapping[sympy.Symbol, Node]) -> Node | int:
+def written_expression(graph: Graph, expression: sympy.Expr, symbols: Mapping[sympy.Symbol, Node]) -> Node | int:
     """Write nodes that compute an expression of sizes."""
     if expression.is_Integer:
         return int(expression)
     if isinstance(expression, sympy.Symbol):
-        return held[expression]
-    parts = [written_expression(graph, each, held) for each in expression.args]
+        return symbols[expression]
+    parts = [written_expression(graph, each, symbols) for each in expression.args]
     name = type(expression).__name__
     function: Any = {
         "Add": operator.add,
@@ -210,7 +210,7 @@ def written_expression(graph: Graph, expression: sympy.Expr, held: Mapping[sympy
         "Max": torch.sym_max,
         "Min": torch.sym_min,
     }[name]
-    made = parts[0]
+    result = parts[0]
     for part in parts[1:]:
-        made = graph.call_function(function, (made, part))
-    return made
+        result = graph.call_function(function, (result, part))
+    return result

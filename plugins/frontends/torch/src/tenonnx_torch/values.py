@@ -42,22 +42,22 @@ def is_unsigned(kind: Any) -> bool:
     return isinstance(kind, TensorType) and kind.dtype is DType.uint32
 
 
-def to_contents(held: Any) -> Any:
+def to_contents(content: Any) -> Any:
     """Convert a numpy result to contents of a network."""
-    if isinstance(held, list | tuple):
-        return type(held)(to_contents(each) for each in held)
-    if isinstance(held, np.generic):
-        held = np.asarray(held)
-    if not isinstance(held, np.ndarray) or held.dtype.kind in "OUST" or DType.of(held.dtype) not in NATIVE:
-        return held
-    return to_tensor(held)
+    if isinstance(content, list | tuple):
+        return type(content)(to_contents(each) for each in content)
+    if isinstance(content, np.generic):
+        content = np.asarray(content)
+    if not isinstance(content, np.ndarray) or content.dtype.kind in "OUST" or DType.of(content.dtype) not in NATIVE:
+        return content
+    return to_tensor(content)
 
 
-def to_arrays(held: Any) -> Any:
+def to_arrays(content: Any) -> Any:
     """Convert contents of a network to arguments of a numpy rule."""
-    if isinstance(held, torch.Tensor):
-        return to_numpy(held)
-    return [to_arrays(each) for each in held] if isinstance(held, list) else held
+    if isinstance(content, torch.Tensor):
+        return to_numpy(content)
+    return [to_arrays(each) for each in content] if isinstance(content, list) else content
 
 
 def is_fake(tensor: torch.Tensor) -> bool:
@@ -70,11 +70,11 @@ def is_traced(*tensors: Any) -> bool:
     return torch.jit.is_tracing() or any(isinstance(each, torch.Tensor) and is_fake(each) for each in tensors)
 
 
-def tensors_in(held: Any) -> list[torch.Tensor]:
+def tensors_in(content: Any) -> list[torch.Tensor]:
     """The tensors in contents, which may be nested lists."""
-    if isinstance(held, torch.Tensor):
-        return [held]
-    return [tensor for each in held for tensor in tensors_in(each)] if isinstance(held, list | tuple) else []
+    if isinstance(content, torch.Tensor):
+        return [content]
+    return [tensor for each in content for tensor in tensors_in(each)] if isinstance(content, list | tuple) else []
 
 
 @dataclass
@@ -83,14 +83,14 @@ class Place:
 
     device: torch.device | None = None
 
-    def __call__(self, held: Any) -> Any:
+    def __call__(self, content: Any) -> Any:
         """Move the result of a rule to the device."""
-        held = to_contents(held)
+        content = to_contents(content)
         if self.device is None:
-            return held
-        if isinstance(held, list | tuple):
-            return type(held)(map(self, held))
-        return to_device(held, self.device) if isinstance(held, torch.Tensor) else held
+            return content
+        if isinstance(content, list | tuple):
+            return type(content)(map(self, content))
+        return to_device(content, self.device) if isinstance(content, torch.Tensor) else content
 
 
 def to_device(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:

@@ -72,8 +72,8 @@ def coarsest(graph: Graph) -> Tolerance | None:
     kinds = element_types_inside(graph)
     has_floats = any(isinstance(a, float) for n in graph.walk() for a in n.attributes.values())
     if DType.float64 in kinds and (has_floats or DType.float32 in kinds):
-        held = tolerance_for(DType.float32, accumulation(graph))
-        return Tolerance(held.absolute, held.relative, "attributes or inner values are float32")
+        tolerance = tolerance_for(DType.float32, accumulation(graph))
+        return Tolerance(tolerance.absolute, tolerance.relative, "attributes or inner values are float32")
     return None
 
 
@@ -114,8 +114,8 @@ class _Bags(TorchFunctionMode):
             offsets = args[2] if len(args) > 2 else given.get("offsets")
             with_last = args[flag] if len(args) > flag else given.get("include_last_offset", False)
             ends = [] if offsets is None else offsets.tolist()
-            held = [0, *ends, len(args[indices])]
-            if held != sorted(held) or (with_last and (len(ends) == 1 or ends[-1:] != held[-1:])):
+            bounds = [0, *ends, len(args[indices])]
+            if bounds != sorted(bounds) or (with_last and (len(ends) == 1 or ends[-1:] != bounds[-1:])):
                 raise IndexError("bags do not begin at places of the indices, one after the other")
         return function(*args, **given)
 

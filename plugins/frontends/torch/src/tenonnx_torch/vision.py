@@ -86,9 +86,9 @@ VISION: Mapping[str, Callable[..., Any]] = {
 @contextlib.contextmanager
 def without_branches() -> Iterator[None]:
     """Make detectors traceable: class-wise suppression branches on whether there are boxes."""
-    held = [m for name in ("torchvision.ops.boxes", "torchvision.ops") if (m := sys.modules.get(name)) is not None]
-    before = [(module, vars(module).get("batched_nms")) for module in held]
-    for module in held:
+    modules = [m for name in ("torchvision.ops.boxes", "torchvision.ops") if (m := sys.modules.get(name)) is not None]
+    before = [(module, vars(module).get("batched_nms")) for module in modules]
+    for module in modules:
         vars(module)["batched_nms"] = _nms_by_class
     try:
         yield

@@ -84,11 +84,11 @@ def adaptive_maximum(x: Tensor, sizes: Any) -> tuple[Tensor, Tensor]:
         inside = inside & (along < last.unsqueeze(1)).reshape(view)
         place = place * length + along.clamp(max=length - 1).reshape(view)
     place, inside = place.flatten(rank), inside.flatten(rank)
-    held = x.flatten(-rank)[..., place]
-    held = torch.where(inside, held, -torch.inf)
-    found = torch.where(held.isnan().any(-1), torch.nan, held.amax(-1))
-    same = ((held == found.unsqueeze(-1)) | held.isnan()).to(torch.int64).argmax(-1, keepdim=True)
-    return found, place.expand(held.shape).gather(-1, same).squeeze(-1)
+    maxima = x.flatten(-rank)[..., place]
+    maxima = torch.where(inside, maxima, -torch.inf)
+    found = torch.where(maxima.isnan().any(-1), torch.nan, maxima.amax(-1))
+    same = ((maxima == found.unsqueeze(-1)) | maxima.isnan()).to(torch.int64).argmax(-1, keepdim=True)
+    return found, place.expand(maxima.shape).gather(-1, same).squeeze(-1)
 
 
 def fractional_maximum(x: Tensor, kernel: Any, sizes: Any, samples: Tensor) -> tuple[Tensor, Tensor]:
@@ -107,9 +107,9 @@ def fractional_maximum(x: Tensor, kernel: Any, sizes: Any, samples: Tensor) -> t
         view = [size if k == axis else count if k == axis + rank else 1 for k in range(2 * rank)]
         place = place * length + along.reshape([*batch, *view])
     place = place.flatten(-rank)
-    held = x.flatten(-rank).gather(-1, place.flatten(len(batch))).reshape(place.shape)
-    found = torch.where(held.isnan().any(-1), torch.nan, held.amax(-1))
-    same = ((held == found.unsqueeze(-1)) | held.isnan()).to(torch.int64).argmax(-1, keepdim=True)
+    maxima = x.flatten(-rank).gather(-1, place.flatten(len(batch))).reshape(place.shape)
+    found = torch.where(maxima.isnan().any(-1), torch.nan, maxima.amax(-1))
+    same = ((maxima == found.unsqueeze(-1)) | maxima.isnan()).to(torch.int64).argmax(-1, keepdim=True)
     return found, place.gather(-1, same).squeeze(-1)
 
 
@@ -175,13 +175,13 @@ def _antialiased(kernel: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
         factors = scales[0] if scales and isinstance(scales[0], list | tuple) else [s for s in scales if s is not None]
         given = factors if size is None else None
         for axis, length in enumerate(known.upsample_compute_output_size(x.shape, size, given), 2):
-            held, factor = x.shape[axis], None if not factors else factors[axis - 2]
-            step: Any = held / length if factor is None else 1 / factor
+            size_before, factor = x.shape[axis], None if not factors else factors[axis - 2]
+            step: Any = size_before / length if factor is None else 1 / factor
             if corners:
-                step = (held - 1) / (length - 1) if length > 1 else 0.0
+                step = (size_before - 1) / (length - 1) if length > 1 else 0.0
             center = (torch.arange(length) + 0.5) * step
             width = torch.sym_max(step, 1.0)
-            weights = kernel((torch.arange(held) + 0.5 - center.unsqueeze(1)) / width)
+            weights = kernel((torch.arange(size_before) + 0.5 - center.unsqueeze(1)) / width)
             x = _along(x, weights / weights.sum(1, keepdim=True), axis)
         return x
 
@@ -254,8 +254,8 @@ def average_backward(
         first = torch.arange(count) * step - edge
         inside = (torch.arange(length) >= first.unsqueeze(1)) & (torch.arange(length) < (first + size).unsqueeze(1))
         last = (first + size).clamp(max=length + edge)
-        held = last - first if count_include_pad else last.clamp(max=length) - first.clamp(min=0)
-        share = inside.to(torch.float32) if divisor_override else inside / held.unsqueeze(1)
+        counts = last - first if count_include_pad else last.clamp(max=length) - first.clamp(min=0)
+        share = inside.to(torch.float32) if divisor_override else inside / counts.unsqueeze(1)
         slope = _along(slope, share.transpose(0, 1), axis)
     return slope / divisor_override if divisor_override else slope
 

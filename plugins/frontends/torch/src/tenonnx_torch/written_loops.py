@@ -192,29 +192,31 @@ def write_loop(
 
 def run_loop(body: Any, count: Any, states: Sequence[Any], outer: Sequence[Any]) -> Any:
     """The final states and all rows of a loop of ``count`` iterations, at least one."""
-    held = len(states)
+    state_count = len(states)
 
     def step(given: Any, iteration: Any) -> Any:
-        found = body(iteration, *given[:held], *outer)
-        return _after(found, held, given), tuple(found[held:])
+        found = body(iteration, *given[:state_count], *outer)
+        return _after(found, state_count, given), tuple(found[state_count:])
 
     last, rows = _scan(step, _starts(states), torch.arange(count))
-    return (*last[:held], *rows)
+    return (*last[:state_count], *rows)
 
 
 def run_loop_or_none(body: Any, count: Any, states: Sequence[Any], outer: Sequence[Any]) -> Any:
     """As ``run_loop``, where ``count`` may be 0: computes one more iteration, and discards it."""
-    held = len(states)
+    state_count = len(states)
     places = torch.arange(count + 1)
     last_place = places[-1] - 1
 
     def step(given: Any, iteration: Any) -> Any:
-        found = body(iteration.minimum(last_place), *given[:held], *outer)
-        kept = [torch.where(iteration <= last_place, new, old) for new, old in zip(found[:held], given, strict=False)]
-        return _after(kept, held, given), tuple(found[held:])
+        found = body(iteration.minimum(last_place), *given[:state_count], *outer)
+        kept = [
+            torch.where(iteration <= last_place, new, old) for new, old in zip(found[:state_count], given, strict=False)
+        ]
+        return _after(kept, state_count, given), tuple(found[state_count:])
 
     last, rows = _scan(step, _starts(states), places)
-    return (*last[:held], *(each[:count] for each in rows))
+    return (*last[:state_count], *(each[:count] for each in rows))
 
 
 def _starts(states: Sequence[Any]) -> tuple[Any, ...]:
@@ -222,18 +224,18 @@ def _starts(states: Sequence[Any]) -> tuple[Any, ...]:
     return tuple(each.clone() for each in states) or (torch.zeros(()),)
 
 
-def _after(found: Sequence[Any], held: int, given: Sequence[Any]) -> tuple[Any, ...]:
-    return tuple(found[:held]) or (given[0].clone(),)
+def _after(found: Sequence[Any], state_count: int, given: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(found[:state_count]) or (given[0].clone(),)
 
 
 def _scan(step: Any, starts: Any, places: torch.Tensor) -> Any:
     if torch.compiler.is_compiling() or isinstance(places.shape[0], torch.SymInt):
         return scan(step, starts, places)
-    rows, held = [], starts
+    rows, carried = [], starts
     for place in places:  # computed, not traced
-        held, row = step(held, place)
+        carried, row = step(carried, place)
         rows.append(row)
-    return held, [torch.stack(each) for each in zip(*rows, strict=True)]
+    return carried, [torch.stack(each) for each in zip(*rows, strict=True)]
 
 
 # ----- modules --------------------------------------------------------------------------------------------------------
@@ -256,7 +258,7 @@ def module_of(module: torch.nn.Module, first: Unrolled, second: Unrolled) -> tup
 
 def _forward(module: torch.nn.Module, program: Any, calls: GraphModule) -> Any:
     signature = program.graph_signature
-    held = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
+    state_names = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     inputs = list(signature.user_inputs)
     names = [node.name for node in program.graph_module.graph.nodes if node.op == "placeholder"]
 
@@ -272,9 +274,9 @@ def _forward(module: torch.nn.Module, program: Any, calls: GraphModule) -> Any:
             *(
                 given[n]
                 if n in given
-                else own[held[n]]
-                if n in held and held[n] in own
-                else program.constants[constants[n] if n in constants else held[n]]
+                else own[state_names[n]]
+                if n in state_names and state_names[n] in own
+                else program.constants[constants[n] if n in constants else state_names[n]]
                 for n in names
             )
         )

@@ -61,10 +61,10 @@ def inputs_for(source: Source, batch: int, length: int, seed: int = 0) -> dict[s
     Raises ``NotRepresentable`` for a model with unknown inputs.
     """
     model: Any = source.model
-    known = inspect.signature(model.forward).parameters
-    wanted = [name for name in KNOWN if name in known and _is_used(name, source)]
+    parameters = inspect.signature(model.forward).parameters
+    wanted = [name for name in KNOWN if name in parameters and _is_used(name, source)]
     if not wanted or "inputs_embeds" in wanted:
-        raise NotRepresentable(f"cannot make example inputs for {type(model).__name__}", given=", ".join(known))
+        raise NotRepresentable(f"cannot make example inputs for {type(model).__name__}", given=", ".join(parameters))
     images = batch + 1 if "input_ids" in wanted else batch  # equal numbers of images and texts may hide errors
     return {name: _example(name, source, images if name == "pixel_values" else batch, length, seed) for name in wanted}
 

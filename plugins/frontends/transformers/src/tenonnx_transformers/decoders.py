@@ -81,18 +81,18 @@ def _can_continue(model: torch.nn.Module, states: list[State], new: int, masked:
     tokens = torch.arange(2 * end).reshape(2, -1) % 7
     ones = torch.ones_like(tokens)
 
-    def call(begin: int, end: int, held: Held, masked: bool = True) -> tuple[Tensor, Held]:
+    def call(begin: int, end: int, past: Held, masked: bool = True) -> tuple[Tensor, Held]:
         given = token_inputs(model, tokens[:, begin:end], ones[:, :end])
         given = given if masked else {name: each for name, each in given.items() if name != "attention_mask"}
-        return run_model(model, given, held)
+        return run_model(model, given, past)
 
     pairs = []
     with torch.no_grad():
         whole, _ = call(0, end, {})
-        _, held = call(0, cut, {})
+        _, past = call(0, cut, {})
         try:
             for at in range(cut, end, new):  # the second call reads states written by the first
-                logits, held = call(at, at + new, held, masked)
+                logits, past = call(at, at + new, past, masked)
                 pairs.append((logits, whole[:, at : at + new]))
             if new > 1:
                 logits, _ = call(0, cut, {(state.layer, state.kind): state.empty(2) for state in states})
@@ -106,11 +106,11 @@ def token_inputs(
     model: torch.nn.Module, tokens: Tensor, mask: Tensor, positions: Tensor | None = None
 ) -> dict[str, Tensor]:
     """Inputs of ``forward`` by name: tokens, and the attention mask and positions if it accepts them."""
-    known = inspect.signature(model.forward).parameters
+    parameters = inspect.signature(model.forward).parameters
     found = {"input_ids": tokens}
-    if "attention_mask" in known:
+    if "attention_mask" in parameters:
         found["attention_mask"] = mask.long()
-    if "position_ids" in known:
+    if "position_ids" in parameters:
         found["position_ids"] = positions_of(mask)[:, -tokens.shape[1] :] if positions is None else positions
     return found
 
@@ -140,8 +140,8 @@ def decoder_part(
         examples[state.past] = torch.randn(empty.shape, generator=generator).to(state.dtype)
 
     def call(given: Mapping[str, Tensor]) -> list[Tensor]:
-        held = {(state.layer, state.kind): given[state.past] for state in states}
-        return _results(run_model(model, {key: given[key] for key in inputs}, held), states)
+        past = {(state.layer, state.kind): given[state.past] for state in states}
+        return _results(run_model(model, {key: given[key] for key in inputs}, past), states)
 
     return Part(name, model, call, examples, _outputs(states), dims)
 

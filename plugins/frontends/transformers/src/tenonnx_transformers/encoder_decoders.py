@@ -69,12 +69,12 @@ def encoder_decoder_parts(source: Source) -> Parts:
     }
 
     def decode(given: Mapping[str, Tensor], cache: Any, encoded: Tensor) -> list[Tensor]:
-        asked = {"attention_mask": given["encoder_attention_mask"]} if masked else {}
+        mask = {"attention_mask": given["encoder_attention_mask"]} if masked else {}
         found = model(
             encoder_outputs=kind(last_hidden_state=encoded),
             decoder_input_ids=given["input_ids"],
             use_cache=True,
-            **asked,
+            **mask,
             **{cache_parameter(model): cache},
         )
         return [found.logits, *_tensors(cache, states)]
@@ -84,10 +84,10 @@ def encoder_decoder_parts(source: Source) -> Parts:
 
     def step(given: Mapping[str, Tensor]) -> list[Tensor]:
         cache = _new_cache(model)
-        for part, held in zip(
+        for part, part_states in zip(
             (cache.self_attention_cache, cache.cross_attention_cache), _split_states(states), strict=True
         ):
-            fill(part, {(state.layer, state.kind.partition(".")[2]): given[state.past] for state in held})
+            fill(part, {(state.layer, state.kind.partition(".")[2]): given[state.past] for state in part_states})
         cache.is_updated = dict.fromkeys(range(len(cache.cross_attention_cache)), True)
         key = given[next(state.past for state in states if state.kind == "encoder.key")]
         encoded = key.new_zeros(key.shape[0], key.shape[2], hidden.shape[2])  # only its shape is read

@@ -74,16 +74,16 @@ def export(
     settings = Settings(chosen, fields, verify, atol, rtol, progress, precision, max_shard)
     place.parent.mkdir(parents=True, exist_ok=True)
     with (
-        TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent) as made,
+        TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent) as temporary,
         TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent, ignore_cleanup_errors=True) as scratch,
     ):
         progress("reading the model")
         source = source_of(model, task, trust, Path(scratch))
-        report = write_model(source, Path(made), settings)
-        files = sorted(str(path.relative_to(made)) for path in Path(made).rglob("*") if path.is_file())
+        report = write_model(source, Path(temporary), settings)
+        files = sorted(str(path.relative_to(temporary)) for path in Path(temporary).rglob("*") if path.is_file())
         for name in files:
             (place / name).parent.mkdir(parents=True, exist_ok=True)
-            (Path(made) / name).replace(place / name)
+            (Path(temporary) / name).replace(place / name)
     return Report(
         place,
         source.task.name,

@@ -128,13 +128,13 @@ def generated_by_graph(
     The states of each call are inputs of the next.
     """
     tokens, mask = prompts.tokens, prompts.mask
-    held = {state.past: state.empty(len(tokens)).numpy() for state in states}
+    past = {state.past: state.empty(len(tokens)).numpy() for state in states}
     found = []
     for _ in range(steps):
         feeds = {"input_ids": tokens, "attention_mask": mask, "position_ids": positions_of(mask)[:, -tokens.shape[1] :]}
         given = {name: tensor.numpy() for name, tensor in feeds.items() if name in {*inputs, "attention_mask"}}
-        logits, *after = run({**given, **held})
-        held = {state.past: array for state, array in zip(states, after, strict=True)}
+        logits, *after = run({**given, **past})
+        past = {state.past: array for state, array in zip(states, after, strict=True)}
         last = np.array(logits[:, -1], np.float32)
         last[:, [end for end in ends if 0 <= end < last.shape[-1]]] = -np.inf
         found.append(last.argmax(-1))

@@ -30,15 +30,15 @@ def needs_conversion(folder: Path) -> bool:
     return any(entry.dtype in _FLOATS for path in files for entry in read_tensors(path)[0].values())
 
 
-def convert_weights(folder: Path, made: Path) -> None:
-    """Write the weights of a folder in float32 to the folder ``made``, a piece at a time, with its JSON files.
+def convert_weights(folder: Path, output: Path) -> None:
+    """Write the weights of a folder in float32 to the folder ``output``, a piece at a time, with its JSON files.
 
     Integers stay as they are. Raises ``InvalidModel`` for broken files.
     """
     for path in folder.glob("*.json"):
-        shutil.copyfile(path, made / path.name)
+        shutil.copyfile(path, output / path.name)
     for path in folder.glob("*.safetensors"):
-        _convert_file(path, made / path.name)
+        _convert_file(path, output / path.name)
 
 
 def _convert_file(path: Path, place: Path) -> None:

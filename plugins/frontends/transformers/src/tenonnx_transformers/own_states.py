@@ -28,21 +28,21 @@ class OwnStates:
     cache: Any
     attributes: tuple[tuple[str, str], ...]
 
-    def cache_with(self, held: Mapping[tuple[int, str], Tensor]) -> Any:
-        """Return a copy of the cache with the tensors ``held``, by layer and kind."""
-        return _copy_with(self.cache, (self.parameter,), held)
+    def cache_with(self, states: Mapping[tuple[int, str], Tensor]) -> Any:
+        """Return a copy of the cache with the tensors ``states``, by layer and kind."""
+        return _copy_with(self.cache, (self.parameter,), states)
 
     def tensors_of(self, cache: Any) -> dict[tuple[int, str], Tensor]:
         """Return the tensors of a cache, by layer and kind."""
         return {_key(path): tensor for path, tensor in _leaves(cache, (self.parameter,))}
 
     @contextlib.contextmanager
-    def attributes_with(self, model: nn.Module, held: Mapping[tuple[int, str], Tensor]) -> Iterator[None]:
-        """Set the attributes to the tensors ``held`` (None if missing), and restore them at the end."""
+    def attributes_with(self, model: nn.Module, states: Mapping[tuple[int, str], Tensor]) -> Iterator[None]:
+        """Set the attributes to the tensors ``states`` (None if missing), and restore them at the end."""
         before = {place: getattr(model.get_submodule(place[0]), place[1]) for place in self.attributes}
         try:
             for module, name in self.attributes:
-                setattr(model.get_submodule(module), name, held.get(_key((*module.split("."), name))))
+                setattr(model.get_submodule(module), name, states.get(_key((*module.split("."), name))))
             yield
         finally:
             for (module, name), value in before.items():
@@ -108,10 +108,10 @@ def _leaves(value: Any, path: Path) -> Iterator[tuple[Path, Tensor]]:
         yield from _leaves(part, (*path, name))
 
 
-def _copy_with(value: Any, path: Path, held: Mapping[tuple[int, str], Tensor]) -> Any:
+def _copy_with(value: Any, path: Path, states: Mapping[tuple[int, str], Tensor]) -> Any:
     if isinstance(value, Tensor):
-        return held.get(_key(path), value).clone()  # models write to cache tensors
-    parts = {name: _copy_with(part, (*path, name), held) for name, part in _parts(value).items()}
+        return states.get(_key(path), value).clone()  # models write to cache tensors
+    parts = {name: _copy_with(part, (*path, name), states) for name, part in _parts(value).items()}
     if isinstance(value, list | tuple):
         return type(value)(parts.values())
     if isinstance(value, dict):

@@ -64,13 +64,13 @@ class State:
 
 def cache_parameter(model: torch.nn.Module) -> str:
     """Name of the cache parameter of ``forward``. Raises ``NotRepresentable`` if there is none."""
-    known = inspect.signature(model.forward).parameters
+    parameters = inspect.signature(model.forward).parameters
     for name in ("cache", "past_key_values", "cache_params", "state"):
-        if name in known:
+        if name in parameters:
             return name
     raise NotRepresentable(
         f"{type(model).__name__} takes no cache, so that it cannot generate step by step",
-        given=", ".join(known),
+        given=", ".join(parameters),
         do="choose another task, such as --task feature-extraction",
     )
 
@@ -133,18 +133,18 @@ def tensors_of(cache: Any) -> dict[tuple[int, str], Tensor]:
 
 
 def run_model(
-    model: Any, given: Mapping[str, Tensor], held: Mapping[tuple[int, str], Tensor]
+    model: Any, given: Mapping[str, Tensor], past: Mapping[tuple[int, str], Tensor]
 ) -> tuple[Tensor, dict[tuple[int, str], Tensor]]:
-    """Run one call with the states ``held`` of earlier ones; return the logits and new states, by layer and kind."""
+    """Run one call with the states ``past`` of earlier ones; return the logits and new states, by layer and kind."""
     name = cache_parameter(model)
     own = own_states(model, name, given)
-    with own.attributes_with(model, held):
+    with own.attributes_with(model, past):
         if own.cache is not None:
-            before = {name: own.cache_with(held)} if held else {}
+            before = {name: own.cache_with(past)} if past else {}
             found = model(**given, **before, use_cache=True)
             return found.logits, own.tensors_of(found[name])
         cache = new_cache(model.config)
-        fill(cache, {key: tensor for key, tensor in held.items() if key not in own.attributes_of(model)})
+        fill(cache, {key: tensor for key, tensor in past.items() if key not in own.attributes_of(model)})
         found = model(**given, **{name: cache}, use_cache=True)
         return found.logits, tensors_of(cache) | own.attributes_of(model)
 

@@ -150,7 +150,7 @@ def compare_logits(
         tokens = prompts_for(model.config, [mask.shape[1]] * len(mask), seed).tokens
         with torch.no_grad():
             whole = model(**token_inputs(model, tokens, mask), use_cache=False).logits.float().numpy()
-        held = {state.past: state.empty(len(tokens)).numpy() for state in states}
+        past = {state.past: state.empty(len(tokens)).numpy() for state in states}
         begin = 0
         for new in run.lengths(news, len(tokens)):
             end = begin + new
@@ -158,8 +158,8 @@ def compare_logits(
             feeds = {name: tensor.numpy() for name, tensor in inputs.items()} | {
                 "attention_mask": mask[:, :end].numpy()
             }
-            logits, *after = run({**feeds, **held})
-            held = {state.past: array for state, array in zip(states, after, strict=True)}
+            logits, *after = run({**feeds, **past})
+            past = {state.past: array for state, array in zip(states, after, strict=True)}
             seen = mask[:, begin:end].numpy() == 1
             where = f"batch {len(tokens)}, past {begin}, new {new}"
             expected = whole[:, begin:end][seen]

@@ -162,10 +162,10 @@ def _write_decoder(source: Source, folder: Path, settings: Settings) -> Written:
     settings.layout.check(model.config.get_text_config(decoder=True).model_type, states)
     parts, written, runs = decoder_parts(model, states), Written(states=states), []
     if len(parts) > 1 and settings.layout.name != "onnxruntime":
-        held = next(state for state in states if PAST not in state.axes.values())
+        fixed_state = next(state for state in states if PAST not in state.axes.values())
         raise NotRepresentable(
             f"{settings.layout.name} takes one graph, and the model needs two: for the prompt and for later tokens",
-            given=f"layer {held.layer} of {type(model).__name__}: {held.kind}",
+            given=f"layer {fixed_state.layer} of {type(model).__name__}: {fixed_state.kind}",
             do="use --layout onnxruntime",
         )
     write_configs(source, folder)

@@ -57,9 +57,9 @@ _ON_POSITIONS = {
 
 def _is_position(value: Value, depth: int = 20) -> bool:
     """Whether an integer is computed from positions and sizes only."""
-    known = static(value)
-    if known is not None:
-        return bool(np.all(np.abs(known) < 2**31))
+    contents = static(value)
+    if contents is not None:
+        return bool(np.all(np.abs(contents) < 2**31))
     if value.dtype in (DType.int32, DType.bool, *_SMALL) or value.symbolic_contents is not None:
         return True
     node = value.producer
@@ -95,9 +95,9 @@ def mod(x: Value, y: Value, *, fmod: int) -> Any:
 @lowers(ops.pow_)
 def pow_(x: Value, y: Value) -> Any:
     as_floats(x)
-    known = static(y)
-    if known is not None and np.size(known) == 1 and np.size(known) >= y.ndim:
-        power = float(np.reshape(known, -1)[0])
+    contents = static(y)
+    if contents is not None and np.size(contents) == 1 and np.size(contents) >= y.ndim:
+        power = float(np.reshape(contents, -1)[0])
         if power in (1.0, 2.0, 0.5, -1.0, -0.5, 3.0) and y.ndim <= x.ndim:
             return _power(x, power)
     y = ops.cast(y, to=DType.float32) if y.dtype is not DType.float32 else y
@@ -285,9 +285,9 @@ _CAST = (
 @lowers(ops.cast)
 def cast(x: Value, *, to: int, **_: Any) -> Any:
     to = DType(to)
-    known = static(x) if x.dtype in (DType.int4, DType.uint4) else None
-    if known is not None:
-        return ops.cast(constant(known.astype(np.int32)), to=to)
+    contents = static(x) if x.dtype in (DType.int4, DType.uint4) else None
+    if contents is not None:
+        return ops.cast(constant(contents.astype(np.int32)), to=to)
     unless(x.dtype not in _CAST or to not in _CAST, f"CAST does not convert {x.dtype} to {to}")
     if x.dtype is to:
         return x

@@ -60,8 +60,8 @@ def _always_goes_on(body: Graph) -> bool:
     holds = body.outputs[0]
     while holds.producer is not None and holds.producer.op is ops.identity:
         holds = holds.producer.inputs[0]
-    known = static(holds)
-    return holds is body.inputs[1] or (known is not None and bool(known))
+    contents = static(holds)
+    return holds is body.inputs[1] or (contents is not None and bool(contents))
 
 
 def _apart(value: Value, place: int, state: Sequence[Value]) -> Value:

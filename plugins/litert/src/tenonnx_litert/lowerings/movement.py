@@ -32,8 +32,10 @@ _MOST_TRANSPOSED, _MOST_SLICED = 6, 5
 @lowers(ops.reshape)
 def reshape(x: Value, shape: Value, *, allowzero: int) -> Any:
     if allowzero:  # RESHAPE treats 0 as a size, too
-        known = elements(shape)
-        vector = shape_vector([_element(shape, place, n) for place, n in enumerate(known)]) if known else narrow(shape)
+        contents = elements(shape)
+        vector = (
+            shape_vector([_element(shape, place, n) for place, n in enumerate(contents)]) if contents else narrow(shape)
+        )
         return tfl.reshape(x, vector)
     kind = ops.reshape.rules["type"](x, shape, allowzero=0)
     target = kind.shape
@@ -59,10 +61,10 @@ def squeeze(x: Value, axes: Value | None) -> Any:
 
 @lowers(ops.unsqueeze)
 def unsqueeze(x: Value, axes: Value) -> Any:
-    known = static(axes)
-    unless(known is None, "the axes are not constant")
-    rank = x.ndim + np.size(known)
-    chosen = sorted(int(axis) % rank for axis in np.reshape(known, -1))
+    contents = static(axes)
+    unless(contents is None, "the axes are not constant")
+    rank = x.ndim + np.size(contents)
+    chosen = sorted(int(axis) % rank for axis in np.reshape(contents, -1))
     target = sizes(x)
     for axis in chosen:
         target.insert(axis, 1)
@@ -208,12 +210,12 @@ def slice_(x: Value, starts: Value, ends: Value, axes: Value | None, steps: Valu
 
 def _from_front(indices: Value, size: Any) -> Value:
     """Add the size to negative positions. Positions that are computed as sizes count as nonnegative."""
-    known = static(indices)
-    if known is not None:
-        if not (known < 0).any():
-            return constant(known.astype(np.int32))
+    contents = static(indices)
+    if contents is not None:
+        if not (contents < 0).any():
+            return constant(contents.astype(np.int32))
         unless(not isinstance(size, int), "an axis is dynamic")
-        return constant(np.where(known < 0, known + size, known).astype(np.int32))
+        return constant(np.where(contents < 0, contents + size, contents).astype(np.int32))
     if indices.symbolic_contents is not None or not isinstance(size, int):
         return indices
     wide = constant(np.asarray(size, indices.dtype.numpy))
@@ -225,10 +227,10 @@ def _from_front(indices: Value, size: Any) -> Value:
 def gather(x: Value, indices: Value, *, axis: int) -> Any:
     axis %= x.ndim
     size = sizes(x)[axis]
-    known = static(indices)
-    if known is not None and (known < 0).any() and size is None:
-        unless(known.ndim > 0, "negative indices into a dynamic axis are not supported")
-        index = int(known)
+    contents = static(indices)
+    if contents is not None and (contents < 0).any() and size is None:
+        unless(contents.ndim > 0, "negative indices into a dynamic axis are not supported")
+        index = int(contents)
         y = tfl.strided_slice(
             x,
             int32([0] * axis + [index]),
@@ -286,14 +288,14 @@ def non_zero(x: Value) -> Any:
 
 @lowers(ops.pad)
 def pad(x: Value, pads: Value, value: Value | None, axes: Value | None, *, mode: str) -> Any:
-    known = static(pads)
-    if known is None:
+    contents = static(pads)
+    if contents is None:
         unless(mode != "constant" or axes is not None, "the widths of the padding are not constant")
         paddings = ops.transpose(ops.reshape(pads, [2, -1]), perm=[1, 0])
         return _padded(x, narrow(paddings), value)
     widths = np.zeros((x.ndim, 2), np.int64)
     chosen = list(range(x.ndim)) if axes is None else axes_of(axes, x.ndim)
-    widths[chosen] = np.reshape(known, (2, -1)).T
+    widths[chosen] = np.reshape(contents, (2, -1)).T
     if (widths < 0).any():
         cut = np.minimum(widths, 0)
         places = [int(k) for k in np.flatnonzero(cut.any(1))]
@@ -313,8 +315,8 @@ def pad(x: Value, pads: Value, value: Value | None, axes: Value | None, *, mode:
 
 
 def _padded(x: Value, paddings: Value, value: Value | None) -> Value:
-    known = None if value is None else static(value)
-    if value is None or (known is not None and not known.any()):
+    contents = None if value is None else static(value)
+    if value is None or (contents is not None and not contents.any()):
         return tfl.pad(x, paddings)  # type: ignore[no-any-return]
     return tfl.padv2(x, paddings, ops.reshape(value, [1]))  # type: ignore[no-any-return]
 
@@ -334,9 +336,9 @@ def _edges(x: Value, widths: Any) -> Value:
 
 @lowers(ops.one_hot)
 def one_hot(indices: Value, depth: Value, values: Value, *, axis: int) -> Any:
-    known = static(depth)
-    unless(known is None, "the depth is not constant")
-    size = int(np.reshape(known, -1)[0])
+    contents = static(depth)
+    unless(contents is None, "the depth is not constant")
+    size = int(np.reshape(contents, -1)[0])
     positions = indices if indices.dtype in (DType.int32, DType.int64) else ops.cast(indices, to=DType.int64)
     zero = constant(np.zeros((), positions.dtype.numpy))
     shifted = positions + constant(np.asarray(size, positions.dtype.numpy))

@@ -51,10 +51,10 @@ _position(ops.argmin, tfl.arg_min)
 
 @lowers(ops.cumsum)
 def cumsum(x: Value, axis: Value, *, exclusive: int, reverse: int) -> Any:
-    known = static(axis)
-    unless(known is None, "the axis is computed")
+    contents = static(axis)
+    unless(contents is None, "the axis is computed")
     unless(x.dtype not in _NUMBERS, f"CUMSUM does not take {x.dtype}")
-    at = int(np.reshape(known, -1)[0]) % x.ndim
+    at = int(np.reshape(contents, -1)[0]) % x.ndim
     return tfl.cumsum(x, int32(at), exclusive=exclusive, reverse=reverse)
 
 

@@ -53,9 +53,9 @@ def narrow(value: Value) -> Value:
     """Cast positions or sizes to int32, clipped to its range."""
     if value.dtype is DType.int32:
         return value
-    known = static(value)
-    if known is not None:
-        return int32(known)
+    contents = static(value)
+    if contents is not None:
+        return int32(contents)
     if value.dtype is DType.int64 and value.symbolic_contents is None:
         low, high = (constant(np.asarray(n, np.int64)) for n in (-(2**31), 2**31 - 1))
         value = elementwise.maximum(elementwise.minimum(value, high), low)
@@ -70,16 +70,16 @@ def sizes(value: Value) -> list[int | None]:
 
 def axes_of(axes: Value | None, rank: int) -> list[int]:
     """Static axes, counted from the front. Raises ``NotRepresentable`` if they are computed or absent."""
-    known = None if axes is None else static(axes)
-    unless(known is None, "the axes are not constant")
-    return [int(axis) % rank for axis in np.reshape(known, -1)]
+    contents = None if axes is None else static(axes)
+    unless(contents is None, "the axes are not constant")
+    return [int(axis) % rank for axis in np.reshape(contents, -1)]
 
 
 def integers(value: Value, what: str) -> list[int]:
     """Static contents as a list. Raises ``NotRepresentable`` if they are computed."""
-    known = static(value)
-    unless(known is None, f"{what} is computed")
-    return [int(n) for n in np.reshape(known, -1)]
+    contents = static(value)
+    unless(contents is None, f"{what} is computed")
+    return [int(n) for n in np.reshape(contents, -1)]
 
 
 def reshaped(value: Value, shape: Sequence[Any]) -> Value:
@@ -102,11 +102,11 @@ def shape_vector(shape: Sequence[Any]) -> Value:
 
 def result_dims(x: Value, shape: Value) -> list[Any]:
     """Dims after ONNX's Reshape: numbers if static, else values."""
-    known = elements(shape)
-    unless(known is None, "the length of the shape is unknown")
+    contents = elements(shape)
+    unless(contents is None, "the length of the shape is unknown")
     result: list[Any] = []
     own = dims(x)
-    for place, size in enumerate(known):
+    for place, size in enumerate(contents):
         if isinstance(size, int):
             result.append(own[place] if size == 0 else size)
         else:

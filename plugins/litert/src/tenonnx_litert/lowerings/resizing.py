@@ -147,11 +147,11 @@ def resized_at_run_time(
 def _factors(scales: Value | None, rank: int) -> list[int] | None:
     if scales is None:
         return None
-    known = static(scales)
-    unless(known is None or len(known) != rank, "the scales are computed")
-    factors = [round(float(each)) for each in known[2:]]
+    contents = static(scales)
+    unless(contents is None or len(contents) != rank, "the scales are computed")
+    factors = [round(float(each)) for each in contents[2:]]
     unless(
-        any(float(a) != b or b < 1 for a, b in zip(known[2:], factors, strict=True)),
+        any(float(a) != b or b < 1 for a, b in zip(contents[2:], factors, strict=True)),
         "a dynamic dim is multiplied by a fraction",
     )
     return factors
@@ -161,9 +161,9 @@ def _targets(lengths: Sequence[Value], factors: Sequence[int] | None, wanted: Va
     """The new lengths, in int32."""
     if factors is not None:
         return [ops.mul(size, int32(factor)) for size, factor in zip(lengths, factors, strict=True)]
-    known = elements(wanted)
-    unless(known is None, "the number of sizes is unknown")
+    contents = elements(wanted)
+    unless(contents is None, "the number of sizes is unknown")
     return [
         int32(each) if isinstance(each, int) else narrow(ops.gather(wanted, place, axis=0))
-        for place, each in enumerate(known)
+        for place, each in enumerate(contents)
     ][2:]

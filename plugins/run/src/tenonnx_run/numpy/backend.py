@@ -56,10 +56,10 @@ class NumpyProgram(Bindable):
 
 
 def _run_with_state(
-    program: NumpyProgram, state: Mapping[str, str], held: Mapping[str, Any], feeds: Mapping[str, Any]
+    program: NumpyProgram, state: Mapping[str, str], state_arrays: Mapping[str, Any], feeds: Mapping[str, Any]
 ) -> Results:
     """Run a call with state. Outputs are never written again, so they become the new state without a copy."""
-    found = program({**held, **feeds})
+    found = program({**state_arrays, **feeds})
     kept = {output: found.pop(output) for output in set(state.values())}
     results = Results(program.outputs)
     results.update(found)

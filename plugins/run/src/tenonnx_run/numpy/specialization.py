@@ -149,8 +149,8 @@ class Observations:
         settled = all(operand is not None or slot < 0 for operand, slot in zip(operands, step.inputs, strict=True))
         if rule is None or not settled or not all(operand is None or operand.size for operand in operands):
             return None
-        made: Callable[..., Any] | None = rule(*operands, **step.attributes or {})
-        return made
+        kernel: Callable[..., Any] | None = rule(*operands, **step.attributes or {})
+        return kernel
 
     def _is_fixed(self, slot: int) -> bool:
         operand = self._operands.get(slot)

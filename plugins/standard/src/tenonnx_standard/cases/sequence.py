@@ -49,21 +49,21 @@ def sequence_empty_cases(draw):
 
 @cases(sequence_insert, gradient=False)
 def sequence_insert_cases(draw):
-    held = sequence(draw)
-    where = draw(st.sampled_from([None, position(draw, len(held))]))
-    return call(held, draw(tensors(held[0].dtype.name, shape=held[0].shape)), where)
+    elements = sequence(draw)
+    where = draw(st.sampled_from([None, position(draw, len(elements))]))
+    return call(elements, draw(tensors(elements[0].dtype.name, shape=elements[0].shape)), where)
 
 
 @cases(sequence_erase, gradient=False)
 def sequence_erase_cases(draw):
-    held = sequence(draw, least=2)
-    return call(held, draw(st.sampled_from([None, position(draw, len(held))])))
+    elements = sequence(draw, least=2)
+    return call(elements, draw(st.sampled_from([None, position(draw, len(elements))])))
 
 
 @cases(sequence_at, gradient=False)
 def sequence_at_cases(draw):
-    held = sequence(draw)
-    return call(held, position(draw, len(held)))
+    elements = sequence(draw)
+    return call(elements, position(draw, len(elements)))
 
 
 @cases(sequence_length, gradient=False)
@@ -82,16 +82,16 @@ def split_to_sequence_cases(draw):
 
 @cases(concat_from_sequence, gradient=False)
 def concat_from_sequence_cases(draw):
-    held = sequence(draw)
-    return call(held, axis=draw(axis_of(held[0])), new_axis=draw(st.integers(0, 1)))
+    elements = sequence(draw)
+    return call(elements, axis=draw(axis_of(elements[0])), new_axis=draw(st.integers(0, 1)))
 
 
 @cases(sequence_map, gradient=False)
 def sequence_map_cases(draw):
-    held = [draw(tensors(shape=(2, 3))) for _ in range(draw(st.integers(1, 3)))]
+    elements = [draw(tensors(shape=(2, 3))) for _ in range(draw(st.integers(1, 3)))]
     formals = [("element", TensorType(DType.float32, (2, 3))), ("other", TensorType(DType.float32, (3,)))]
     body = subgraph(lambda element, other: element + other, formals)
-    return call(held, draw(tensors(shape=(3,))), body=body, _outputs=1)
+    return call(elements, draw(tensors(shape=(3,))), body=body, _outputs=1)
 
 
 LISTED = Gap("reference", "it wraps the contents of an optional in a list")

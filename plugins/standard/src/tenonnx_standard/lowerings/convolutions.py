@@ -88,8 +88,8 @@ def conv_1d_by_2d(X, W, B, *, auto_pad, dilations, group, kernel_shape, pads, st
         more["pads"] = [0, begin, 0, end]
     n, channels, length = X.shape
     x, w = reshaped(X, (n, channels, 1, length)), reshaped(W, (*W.shape[:2], 1, *W.shape[2:]))
-    made = ops.conv(x, w, B, auto_pad=auto_pad, group=group, **more)
-    return ops.squeeze(made, [2])
+    result = ops.conv(x, w, B, auto_pad=auto_pad, group=group, **more)
+    return ops.squeeze(result, [2])
 
 
 @lowering(ops.conv)
@@ -113,7 +113,7 @@ def conv_by_matmul(X, W, B, *, auto_pad, dilations, group, kernel_shape, pads, s
     window = _window(spatial, kernel, auto_pad=auto_pad, dilations=dilations, pads=pads, strides=strides)
     pieces = _slices(_padded(X, window), window)
     points, rows = int(np.prod(window.out)), filters // group
-    made = []
+    groups = []
     for each in range(group):
         parts = [piece if group == 1 else cut(piece, 1, each * own, (each + 1) * own) for piece in pieces]
         seen = reshaped(joined(parts, 1), (n, len(parts) * own, points))
@@ -121,8 +121,8 @@ def conv_by_matmul(X, W, B, *, auto_pad, dilations, group, kernel_shape, pads, s
         flat = reshaped(weights, (rows, own, len(parts)))
         if len(parts) > 1 and own > 1:
             flat = ops.transpose(flat, perm=[0, 2, 1])
-        made.append(ops.matmul(reshaped(flat, (rows, own * len(parts))), seen))
-    whole = reshaped(joined(made, 1), (n, filters, *window.out))
+        groups.append(ops.matmul(reshaped(flat, (rows, own * len(parts))), seen))
+    whole = reshaped(joined(groups, 1), (n, filters, *window.out))
     return whole if B is None else ops.add(whole, reshaped(B, (filters, *[1] * len(spatial))))
 
 

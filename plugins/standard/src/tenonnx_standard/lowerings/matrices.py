@@ -58,11 +58,11 @@ def matmul_by_slices(A, B):
     batch = np.broadcast_shapes(a[:-2], b[:-2])
     pieces = count(batch)
     unless(pieces == 1 and len(a) == len(b) == 2)
-    made = []
+    products = []
     for place in np.ndindex(*batch):
         one, other = _matrix(A, a, place), _matrix(B, b, place)
-        made.append(reshaped(ops.matmul(one, other), (1, a[-2], b[-1])))
-    return reshaped(joined(made, 0), (*batch, a[-2], b[-1]))
+        products.append(reshaped(ops.matmul(one, other), (1, a[-2], b[-1])))
+    return reshaped(joined(products, 0), (*batch, a[-2], b[-1]))
 
 
 def _matrix(value, dims, place):

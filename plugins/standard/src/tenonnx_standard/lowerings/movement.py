@@ -68,10 +68,10 @@ def _one_range(*arguments: Any) -> tuple[int, range]:
 def slice_of_single_axes(data, starts, ends, axes, steps):
     ranges = _ranges(data, starts, ends, axes, steps)
     unless(len(ranges) < 2 or any(each.step < 0 for each in ranges.values()))
-    made = data
+    result = data
     for axis, each in ranges.items():
-        made = cut(made, axis, each.start, each.stop, each.step)
-    return made
+        result = cut(result, axis, each.start, each.stop, each.step)
+    return result
 
 
 @lowering(ops.slice_)
@@ -156,12 +156,12 @@ def concat_by_pad(*inputs, axis):
     shapes = list(map(sizes, inputs))
     where = within(axis, len(shapes[0]))
     widths = [shape[where] for shape in shapes]
-    made = []
+    padded = []
     for place, value in enumerate(inputs):
         pads = np.zeros((2, len(shapes[0])), int)
         pads[:, where] = sum(widths[:place]), sum(widths[place + 1 :])
-        made.append(ops.pad(value, integers(pads.reshape(-1).tolist())))
-    return reduce(ops.add, made)
+        padded.append(ops.pad(value, integers(pads.reshape(-1).tolist())))
+    return reduce(ops.add, padded)
 
 
 def constant_pads(data: Value, pads: Value, filling: Value | None, axes: Value | None, mode: str) -> Any:
@@ -249,10 +249,10 @@ def gather_by_slices(data, indices, *, axis):
     unless(not isinstance(size, int) or not chosen.size)
     ranges = runs([within(int(index), size) for index in chosen.reshape(-1)])
     count([len(ranges)])
-    made = joined([cut(data, where, each.start, each.stop) for each in ranges], where)
+    gathered = joined([cut(data, where, each.start, each.stop) for each in ranges], where)
     if chosen.ndim == 1:
-        return made
-    return reshaped(made, [*data.shape[:where], *chosen.shape, *data.shape[where + 1 :]])
+        return gathered
+    return reshaped(gathered, [*data.shape[:where], *chosen.shape, *data.shape[where + 1 :]])
 
 
 @lowering(ops.gather)
@@ -277,14 +277,14 @@ def gather_by_matmul(data, indices, *, axis):
     flat = reshaped(front, (shape[where], -1)) if len(shape) != 2 else front
     ones = ops.one_hot(indices, integers([shape[where]]), like(data, [0, 1]), axis=-1)
     rows_ = ones if indices.rank else reshaped(ones, (1, shape[where]))
-    made = ops.matmul(rows_, flat)
+    gathered = ops.matmul(rows_, flat)
     others = [shape[other] for other in order[1:]]
-    made = reshaped(made, [*indices.shape, *others])
+    gathered = reshaped(gathered, [*indices.shape, *others])
     if where == 0:
-        return made
+        return gathered
     rank = indices.rank
     back = [*range(rank, rank + where), *range(rank), *range(rank + where, rank + len(others))]
-    return ops.transpose(made, perm=back)
+    return ops.transpose(gathered, perm=back)
 
 
 @lowering(ops.one_hot)
@@ -324,8 +324,8 @@ def reverse_sequence_by_slices(input, sequence_lens, *, batch_axis, time_axis):
     """For known lengths, one slice per batch entry."""
     length, lengths = sizes(input)[time_axis], numbers(sequence_lens).reshape(-1)
     count([len(lengths)])
-    made = []
+    rows = []
     for place, n in enumerate(map(int, lengths)):
         order = [*range(n)[::-1], *range(n, length)]
-        made.append(ops.gather(cut(input, batch_axis, place, place + 1), integers(order), axis=time_axis))
-    return joined(made, batch_axis)
+        rows.append(ops.gather(cut(input, batch_axis, place, place + 1), integers(order), axis=time_axis))
+    return joined(rows, batch_axis)

@@ -101,8 +101,8 @@ def _of_images(pool: Any, data: Value, axes: Value | None, *, keepdims: int, noo
     of_floats(data)
     chosen, _ = reduced(data, axes, noop_with_empty_axes)
     unless((data.rank or 0) < 3 or chosen != list(range(2, data.rank or 0)))
-    made = pool(data)
-    return made if keepdims else reshaped(made, (data.shape or ())[:2])
+    pooled = pool(data)
+    return pooled if keepdims else reshaped(pooled, (data.shape or ())[:2])
 
 
 lowering(ops.reduce_mean, "rounding")(partial(_of_images, ops.global_average_pool))
@@ -114,8 +114,8 @@ def reduce_mean_of_channels_by_conv(data, axes, *, keepdims, noop_with_empty_axe
     of_floats(data)
     chosen, channels = reduced(data, axes, noop_with_empty_axes)
     unless(data.rank not in (4, 5) or chosen != [1])
-    made = ops.conv(data, like(data, np.full((1, channels, *[1] * (data.rank - 2)), 1 / channels)))
-    return made if keepdims else reshaped(made, [*data.shape[:1], *data.shape[2:]])
+    mean = ops.conv(data, like(data, np.full((1, channels, *[1] * (data.rank - 2)), 1 / channels)))
+    return mean if keepdims else reshaped(mean, [*data.shape[:1], *data.shape[2:]])
 
 
 @lowering(ops.reduce_sum, "rounding")
@@ -123,8 +123,8 @@ def reduce_sum_by_einsum(data, axes, *, keepdims, noop_with_empty_axes):
     of_floats(data)
     chosen, _ = reduced(data, axes, noop_with_empty_axes)
     letters = string.ascii_lowercase[: data.rank]
-    made = ops.einsum(data, equation=f"{letters}->{''.join(letters[a] for a in range(data.rank) if a not in chosen)}")
-    return reshaped(made, [1 if a in chosen else dim for a, dim in enumerate(data.shape)]) if keepdims else made
+    total = ops.einsum(data, equation=f"{letters}->{''.join(letters[a] for a in range(data.rank) if a not in chosen)}")
+    return reshaped(total, [1 if a in chosen else dim for a, dim in enumerate(data.shape)]) if keepdims else total
 
 
 @lowering(ops.reduce_max)
@@ -209,9 +209,9 @@ def cumsum_by_sums(x, axis, *, exclusive, reverse):
     size = sizes(x)[where]
     count([size], 64)
     order = range(size)[::-1] if reverse else range(size)
-    total, made = None, []
+    total, sums = None, []
     for place in order:
         piece = cut(x, where, place, place + 1)
         total = piece if total is None else ops.add(total, piece)
-        made.append(total)
-    return made[0] if size == 1 else ops.concat(*(made[::-1] if reverse else made), axis=where)
+        sums.append(total)
+    return sums[0] if size == 1 else ops.concat(*(sums[::-1] if reverse else sums), axis=where)

@@ -40,10 +40,10 @@ def unsqueeze_by_reshape(data, axes):
 
 @lowering(ops.squeeze)
 def squeeze_by_gather(data, axes):
-    made = data
+    result = data
     for axis in _squeezed(data, axes)[::-1]:
-        made = ops.gather(made, constant(np.int64(0)), axis=axis)
-    return made
+        result = ops.gather(result, constant(np.int64(0)), axis=axis)
+    return result
 
 
 @lowering(ops.squeeze)

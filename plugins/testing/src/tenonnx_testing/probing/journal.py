@@ -99,5 +99,5 @@ def _has(found: Any, types: Mapping[str, type | UnionType]) -> bool:
 
 
 def _are_texts_and_numbers(result: Mapping[str, Any]) -> bool:
-    held = [*result["others"], *result["fed"], *result["computed"], *result["attributes"].values()]
-    return all(isinstance(each, str | int) for each in held)
+    items = [*result["others"], *result["fed"], *result["computed"], *result["attributes"].values()]
+    return all(isinstance(each, str | int) for each in items)

@@ -81,16 +81,16 @@ def measure(
         unknown = ", ".join(request.ops or request.domains)
         raise InvalidCall("no op to probe", given=unknown, do="tenonnx ops lists the ops with cases")
     settings = {"runner": runner.name, "examples": request.examples, "seed": request.seed, "onnx": version("onnx")}
-    held = Journal(journal, settings)
-    if held.traits is None:
-        held.set_traits(asdict(find_traits(runner)))
-    traits: Mapping[str, Any] = held.traits or {}
+    entries = Journal(journal, settings)
+    if entries.traits is None:
+        entries.set_traits(asdict(find_traits(runner)))
+    traits: Mapping[str, Any] = entries.traits or {}
     newest = newest_versions(request.domains, traits["opset"])
     for case in chosen:
-        if case.title not in held.results:
+        if case.title not in entries.results:
             progress(case.title)
-            held.add(case.title, _results(runner, case, newest, request.examples, traits["ir_version"]))
-    results = [result for case in chosen for result in held.results[case.title]]
+            entries.add(case.title, _results(runner, case, newest, request.examples, traits["ir_version"]))
+    results = [result for case in chosen for result in entries.results[case.title]]
     ops, failed = summary.entries(results, newest), summary.failures(results)
     outcomes = Counter(result["outcome"] for result in results)
     table = target_table(_keys(request, traits, newest, results), ops, failed)
@@ -119,12 +119,12 @@ def _results(runner: Runner, case: Case, newest: Mapping[str, int], examples: in
         for number, probe in enumerate(probes(case, newest, examples)):
             path = Path(folder, f"{number}.onnx")
             outcome, reason = _outcome(runner, probe, path, ir_version)
-            held = {**probe.facts, "outcome": outcome, "reason": reason[:_LONGEST_REASON], "with_constants": False}
+            entry = {**probe.facts, "outcome": outcome, "reason": reason[:_LONGEST_REASON], "with_constants": False}
             failed = outcome in (summary.WRONG, summary.REFUSED) and not probe.computed
             if failed and (fixed := with_constants(probe, newest)) is not None:
                 again = _outcome(runner, replace(probe, trial=fixed), path, ir_version)
-                held["with_constants"] = again[0] == summary.RIGHT
-            found.append(held)
+                entry["with_constants"] = again[0] == summary.RIGHT
+            found.append(entry)
             if sum(each["outcome"] in (summary.CRASHED, summary.HUNG) for each in found) >= _ENOUGH:
                 break
     return found

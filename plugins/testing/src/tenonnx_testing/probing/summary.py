@@ -66,13 +66,13 @@ def entries(
     for op, by_span in sorted(by_op.items()):
         right = [each for of_span in by_span.values() for each in of_span if each["outcome"] == RIGHT]
         spans = (_entry(*span, of_span, right) for span, of_span in sorted(by_span.items()))
-        held = [made for made in spans if made is not None]
-        if held:
+        entries = [entry for entry in spans if entry is not None]
+        if entries:
             oldest = min(first for first, _ in by_span)
             tried = {each["dtype"] for of_span in by_span.values() for each in of_span}
             untried = _usual_types(op, common) - tried
-            held = [_with_types(each, untried) for each in held]
-            found[op] = list(_merged(held, oldest, newest[op.partition("::")[0]]))
+            entries = [_with_types(each, untried) for each in entries]
+            found[op] = list(_merged(entries, oldest, newest[op.partition("::")[0]]))
     return found
 
 
@@ -107,10 +107,10 @@ def _with_types(entry: OpEntry, types: set[str]) -> OpEntry:
     return entry if entry.dtypes is None else replace(entry, dtypes=tuple(sorted({*entry.dtypes, *types})))
 
 
-def _merged(held: Sequence[OpEntry], oldest: int, newest: int) -> Iterator[OpEntry]:
+def _merged(entries: Sequence[OpEntry], oldest: int, newest: int) -> Iterator[OpEntry]:
     """Merge adjacent entries with equal limits; leave out version bounds at the oldest and newest version."""
     joined: list[OpEntry] = []
-    for each in held:
+    for each in entries:
         last = joined[-1] if joined else None
         if last is not None and last.until is not None and each.since == last.until + 1 and _equal_limits(last, each):
             joined[-1] = replace(last, until=each.until)
@@ -148,7 +148,7 @@ def _entry(first: int, last: int, results: Sequence[Result], right_ones: Sequenc
     for kind in (_first_type, _types):
         for types in {kind(each) for each in failed}:
             if sum(kind(each) == types for each in failed) > sum(kind(each) == types for each in right):
-                right, failed = ([each for each in held if kind(each) != types] for held in (right, failed))
+                right, failed = ([each for each in results if kind(each) != types] for results in (right, failed))
     silent = sum(each["outcome"] != REFUSED for each in failed)
     if len(failed) >= len(right) or silent > max(1, _TOLERATED * (len(right) + len(failed))):
         return None
@@ -161,14 +161,14 @@ def _entry(first: int, last: int, results: Sequence[Result], right_ones: Sequenc
     refused = {name for each in fed if each["outcome"] != RIGHT for name in each["computed"]}
     taken = {name for each in fed if each["outcome"] == RIGHT for name in each["computed"]}
     outputs = limits.pop(OUTPUTS, None)
-    held = {name: tuple(sorted(values, key=repr)) for name, values in sorted(limits.items())}
+    rejected = {name: tuple(sorted(values, key=repr)) for name, values in sorted(limits.items())}
     return OpEntry(
         first,
         last,
-        held.pop(DTYPE, None),
-        held.pop(RANK, None),
+        rejected.pop(DTYPE, None),
+        rejected.pop(RANK, None),
         tuple(sorted((refused - taken) | constant)),
-        tuple(held.items()),
+        tuple(rejected.items()),
         None if outputs is None else max(outputs),
     )
 
@@ -184,10 +184,10 @@ def _untried(name: str, results: Sequence[Result], right_ones: Sequence[Result])
     """Untried values to allow: those that succeed at other versions, and for ranks also those in between."""
     if name == OUTPUTS:
         return set()
-    held = _values(right_ones, name)
+    values = _values(right_ones, name)
     if name == RANK:
-        held = set(range(min(held, default=0), max(held, default=-1) + 1))
-    return held - _values(results, name)
+        values = set(range(min(values, default=0), max(values, default=-1) + 1))
+    return values - _values(results, name)
 
 
 def _first_type(result: Result) -> str:
@@ -233,12 +233,12 @@ def failures(results: Iterable[Result]) -> list[OpFailure]:
     for result in results:
         by_op.setdefault(result["op"], []).append(result)
     found = []
-    for op, held in sorted(by_op.items()):
-        right = {each["dtype"] for each in held if each["outcome"] == RIGHT or each.get("with_constants")}
+    for op, entries in sorted(by_op.items()):
+        right = {each["dtype"] for each in entries if each["outcome"] == RIGHT or each.get("with_constants")}
         for outcome in (WRONG, REFUSED, CRASHED, HUNG):
-            failed = [each for each in held if each["outcome"] == outcome]
+            failed = [each for each in entries if each["outcome"] == outcome]
             if failed:
                 never = tuple(sorted({each["dtype"] for each in failed if each["dtype"]} - right))
                 reason = Counter(each["reason"] for each in failed).most_common(1)[0][0]
-                found.append(OpFailure(op, outcome, len(failed), len(held), never, reason))
+                found.append(OpFailure(op, outcome, len(failed), len(entries), never, reason))
     return found

@@ -17,9 +17,9 @@ def target_table(
 ) -> dict[str, Any]:
     """Contents of a target file: ``keys``, failures, and one table for all ops with equal limits."""
     groups: dict[tuple[str, OpEntry], list[str]] = {}
-    for op, held in ops.items():
+    for op, entries in ops.items():
         domain, _, op_type = op.partition("::")
-        for limit in held:
+        for limit in entries:
             groups.setdefault((domain, limit), []).append(op_type)
     listed = [_op_table(domain, limit, names) for (domain, limit), names in groups.items()]
     return {**keys, "failures": [_failure(each) for each in failed], "ops": listed}
@@ -55,16 +55,16 @@ def json_text(table: Mapping[str, Any], name: str = "") -> str:
 
 def json_texts(tables: Mapping[str, Mapping[str, Any]]) -> str:
     """Return a file in JSON with several targets by name."""
-    held = ",\n".join(f"{json.dumps(name)}: {_json_object(table)}" for name, table in tables.items())
-    return f'{{"targets": {{{held}}}}}\n'
+    tables_text = ",\n".join(f"{json.dumps(name)}: {_json_object(table)}" for name, table in tables.items())
+    return f'{{"targets": {{{tables_text}}}}}\n'
 
 
 def _json_object(table: Mapping[str, Any]) -> str:
     lines = []
     for key, value in table.items():
         rows = [f"  {json.dumps(row)}" for row in value] if key in ("failures", "ops") else []
-        held = "[\n" + ",\n".join(rows) + "\n]" if rows else json.dumps(value)
-        lines.append(f"{json.dumps(key)}: {held}")
+        text = "[\n" + ",\n".join(rows) + "\n]" if rows else json.dumps(value)
+        lines.append(f"{json.dumps(key)}: {text}")
     return "{\n" + ",\n".join(lines) + "\n}"
 
 

@@ -78,12 +78,12 @@ class _Trials:
         """Whether the runner computes an Add with external data."""
         row = np.array([1, 2, 3], np.float32)
         self.path.with_name("model.data").write_bytes(row.tobytes())
-        held = TensorProto(name="row", dims=[3], data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL)
-        held.external_data.add(key="location", value="model.data")
-        held.external_data.add(key="offset", value="0")
-        held.external_data.add(key="length", value=str(row.nbytes))
+        tensor = TensorProto(name="row", dims=[3], data_type=TensorProto.FLOAT, data_location=TensorProto.EXTERNAL)
+        tensor.external_data.add(key="location", value="model.data")
+        tensor.external_data.add(key="offset", value="0")
+        tensor.external_data.add(key="length", value=str(row.nbytes))
         model = _model([helper.make_node("Add", ["x", "row"], ["y"])], opset, ir_version, 2)
-        model.graph.initializer.append(held)
+        model.graph.initializer.append(tensor)
         self.path.write_bytes(model.SerializeToString())
         return self._computes(_X + row)
 

@@ -125,22 +125,22 @@ def spans(op: Op, newest: int) -> list[Span]:
 
 def probes(case: Case, newest: Mapping[str, int], examples: int) -> Iterator[Probe]:
     """Yield models of a case for each span of its versions. Calls with empty tensors are left out."""
-    held = spans(case.op, newest[case.op.domain])
-    if not held:
+    ranges = spans(case.op, newest[case.op.domain])
+    if not ranges:
         return
     drawn = [call for call in covering_calls(case, examples) if not _has_empty(call.inputs)]
-    for span in held:
+    for span in ranges:
         left = _COMPUTED
-        for call in drawn if span is held[-1] else _fewer(drawn):
+        for call in drawn if span is ranges[-1] else _fewer(drawn):
             usual = _trial(case, span, call, newest, is_index)
             if usual is None:
                 continue
-            there = replace(call, version=span.last)
-            yield Probe(case, span, there, usual, computed=False)
+            at_version = replace(call, version=span.last)
+            yield Probe(case, span, at_version, usual, computed=False)
             fed = _trial(case, span, call, newest, _never) if left else None
             if fed is not None and len(fed.feeds) > len(usual.feeds):
                 left -= 1
-                yield Probe(case, span, there, fed, computed=True)
+                yield Probe(case, span, at_version, fed, computed=True)
 
 
 def with_constants(probe: Probe, newest: Mapping[str, int]) -> Trial | None:
@@ -161,11 +161,11 @@ def _trial(
     case: Case, span: Span, call: Call, newest: Mapping[str, int], constant: Callable[[Op, int], bool]
 ) -> Trial | None:
     """Return the model of a call at the last version of a span; None if it is invalid or has empty outputs."""
-    there = replace(call, version=span.last)
+    at_version = replace(call, version=span.last)
     try:
         with blaming(case.title):
-            expected = evaluate(case.op, there)
-            trial = single_node(case.op, there, span.last, expected, newest["ai.onnx"], constant=constant)
+            expected = evaluate(case.op, at_version)
+            trial = single_node(case.op, at_version, span.last, expected, newest["ai.onnx"], constant=constant)
     except (Failure, TenonnxError):
         return None
     trial = None if trial is None else with_tensors(trial)

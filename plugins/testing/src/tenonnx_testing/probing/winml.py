@@ -84,18 +84,18 @@ def _results(archive: zipfile.ZipFile, tables: Sequence[_Table], parquet: Any) -
     for table in tables:
         later = [version for version in starts[table.provider, table.op] if version > table.version]
         span = {"first": table.version, "last": min(later, default=newest + 1) - 1}
-        held = parquet.read_table(io.BytesIO(archive.read(table.member)))
-        found.setdefault(table.provider, []).extend(span | each for each in _rows(table, held))
+        rows = parquet.read_table(io.BytesIO(archive.read(table.member)))
+        found.setdefault(table.provider, []).extend(span | each for each in _rows(table, rows))
     return found
 
 
-def _rows(table: _Table, held: Any) -> Iterator[dict[str, Any]]:
+def _rows(table: _Table, rows: Any) -> Iterator[dict[str, Any]]:
     """Yield ``_PARTS`` results per kind of call in a table, with its rounded share of successes."""
     schema = onnx.defs.get_schema(table.op, table.version, "")
-    names = [name for name in _columns(table, schema) if name in held.schema.names]
-    encoded = [held.column(name).combine_chunks().dictionary_encode() for name in names]
+    names = [name for name in _columns(table, schema) if name in rows.schema.names]
+    encoded = [rows.column(name).combine_chunks().dictionary_encode() for name in names]
     known = [[_plain(text) for text in each.dictionary.to_pylist()] for each in encoded]
-    succeeded = map(all, held.column(_OUTCOME).to_pylist())
+    succeeded = map(all, rows.column(_OUTCOME).to_pylist())
     kinds = Counter(zip(*(each.indices.to_pylist() for each in encoded), succeeded, strict=True))
     counts: dict[tuple[Any, ...], Counter[bool]] = {}
     for (*places, success), count in kinds.items():

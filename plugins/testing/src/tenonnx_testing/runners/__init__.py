@@ -174,9 +174,9 @@ def ncnn(path: str, feeds: Mapping[str, Any]) -> list[Any]:
     inputs = _input_names(path, feeds)
     shapes = ",".join(f"[{','.join(map(str, feeds[n].shape))}]{_pnnx_dtype(feeds[n])}" for n in inputs)
     with TemporaryDirectory() as folder:
-        held = Path(folder, "model.onnx")
-        held.write_bytes(Path(path).read_bytes())
-        command = [pnnx.EXEC_PATH, str(held), f"inputshape={shapes}", "fp16=0"]
+        model = Path(folder, "model.onnx")
+        model.write_bytes(Path(path).read_bytes())
+        command = [pnnx.EXEC_PATH, str(model), f"inputshape={shapes}", "fp16=0"]
         ended = subprocess.run(command, cwd=folder, capture_output=True, text=True)  # noqa: S603
         written = Path(folder, "model.ncnn.param")
         if ended.returncode or not written.exists():
@@ -191,11 +191,11 @@ def ncnn(path: str, feeds: Mapping[str, Any]) -> list[Any]:
                 extractor.input(f"in{place}", ncnn.Mat(np.asarray(_without_batch(feeds[name]), order="C")).clone())
             found = []
             for place, value in enumerate(_model(path).graph.output):
-                code, made = extractor.extract(f"out{place}")
+                code, output = extractor.extract(f"out{place}")
                 if code:
                     raise RuntimeError(f"ncnn computes no {value.name}")
                 dims = [each.dim_value for each in value.type.tensor_type.shape.dim]
-                array = np.array(made)
+                array = np.array(output)
                 found.append(array.reshape(dims) if array.size == np.prod(dims) else array)
     return found
 

@@ -15,8 +15,10 @@ def _arguments(draw: Any, slots: int) -> tuple[Any, ...]:
     count = draw(st.integers(1, 2))
     sides = [draw(shapes(1, 2)) for _ in range(count)]
     moving = [draw(tensors("float32", shape=side)) for _ in range(2) for side in sides]
-    held = [draw(tensors("float32", shape=side, min_value=1, max_value=4)) for _ in range(slots) for side in sides]
-    return np.float32(draw(st.sampled_from([0.01, 0.1]))), np.int64(draw(st.integers(0, 9))), *moving, *held
+    tensors_drawn = [
+        draw(tensors("float32", shape=side, min_value=1, max_value=4)) for _ in range(slots) for side in sides
+    ]
+    return np.float32(draw(st.sampled_from([0.01, 0.1]))), np.int64(draw(st.integers(0, 9))), *moving, *tensors_drawn
 
 
 @cases(adagrad, gradient=False)

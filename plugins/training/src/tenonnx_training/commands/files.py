@@ -108,8 +108,8 @@ class TrainingFiles:
                 given=f"{self.resume}, which has none",
                 do="train with --checkpoint, or with --include-training-state",
             )
-        held = {value.name: value for value in graph.variables}
-        taken = {v.name: v.data.array() for v in source.variables if v.name in held and v.data is not None}
+        variables = {value.name: value for value in graph.variables}
+        taken = {v.name: v.data.array() for v in source.variables if v.name in variables and v.data is not None}
         assign_changed(graph, taken)
         graph.training_state = source.training_state
         ClassNames(graph).keep_all(source)

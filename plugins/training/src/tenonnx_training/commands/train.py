@@ -172,8 +172,8 @@ def command(
         files = replace(files, checkpoint=None)
     if as_json:
         epochs = [finite(epoch) for epoch in history.epochs]
-        told = {"epochs": epochs, "interrupted": history.interrupted, "learning_rate": None}
-        say_json({"file": model, **told, **files.written})
+        report = {"epochs": epochs, "interrupted": history.interrupted, "learning_rate": None}
+        say_json({"file": model, **report, **files.written})
     else:
         for note in history.notes:
             complain(f"note: {note}")
@@ -191,8 +191,8 @@ def _say_rate(model: str, search: RateSearch, files: TrainingFiles, *, as_json: 
     suggestion = search.suggestion
     search.save(files.rates)
     if as_json:
-        told = {"epochs": [], "interrupted": False, "learning_rate": suggestion}
-        say_json({"file": model, **told, **files.written})
+        report = {"epochs": [], "interrupted": False, "learning_rate": suggestion}
+        say_json({"file": model, **report, **files.written})
         return
     say(f"learning rate: {suggestion:.2g} (--lr {suggestion:.2g})")
     say(f"rates: {files.rates}")
@@ -209,6 +209,6 @@ def _before_any_step() -> Iterator[None]:
 
 
 def _say_how_to_resume(history: History, files: TrainingFiles) -> None:
-    held = files.checkpoint or (files.output_file if files.include_training_state else None)
-    advice = f"resume with --resume {held}" if held else "use --checkpoint FILE to be able to resume"
+    saved = files.checkpoint or (files.output_file if files.include_training_state else None)
+    advice = f"resume with --resume {saved}" if saved else "use --checkpoint FILE to be able to resume"
     complain(f"interrupted after {plural(len(history.losses), 'step')}: {advice}")

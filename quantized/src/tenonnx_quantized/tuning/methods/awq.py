@@ -50,8 +50,8 @@ def _error(rescaling: Rescaling, group: Group, scale: Array, chosen: QuantizeCon
     total = 0.0
     for node, key in group.layers.items():
         rows, moment = rescaling.by_row(key, scale), rescaling.moments.of(key).moment
-        for part, by, held in zip(rescaling.matrices(node), rows, moment, strict=True):
-            layer = _scaled_layer(part * by[:, None], held / np.outer(by, by), chosen.of(node))
+        for part, by, weighting in zip(rescaling.matrices(node), rows, moment, strict=True):
+            layer = _scaled_layer(part * by[:, None], weighting / np.outer(by, by), chosen.of(node))
             total += float(layer.errors(layer.nearest()).sum())
     return total
 

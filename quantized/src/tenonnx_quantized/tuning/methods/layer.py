@@ -91,8 +91,10 @@ def grid(
         return found
     among = None
     if moment is not None:
-        held = np.pad(moment, (0, missing)).astype(np.float32)
-        among = np.stack([held[at : at + block_size, at : at + block_size] for at in range(0, len(held), block_size)])
+        padded = np.pad(moment, (0, missing)).astype(np.float32)
+        among = np.stack(
+            [padded[at : at + block_size, at : at + block_size] for at in range(0, len(padded), block_size)]
+        )
     scale, zero = found.scale.copy(), found.zero_point.copy()
     least, best = np.full(low.shape, np.inf), np.ones(low.shape)
 

@@ -119,16 +119,16 @@ class Rescaling:
         return matrices(node, self.layers[node], self.contents(node.inputs[1]))
 
     def contents(self, value: Value) -> Array:
-        held = self.changed.get(value)
-        if held is None:
-            known = static(value)
-            assert known is not None
-            return known.astype(np.float64)
-        return held
+        changed = self.changed.get(value)
+        if changed is None:
+            contents = static(value)
+            assert contents is not None
+            return contents.astype(np.float64)
+        return changed
 
     def finish(self) -> None:
         """Store the new contents of the graph's constants."""
-        self.graph.assign({value.name: held.astype(value.dtype.numpy) for value, held in self.changed.items()})
+        self.graph.assign({value.name: contents.astype(value.dtype.numpy) for value, contents in self.changed.items()})
 
     def _channels(self, node: Node) -> int:
         key = self.layers[node]

@@ -108,11 +108,11 @@ class _Stream:
             contents = None if value is None else static(value)
             assert value is not None
             assert contents is not None
-            made = self._rotated(contents.astype(np.float64), kind, scale, rotation).astype(contents.dtype)
+            rotated = self._rotated(contents.astype(np.float64), kind, scale, rotation).astype(contents.dtype)
             if self.uses[value] == [node]:
-                value.data = made
+                value.data = rotated
                 continue
-            own = self.graph.variable(self._free(value.name), made)
+            own = self.graph.variable(self._free(value.name), rotated)
             node.inputs = [own if k == position else v for k, v in enumerate(node.inputs)]
 
     @staticmethod

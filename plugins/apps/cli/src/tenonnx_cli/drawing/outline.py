@@ -290,9 +290,9 @@ class _Joined:
         call += found is not None
         self._calls[id(outer), part] = call
         title = _called(part, call)
-        made = outer.groups[title] = _Group(f"{outer.path}/{title}", title)
-        self._bits[id(made)] = 1 << len(self._bits)
-        return made
+        created = outer.groups[title] = _Group(f"{outer.path}/{title}", title)
+        self._bits[id(created)] = 1 << len(self._bits)
+        return created
 
     def left_by(self, node: Node) -> int:
         """The groups that some path to the node enters and leaves."""

@@ -33,12 +33,12 @@ def to_html(graph: Graph) -> str:
     opsets = ", ".join(f"{domain} {version}" for domain, version in graph.opsets.items())
     head = f"{printable(graph.name)}: {count:,} nodes, {len(graph.variables):,} variables; {opsets}"
     values = table(("", "name", "type"), interface[:LISTED])
-    made = picture(graph)
-    drawing = f'<div style="overflow:auto;max-height:80vh">{draw(made, can_choose=True)}</div>'
-    return f'<div class="tenonnx-graph">{_style(made)}{part(head, values, notes=more)}{drawing}{_details(made)}</div>'
+    drawn = picture(graph)
+    drawing = f'<div style="overflow:auto;max-height:80vh">{draw(drawn, can_choose=True)}</div>'
+    return f'<div class="tenonnx-graph">{_style(drawn)}{part(head, values, notes=more)}{drawing}{_details(drawn)}</div>'
 
 
-def _style(made: Picture) -> str:
+def _style(picture: Picture) -> str:
     """Styles that show the details of a box while the box or the details have the focus."""
     rules = [
         ".tenonnx-graph .details{display:none}",
@@ -46,12 +46,12 @@ def _style(made: Picture) -> str:
         ".tenonnx g[tabindex]{cursor:pointer;outline:none}",
         ".tenonnx g[tabindex]:focus>rect{stroke-width:3}",
     ]
-    rules += [f".tenonnx-graph:has(.box-{k}:focus) .of-{k}{{display:block}}" for k in range(len(made.boxes))]
+    rules += [f".tenonnx-graph:has(.box-{k}:focus) .of-{k}{{display:block}}" for k in range(len(picture.boxes))]
     return f"<style>{''.join(rules)}</style>"
 
 
-def _details(made: Picture) -> str:
-    found = (part(box.title, table(("", "", ""), _facts(box))) for box in made.boxes)
+def _details(picture: Picture) -> str:
+    found = (part(box.title, table(("", "", ""), _facts(box))) for box in picture.boxes)
     return "".join(f'<div class="details of-{k}" tabindex="0">{text}</div>' for k, text in enumerate(found))
 
 

@@ -66,9 +66,9 @@ def picture(
     if notes:
         _annotate(scope, notes)
     _lay_out(scope)
-    made = Picture(width=scope.width + 2 * MARGIN, height=scope.height + 2 * MARGIN)
-    _collect(scope, MARGIN, MARGIN, made)
-    return made
+    result = Picture(width=scope.width + 2 * MARGIN, height=scope.height + 2 * MARGIN)
+    _collect(scope, MARGIN, MARGIN, result)
+    return result
 
 
 def _annotate(scope: Scope, notes: Mapping[str, str]) -> None:
@@ -151,39 +151,39 @@ def _end(element: Element, value: Any, rims: str) -> float | None:
     return rim.x + rim.width / 2 - scope.width / 2
 
 
-def _collect(scope: Scope, left: float, top: float, made: Picture) -> None:
+def _collect(scope: Scope, left: float, top: float, picture: Picture) -> None:
     """Add boxes and edges with their positions in the whole picture."""
     labeled = set()
     for element in scope.elements:
         element.x += left
         element.y += top
         if element.kind not in ("entry", "exit"):
-            made.boxes.append(element)
+            picture.boxes.append(element)
         if element.kind == "group" and element.inside:
             (inner,) = element.inside
-            _collect(inner, element.x + (element.width - inner.width) / 2, element.y + HEAD, made)
-            _stretch(inner, element, made)
+            _collect(inner, element.x + (element.width - inner.width) / 2, element.y + HEAD, picture)
+            _stretch(inner, element, picture)
             continue
         beside = element.x + MARGIN
         for inner in element.inside:
             room = max(inner.width, width(inner.title))
-            made.titles.append((beside, element.y + HEAD + 14, inner.title))
-            _collect(inner, beside + (room - inner.width) / 2, element.y + 2 * HEAD, made)
+            picture.titles.append((beside, element.y + HEAD + 14, inner.title))
+            _collect(inner, beside + (room - inner.width) / 2, element.y + 2 * HEAD, picture)
             beside += room + MARGIN
     for link in scope.links:
         points = [(x + left, y + top) for x, y in link.points]
         key = id(link.source), id(link.value)
         text = "" if key in labeled or link.source.kind == "entry" else short(sizes(link.value.type), 30)
         labeled.add(key)
-        made.lines.append(Drawn(points, link.value, text, link.source, link.target))
+        picture.lines.append(Drawn(points, link.value, text, link.source, link.target))
 
 
-def _stretch(scope: Scope, around: Element, made: Picture) -> None:
+def _stretch(scope: Scope, around: Element, picture: Picture) -> None:
     """Add edges from the border points of an open group to its border."""
     for rims, end in ((scope.entries, around.y), (scope.exits, around.y + around.height)):
         for value, rim in rims.items():
             x = rim.x + rim.width / 2
-            made.lines.append(Drawn([(x, rim.y), (x, end)][:: 1 if rims is scope.exits else -1], value))
+            picture.lines.append(Drawn([(x, rim.y), (x, end)][:: 1 if rims is scope.exits else -1], value))
 
 
 def kind_of(element: Element) -> str:

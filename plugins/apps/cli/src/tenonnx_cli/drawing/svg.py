@@ -31,21 +31,22 @@ def to_svg(graph: Graph, opened: Collection[str] | None = None) -> str:
     return draw(picture(graph, opened))
 
 
-def draw(made: Picture, *, can_choose: bool = False) -> str:
+def draw(picture: Picture, *, can_choose: bool = False) -> str:
     """A picture as SVG. With ``can_choose``, box ``k`` takes the focus and has the class ``box-k``."""
-    number = {id(box): k if can_choose else None for k, box in enumerate(made.boxes)}
+    number = {id(box): k if can_choose else None for k, box in enumerate(picture.boxes)}
+    width, height = picture.width, picture.height
     head = (
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="tenonnx" width="{made.width:.0f}" height="{made.height:.0f}" '
-        f'viewBox="0 0 {made.width:.0f} {made.height:.0f}" font-family="system-ui, sans-serif" font-size="12">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="tenonnx" width="{width:.0f}" height="{height:.0f}" '
+        f'viewBox="0 0 {width:.0f} {height:.0f}" font-family="system-ui, sans-serif" font-size="12">'
     )
     arrow = (
         '<defs><marker id="tenonnx-arrow" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" '
         'orient="auto"><path class="head" d="M0 0.5L8 4L0 7.5z"/></marker></defs>'
     )
-    around = [box for box in made.boxes if box.inside]
+    around = [box for box in picture.boxes if box.inside]
     boxes = [_box(box, number[id(box)]) for box in around]
     ground = '<rect class="ground" width="100%" height="100%" fill="#ffffff"/>'
-    parts = [ground, *boxes, *_lines(made), *(_box(box, number[id(box)]) for box in made.boxes if not box.inside)]
+    parts = [ground, *boxes, *_lines(picture), *(_box(box, number[id(box)]) for box in picture.boxes if not box.inside)]
     return "\n".join([head, f"<style>{_style()}</style>", arrow, *parts, "</svg>"]) + "\n"
 
 
@@ -99,10 +100,10 @@ def _tooltip(box: Element) -> str:
     return "\n".join(lines)
 
 
-def _lines(made: Picture) -> Iterator[str]:
-    for x, y, title in made.titles:
+def _lines(picture: Picture) -> Iterator[str]:
+    for x, y, title in picture.titles:
         yield f'<text class="fact" x="{x:.1f}" y="{y:.1f}">{markup(title)}</text>'
-    for line in made.lines:
+    for line in picture.lines:
         end = ' marker-end="url(#tenonnx-arrow)"' if line.arrow else ""
         yield (
             f'<path class="line" d="{curve(line.points)}" fill="none" stroke="#8b95a5"{end}>'

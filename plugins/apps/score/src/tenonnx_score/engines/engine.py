@@ -44,8 +44,8 @@ def engine_of(on: str) -> Engine:
     name, _, where = on.partition(":")
     if name not in ENGINES:
         raise InvalidCall("unknown engine", given=on, available="local[:N], ray[:ADDRESS], spark[:MASTER]")
-    made: Engine = import_module(ENGINES[name]).Engine(where)
-    return made
+    engine: Engine = import_module(ENGINES[name]).Engine(where)
+    return engine
 
 
 def cores() -> int:

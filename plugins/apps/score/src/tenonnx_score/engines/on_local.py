@@ -143,7 +143,7 @@ class _Worker:
     def make(self, part: Part, news: Callable[[int], None], stopped: threading.Event) -> Done:
         """Compute a part. Raises the errors of computing it, and ``WorkerDied``."""
         for _ in range(TRIES):
-            told = 0
+            reported = 0
             try:
                 process = self._started()
                 send(self._in, part)
@@ -151,11 +151,11 @@ class _Worker:
                     kind, found = receive(cast("BinaryIO", process.stdout))
                     if kind == "outcome":
                         break
-                    told += found
+                    reported += found
                     news(found)
             except (EOFError, OSError, ValueError):  # it died, or was ended during the request
                 how = self.end()
-                news(-told)
+                news(-reported)
                 if stopped.is_set():
                     break
             else:

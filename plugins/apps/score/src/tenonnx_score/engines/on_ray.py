@@ -54,7 +54,7 @@ class Engine:
         context.enable_progress_bars = False
         logging.getLogger("ray.data").setLevel(logging.ERROR)
         items = [{"number": number, "part": pickle.dumps(part)} for number, part in parts.items()]
-        made = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
+        computed = ray.data.from_items(items, override_num_blocks=len(items)).map_batches(
             _PartActor,
             fn_constructor_args=(pickle.dumps(task),),
             batch_size=1,
@@ -62,7 +62,7 @@ class Engine:
             compute=ray.data.ActorPoolStrategy(size=pool),
             num_cpus=threads,
         )
-        for row in made.iter_rows():
+        for row in computed.iter_rows():
             yield parts[row["number"]], opened(pickle.loads(row["outcome"]))  # noqa: S301  of our own workers
 
 

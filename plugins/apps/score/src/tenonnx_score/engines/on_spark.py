@@ -43,9 +43,9 @@ class Engine:
         session = _session(self.master)
         before = session[0].sparkContext.defaultParallelism
         pool = ThreadPoolExecutor(before)
-        told = pickle.dumps(task)
+        pickled = pickle.dumps(task)
         try:
-            waiting = {pool.submit(_computed, session[0], told, part): part for part in parts}
+            waiting = {pool.submit(_computed, session[0], pickled, part): part for part in parts}
             for each in as_completed(waiting):
                 yield waiting[each], each.result()
         finally:

@@ -30,12 +30,12 @@ def body_of(node: Node, graph: Graph) -> Sequence[tuple[str, Graph]]:
         alone.append(Node(node.op, node.version, with_contents, dict(node.attributes), outputs, name=node.name))
         alone.outputs = [value for value in outputs if value is not None]
         if not isinstance(node.op, Op):
-            made = inline_functions(alone)
+            inlined = inline_functions(alone)
         else:
             op = known_op(alone.nodes[0])
-            made = decompose(alone, keep=lambda call: call.op is not op)
-        infer(made, strict=False)
+            inlined = decompose(alone, keep=lambda call: call.op is not op)
+        infer(inlined, strict=False)
     except TenonnxError:
         return ()
-    same = [each.op_type for each in made.nodes] == [node.op_type]
-    return () if same else [("body", made)]
+    same = [each.op_type for each in inlined.nodes] == [node.op_type]
+    return () if same else [("body", inlined)]

@@ -95,10 +95,10 @@ class _Repair:
         """Give every value one name and one producer, and sort the nodes."""
         graph = self.message.graph
         self._repair_graph(graph, set())
-        known = {each.name for each in graph.input}
+        names = {each.name for each in graph.input}
         for name in (*self._weights, *self.faults):
-            if name and name not in known:
-                known.add(name)
+            if name and name not in names:
+                names.add(name)
                 graph.input.append(_untyped(name, self._weights.get(name)))
 
     def read(self) -> Repaired:

@@ -40,27 +40,27 @@ def explain(
     infer(graph, strict=False)
     given = read_feeds(graph, (), feeds)
     tell(step="Explaining")
-    made = extension("explain")(graph, **_chosen_options(options))
+    explanation = extension("explain")(graph, **_chosen_options(options))
     tell(step="Running")
     before = {value.name for value in graph.all_inputs}
-    added = [value.name for value in made.inputs if value.name not in before]
+    added = [value.name for value in explanation.inputs if value.name not in before]
     if added:
         raise InvalidCall(
             "this method needs rows to compare with",
             given=", ".join(added),
             do="make a file with them: tenonnx explain --background",
         )
-    program = compile_graph(made, str(options.get("backend") or "auto"))
-    fed, outputs = complete(made, program, given, int(number_of(options, "seed") or 0), {})
-    known = {value.name for value in graph.outputs}
-    found = {each: np.asarray(contents) for each, contents in outputs.items() if each not in known}
+    program = compile_graph(explanation, str(options.get("backend") or "auto"))
+    fed, outputs = complete(explanation, program, given, int(number_of(options, "seed") or 0), {})
+    names = {value.name for value in graph.outputs}
+    found = {each: np.asarray(contents) for each, contents in outputs.items() if each not in names}
     shown = [_shown(graph, each, found[each], fed) for each in found if each.endswith(("/attribution", "/rollout"))]
     written = Path(folder) / "attributions.npz"
     write_arrays(str(written), found)
     return {
         "backend": program.backend,
         "inputs": {each: {**stated(contents), "given": each in given} for each, contents in fed.items()},
-        "outputs": {each: _rows(outputs[each]) for each in outputs if each in known},
+        "outputs": {each: _rows(outputs[each]) for each in outputs if each in names},
         "delta": max((_largest(found[each]) for each in found if each.endswith("/delta")), default=None),
         "attributions": shown,
         "file": written.name,
@@ -130,12 +130,12 @@ def _pictures(image: Array | None) -> list[Array | None]:
         return [None] * _ROWS
     axes = image_axes(list(image.shape))
     rows = image[:_ROWS] if axes is None or axes["height"] == 1 else np.moveaxis(image[:_ROWS], 1, -1)
-    made: list[Array | None] = []
+    pictures: list[Array | None] = []
     for each in np.nan_to_num(rows.astype(np.float64)):
         small = _smaller(each[..., :3] if each.shape[-1] >= 3 else each[..., :1])
         low, high = small.min(), small.max()
-        made.append(np.round(255 * (small - low) / (high - low or 1)).astype(np.uint8))
-    return made
+        pictures.append(np.round(255 * (small - low) / (high - low or 1)).astype(np.uint8))
+    return pictures
 
 
 def _heat(found: Array, picture: Array | None) -> dict[str, Any]:
@@ -153,8 +153,8 @@ def _smaller(image: Array) -> Array:
     rows, columns = (np.arange(0, size, step) for size in image.shape[:2])
     sums = np.add.reduceat(np.add.reduceat(image, rows, axis=0), columns, axis=1)
     counts = np.outer(np.diff(np.append(rows, image.shape[0])), np.diff(np.append(columns, image.shape[1])))
-    made: Array = sums / counts[..., None]
-    return made
+    means: Array = sums / counts[..., None]
+    return means
 
 
 # ----- tables and tokens ----------------------------------------------------------------------------------------------
@@ -162,13 +162,13 @@ def _smaller(image: Array) -> Array:
 
 def _bars(found: Array, rows: Array | None) -> list[dict[str, Any]]:
     """For each row the features with the largest attributions, with their values; a list for each output."""
-    made = []
+    bars = []
     for number, row in enumerate(found):
         largest = np.abs(row).reshape(len(row), -1).max(axis=1)
         order = np.argsort(-largest, kind="stable")[:_FEATURES]
         values = None if rows is None or rows.ndim != 2 or rows.shape[1] != len(row) else _listed(rows[number][order])
-        made.append({"features": order.tolist(), "values": values, "parts": _listed(row[order])})
-    return made
+        bars.append({"features": order.tolist(), "values": values, "parts": _listed(row[order])})
+    return bars
 
 
 def _tokens(found: Array, feeds: Mapping[str, Any]) -> dict[str, Any]:

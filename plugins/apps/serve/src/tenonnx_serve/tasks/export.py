@@ -63,10 +63,10 @@ def export(
 
     Lists all nodes that the target cannot express, and all outputs that differ.
     """
-    asked = arguments("convert", options.get("convert") or {})
+    convert_arguments = arguments("convert", options.get("convert") or {})
     quantizing = None if options.get("quantize") is None else arguments("quantize", options["quantize"])
     output = Path(folder) / _named(name, options)
-    argv = [source, f"--output={output}", *asked]
+    argv = [source, f"--output={output}", *convert_arguments]
     with click.Context(convert) as outer, convert.make_context("convert", argv, parent=outer) as context:
         asked_of = (*options_of(ConvertConfig), *step_options())
         given_options = {each: context.params[each] for each in asked_of}
@@ -74,20 +74,20 @@ def export(
         chosen = {argument: context.params[parameter] for parameter, argument in READING.items()}
         given = {**(reading or {}), **{name: value for name, value in chosen.items() if value is not None}}
         tell(step=_STEPS["read"])
-        made = read(source, given, config.seed)
-        config = replace(config, feeds=read_feeds(made.graph, (), feeds) or None)
+        loaded = read(source, given, config.seed)
+        config = replace(config, feeds=read_feeds(loaded.graph, (), feeds) or None)
         steps = {step: _with_progress(step, function, tell) for step, function in STEPS.items()}
-        conversion = Conversion(made.graph, str(output), config, steps, verifier=made.verifier, name=name)
-        result: dict[str, Any] = {"command": _command_line(name, output.name, asked, quantizing, feeds)}
+        conversion = Conversion(loaded.graph, str(output), config, steps, verifier=loaded.verifier, name=name)
+        result: dict[str, Any] = {"command": _command_line(name, output.name, convert_arguments, quantizing, feeds)}
         failed = None
-        keys = {label: key for key, label, _ in keyed(made.graph)}
+        keys = {label: key for key, label, _ in keyed(loaded.graph)}
         try:
             with contextlib.closing(conversion):
                 with ending_within(config.timeout):
                     conversion.run(until="write")
                 conversion.run()
         except NotRepresentable as error:
-            return {**result, "refused": _refusals(made.graph, config, keys, error)}
+            return {**result, "refused": _refusals(loaded.graph, config, keys, error)}
         except VerificationFailed as error:
             result["error"], failed = described(error), error.verification
     report = conversion.report
@@ -113,18 +113,20 @@ def export(
         result |= _quantized(output, quantizing, feeds)
         if result["passed"] is not None:
             tell(step="Comparing with the original")
-            compared = verify(made.graph, load(output), feeds=config.feeds, seed=config.seed, structure=False)
+            compared = verify(loaded.graph, load(output), feeds=config.feeds, seed=config.seed, structure=False)
             result["verification"] = compared.to_dict()
-    before = size(source, made.graph)
+    before = size(source, loaded.graph)
     written = [path for path in Path(folder).iterdir() if path.is_file()]
     after = sum(path.stat().st_size for path in written)
     return {**result, "bytes": [before, after], "file": _one_file(output, written)}
 
 
-def _command_line(name: str, output: str, asked: list[str], quantizing: list[str] | None, feeds: str | None) -> str:
+def _command_line(
+    name: str, output: str, convert_arguments: list[str], quantizing: list[str] | None, feeds: str | None
+) -> str:
     """The commands that write the same file: ``convert``, then ``quantize`` if requested."""
     given = [f"--inputs={Path(feeds).name}"] if feeds else []
-    lines = [["tenonnx", "convert", name, "-o", output, *asked, *given]]
+    lines = [["tenonnx", "convert", name, "-o", output, *convert_arguments, *given]]
     if quantizing is not None:
         lines.append(["tenonnx", "quantize", output, "-o", output, *quantizing, *given])
     return " && ".join(map(shlex.join, lines))
@@ -135,8 +137,8 @@ def _named(name: str, options: Mapping[str, Any]) -> str:
     stem = (
         re.sub(r"[^\w.-]", "-", Path(name.rpartition(":")[2] if ".py:" in name else name).stem).strip(".-") or "model"
     )
-    asked = options.get("convert") or {}
-    opset, target = "".join(map(str, asked.get("--opset") or ())), str(asked.get("--target") or "")
+    convert_options = options.get("convert") or {}
+    opset, target = "".join(map(str, convert_options.get("--opset") or ())), str(convert_options.get("--target") or "")
     end = f"-opset{opset}" if opset.isdigit() else f"-{target}" if target.replace("-", "").isalnum() else "-converted"
     suffix = _suffix(options)
     return f"{stem[:100]}{end if suffix == '.onnx' else ''}{suffix}"
@@ -195,14 +197,14 @@ def _outcomes(changes: Sequence[Change], keys: Mapping[str, str]) -> dict[str, A
     }
 
 
-def _quantized(output: Path, asked: list[str], feeds: str | None) -> dict[str, Any]:
+def _quantized(output: Path, convert_arguments: list[str], feeds: str | None) -> dict[str, Any]:
     """Quantize the file in place; returns the verdict and the report of ``tenonnx quantize``. Raises its errors."""
     command = command_named("quantize")
     assert command is not None  # it is installed, as the page offers its options
     printed = io.StringIO()
     given = [f"--inputs={feeds}"] if feeds else []
     with contextlib.redirect_stdout(printed):
-        command.main([str(output), f"--output={output}", "--json", *asked, *given], standalone_mode=False)
+        command.main([str(output), f"--output={output}", "--json", *convert_arguments, *given], standalone_mode=False)
     found = json.loads(printed.getvalue())
     shown = ("outputs", "sqnr", "reached", "quantized", "kept", "floats")
     return {

@@ -26,11 +26,11 @@ def faults_in(graph: Graph, of_ends: Mapping[str, str], problems: Sequence[Tenon
     titles = {}
     for key, label, node in keyed(graph):
         titles[node.title] = key, label
-        told = dict.fromkeys(faults_of(node))
+        fault_texts = dict.fromkeys(faults_of(node))
         if not isinstance(node.op, Op) and not is_refused(node) and not _is_function(node, graph):
             lacking = absence(graph.registry, node.domain, node.op_type, node.version)
-            told[f"unknown op {op_name(node)}: {lacking.reason}"] = None
-        found += [{"key": key, "label": label, "what": what} for what in told]
+            fault_texts[f"unknown op {op_name(node)}: {lacking.reason}"] = None
+        found += [{"key": key, "label": label, "what": what} for what in fault_texts]
     for problem in problems[:_PROBLEMS]:
         for title, (key, label) in titles.items():
             if problem.what.startswith(title):

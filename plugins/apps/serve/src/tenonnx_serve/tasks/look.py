@@ -118,12 +118,12 @@ def open_model(tell: Tell, source: str, reading: Mapping[str, Any] | None = None
         if missing:  # the faults list the weights and the expected paths
             broken |= {"given": "", "do": "put the data file beside the model, or send it"}
     problems = infer(graph, strict=False)
-    told = faults_in(graph, faults, problems)
+    faults_of_model = faults_in(graph, faults, problems)
     looked = Looked(graph, missing)
     looked.places.add(graph)
-    for fault in told:
+    for fault in faults_of_model:
         looked.marked.setdefault(fault["key"], fault["what"])
-    for key, count in closed_groups(graph, told).items():
+    for key, count in closed_groups(graph, faults_of_model).items():
         looked.marked.setdefault(key, "a fault inside" if count == 1 else f"{count} faults inside")
     _looked[:] = [looked]
     about = describe(graph)
@@ -143,7 +143,7 @@ def open_model(tell: Tell, source: str, reading: Mapping[str, Any] | None = None
         "problems": [str(problem) for problem in problems[:_PROBLEMS]],
         "broken": broken,
         "missing": bool(missing),
-        "faults": told,
+        "faults": faults_of_model,
         "back": lines_back(graph),
         "index": [_search_entry(key, label, node) for key, label, node in keyed(graph)],
         "interface": _interface(graph),
@@ -204,12 +204,12 @@ def draw(
         keys = set(opened) if opened is not None else {f"{prefix}{key}" for key in automatic(graph)}
     if reveal is not None:
         keys |= _around(looked, reveal)
-    made = picture(graph, keys, looked.body, prefix, looked.marked)
-    number = {id(box): place for place, box in enumerate(made.boxes)}
+    drawn = picture(graph, keys, looked.body, prefix, looked.marked)
+    number = {id(box): place for place, box in enumerate(drawn.boxes)}
     return {
         "opened": sorted(keys),
-        "width": round(made.width),
-        "height": round(made.height),
+        "width": round(drawn.width),
+        "height": round(drawn.height),
         "boxes": [
             [
                 box.key,
@@ -222,7 +222,7 @@ def draw(
                 box.facts,
                 (2 if box.inside else 1) if box.can_open else 0,
             ]
-            for box in made.boxes
+            for box in drawn.boxes
         ],
         "lines": [
             [
@@ -233,10 +233,10 @@ def draw(
                 number.get(id(line.target), -1),
                 looked.places.key(line.value) or "",
             ]
-            for line in made.lines
+            for line in drawn.lines
         ],
-        "titles": [[round(x, 1), round(y, 1), text] for x, y, text in made.titles],
-        "faults": {box.key: looked.marked[box.key] for box in made.boxes if box.key in looked.marked},
+        "titles": [[round(x, 1), round(y, 1), text] for x, y, text in drawn.titles],
+        "faults": {box.key: looked.marked[box.key] for box in drawn.boxes if box.key in looked.marked},
     }
 
 

@@ -114,18 +114,18 @@ def _while(limit: Any, condition: Any, initial: Any, body: Any, number: int) -> 
     most = jnp.asarray(np.iinfo(dtype).max if limit is None else limit, dtype).reshape(())
     first = jnp.asarray(True if condition is None else condition).reshape(())
 
-    def step(held: Any) -> Any:
-        position, going_on, carried = held
+    def step(state: Any) -> Any:
+        position, going_on, carried = state
         found = _arrays(body(position, going_on, *carried))
         return position + 1, found[0].reshape(()), found[1 : 1 + number]
 
     try:
-        held = lax.while_loop(
-            lambda held: (held[0] < most) & held[1], step, (jnp.zeros((), dtype), first, _arrays(initial))
+        state = lax.while_loop(
+            lambda state: (state[0] < most) & state[1], step, (jnp.zeros((), dtype), first, _arrays(initial))
         )
     except TypeError as error:
         raise DataDependent("a loop-carried value changes its shape", given=str(error).split("\n")[0]) from error
-    return tuple(held[2])
+    return tuple(state[2])
 
 
 def _step_by_step(last: int | None, condition: Any, initial: Any, body: Any, kinds: Any) -> tuple[Any, ...]:

@@ -51,8 +51,8 @@ def _as_tuple(found: Any) -> tuple[Value, ...]:
 @rule("platform_index")
 def platform_index_rule(equation: Any, *_: Any, platforms: Any, **__: Any) -> Value:
     """Index of JAX's implementation for CPUs."""
-    held = [k for k, names in enumerate(platforms) if names is None or "cpu" in names]
-    return constant(np.asarray(held[0], np.int32))
+    matching = [k for k, names in enumerate(platforms) if names is None or "cpu" in names]
+    return constant(np.asarray(matching[0], np.int32))
 
 
 @rule("cond")
@@ -73,9 +73,9 @@ def cond_rule(equation: Any, index: Value, *values: Any, branches: Any, **_: Any
 
     if not equation.outs:
         return []
-    known = static(index)
-    if known is not None:
-        return equation.run(branches[min(max(int(known), 0), len(branches) - 1)], values)
+    contents = static(index)
+    if contents is not None:
+        return equation.run(branches[min(max(int(contents), 0), len(branches) - 1)], values)
     return together(chosen(0), equation.outs)
 
 
@@ -96,9 +96,9 @@ def while_rule(
         value: Value = as_value(found)
         return value
 
-    def step(count: Value, going: Value, *held: Value) -> list[Value]:
+    def step(count: Value, going: Value, *states: Value) -> list[Value]:
         inner = equation.within()
-        before = together(held, avals)
+        before = together(states, avals)
         found = inner.run(body_jaxpr, [*of_body, *before])
         if is_batched:  # elements whose loop has ended keep their state
             mask = condition(inner, before)
@@ -144,16 +144,16 @@ def scan_rule(
     count = len(types_of(carried))
     empty = types_of(stacked)
     if length == 0 and all(isinstance(dim, int) for kind in empty for dim in kind.shape or ()):
-        made = [constant(np.zeros(kind.shape or (), kind.dtype.numpy)) for kind in empty]  # for a Scan of length 0
-        return together([*flat(state), *made], equation.outs)
+        zeros = [constant(np.zeros(kind.shape or (), kind.dtype.numpy)) for kind in empty]  # for a Scan of length 0
+        return together([*flat(state), *zeros], equation.outs)
 
-    def compute(held: Sequence[Value], elements: Sequence[Value]) -> list[Value]:
-        given = [*consts, *together(held, carried), *together(elements, inner_rows)]
+    def compute(states: Sequence[Value], elements: Sequence[Value]) -> list[Value]:
+        given = [*consts, *together(states, carried), *together(elements, inner_rows)]
         return _results(equation.within().run(jaxpr, given))
 
     if rows:
         kinds = [*types_of(carried), *types_of(inner_rows)]
-        body = subgraph(lambda *held: compute(held[:count], held[count:]), _formals(kinds, "element"))
+        body = subgraph(lambda *values: compute(values[:count], values[count:]), _formals(kinds, "element"))
         sequences = flat(rows)
         found = ops.scan(
             *flat(state),
@@ -165,8 +165,8 @@ def scan_rule(
         )
         return together(_as_tuple(found), equation.outs)
 
-    def step(number: Value, going: Value, *held: Value) -> list[Value]:
-        return [ops.identity(going), *compute(held, ())]
+    def step(number: Value, going: Value, *states: Value) -> list[Value]:
+        return [ops.identity(going), *compute(states, ())]
 
     body = subgraph(step, _loop_formals(types_of(carried)))
     found = _as_tuple(ops.loop(equation.sizes.value(length), constant(np.asarray(True)), *flat(state), body=body))

@@ -153,8 +153,8 @@ def _variance(x: Value, least: Value) -> Value | None:
 
     This does not cancel digits, is never negative, and is the pattern of normalization layers elsewhere.
     """
-    known = static(least)
-    if known is None or known.size != 1 or known.any():
+    contents = static(least)
+    if contents is None or contents.size != 1 or contents.any():
         return None
     squares, square = _inputs(x, "Sub", 2)
     mean, again = _inputs(square, "Mul", 2)
@@ -185,11 +185,11 @@ def min_rule(equation: Any, x: Value, y: Value, **_: Any) -> Value:
 
 def _extreme(op: Any, x: Value, y: Value) -> Value:
     for one, other in ((x, y), (y, x)):
-        known = static(one)
-        if known is not None and known.ndim == 0 and x.dtype.is_float:
-            if known == (-np.inf if op is ops.maximum else np.inf):
+        contents = static(one)
+        if contents is not None and contents.ndim == 0 and x.dtype.is_float:
+            if contents == (-np.inf if op is ops.maximum else np.inf):
                 return other
-            if op is ops.maximum and known == 0:
+            if op is ops.maximum and contents == 0:
                 return ops.relu(other)
     return widened(op, SIXTEEN_BITS, x, y)
 
@@ -264,8 +264,8 @@ def _mean(equation: Any, total: Value, count: Value) -> Value | None:
     source, axes = _inputs(total, "ReduceSum", 2)
     if source is None or axes is None or before.primitive.name != "reduce_sum":
         return None
-    held = before.invars[0].aval.shape
-    dims = [held[axis] for axis in before.params["axes"]]
+    shape = before.invars[0].aval.shape
+    dims = [shape[axis] for axis in before.params["axes"]]
     if not all(isinstance(dim, int) for dim in dims) or np.prod(dims) != number:
         return None
     return ops.reduce_mean(source, axes, keepdims=0)
@@ -408,12 +408,12 @@ def bits_of(dtype: DType) -> int:
 def _shifted(x: Value, by: Value, direction: str) -> Value:
     """A logical shift; shifting by the number of bits or more results in 0."""
     unsigned = DType.of(np.dtype(f"uint{bits_of(x.dtype)}"))
-    known = static(by)
+    contents = static(by)
     plain, count = ops.cast(x, to=unsigned), ops.cast(by, to=unsigned)
     if x.dtype is unsigned:
         plain, count = x, by
     found = ops.bitshift(plain, count, direction=direction)
-    if known is None or (known.astype(np.uint64) >= bits_of(x.dtype)).any():
+    if contents is None or (contents.astype(np.uint64) >= bits_of(x.dtype)).any():
         inside = ops.less(count, scalar(bits_of(x.dtype), count))
         found = where(inside, found, scalar(0, plain))
     return found if x.dtype is unsigned else ops.cast(found, to=x.dtype)
@@ -455,20 +455,20 @@ def _count_bits(x: Value, bits: Any) -> Value:
 
 @rule("clz")
 def clz_rule(equation: Any, x: Value, **_: Any) -> Value:
-    bits, held = bits_of(x.dtype), x
+    bits, widened = bits_of(x.dtype), x
     step = 1
     while step < bits:  # set all bits below the highest
-        held = ops.bitwise_or(held, _shifted(held, scalar(step, held), "RIGHT"))
+        widened = ops.bitwise_or(widened, _shifted(widened, scalar(step, widened), "RIGHT"))
         step *= 2
-    return ops.sub(scalar(bits, x), _count_bits(x, [(held, k) for k in range(bits)]))
+    return ops.sub(scalar(bits, x), _count_bits(x, [(widened, k) for k in range(bits)]))
 
 
 @rule("reduce_precision")
 def reduce_precision_rule(equation: Any, x: Value, *, exponent_bits: int, mantissa_bits: int, **_: Any) -> Value:
     """Round to a format with these numbers of bits."""
     for kind in (DType.bfloat16, DType.float16, DType.float32, DType.float64):
-        held: Any = ml_dtypes.finfo(kind.numpy)  # type: ignore[no-untyped-call]
-        if (held.nexp, held.nmant) == (exponent_bits, mantissa_bits):
+        limits: Any = ml_dtypes.finfo(kind.numpy)  # type: ignore[no-untyped-call]
+        if (limits.nexp, limits.nmant) == (exponent_bits, mantissa_bits):
             return x if kind is x.dtype else ops.cast(ops.cast(x, to=kind), to=x.dtype)
     raise NotRepresentable(
         "the precision is not that of float16, bfloat16, float32 or float64",

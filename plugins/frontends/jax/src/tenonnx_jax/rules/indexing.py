@@ -58,8 +58,8 @@ class Points:
         column = ops.gather(indices, constant(np.asarray(position, np.int64)), axis=self.equation_rank(indices))
         column = column if column.dtype is DType.int64 else ops.cast(column, to=DType.int64)
         last = self.equation.sizes.size(length - size)
-        known = static(column)
-        if known is not None and isinstance(last, int) and ((known >= 0) & (known <= last)).all():
+        contents = static(column)
+        if contents is not None and isinstance(last, int) and ((contents >= 0) & (contents <= last)).all():
             return column
         last_value = last if isinstance(last, Value) else constant(np.asarray(last, np.int64))
         clamped = ops.maximum(ops.minimum(column, last_value), constant(np.asarray(0, np.int64)))
@@ -153,18 +153,18 @@ def _placed(
 ) -> Any:
     """Move windows to the axes of the result; axis k of [*batch, *windows, *rest] is axis ``order[k]`` of ``found``."""
     collapsed = {*map(int, numbers.collapsed_slice_dims), *map(int, numbers.operand_batching_dims)}
-    held = [*points.windows, *rest]  # axes of the operand after the batch
+    axes_after_batch = [*points.windows, *rest]  # axes of the operand after the batch
     kept = sorted(a for a in {*points.axes, *rest} if a not in collapsed)
-    single = [a for a in kept if a not in held]  # windows of one element that remain axes
+    single = [a for a in kept if a not in axes_after_batch]  # windows of one element that remain axes
     offsets = list(map(int, numbers.offset_dims))
     places = dict(zip(kept, offsets, strict=True))
-    gone = [a for a in held if a in collapsed]
-    places_of = {axis: order[batch + k] for k, axis in enumerate(held)}
+    gone = [a for a in axes_after_batch if a in collapsed]
+    places_of = {axis: order[batch + k] for k, axis in enumerate(axes_after_batch)}
     if gone:
         cut = sorted(places_of[a] for a in gone)
         found = ops.squeeze(found, cut)
         order = [o - sum(c < o for c in cut) for o in order]
-        places_of = {axis: order[batch + k] for k, axis in enumerate(held)}
+        places_of = {axis: order[batch + k] for k, axis in enumerate(axes_after_batch)}
     perm: list[int | None] = [None] * rank
     for axis, place in places.items():
         if axis in places_of:
@@ -185,8 +185,8 @@ def _filling(x: Value, fill_value: Any) -> Value:
         return scalar(np.nan, x)
     if x.dtype is DType.bool:
         return scalar(1, x)
-    held = np.iinfo(x.dtype.numpy)
-    return scalar(held.min if x.dtype.is_signed else held.max, x)
+    limits = np.iinfo(x.dtype.numpy)
+    return scalar(limits.min if x.dtype.is_signed else limits.max, x)
 
 
 # ----- scattering -----------------------------------------------------------------------------------------------------

@@ -129,9 +129,9 @@ def _reflected(a: Any) -> Any:
         factor = jnp.where(none, 0, (beta - alpha) / jnp.where(none, 1, beta))
         v = jnp.where(rows == k, 1, jnp.where(rows > k, a[:, k] / jnp.where(none, 1, alpha - beta), 0))
         changed = a - factor * v[:, None] * (v @ a)
-        held = jnp.where(rows > k, v, jnp.where(rows == k, jnp.where(none, alpha, beta), a[:, k]))
+        packed = jnp.where(rows > k, v, jnp.where(rows == k, jnp.where(none, alpha, beta), a[:, k]))
         columns = jnp.arange(n)
-        a = jnp.where(columns > k, changed, a).at[:, k].set(held)
+        a = jnp.where(columns > k, changed, a).at[:, k].set(packed)
         return a, factors.at[k].set(factor)
 
     return lax.fori_loop(0, count, step, (a, jnp.zeros(count, a.dtype)))
@@ -158,10 +158,10 @@ def householder_product(a: Any, factors: Any, **_: Any) -> Any:
 def qr(a: Any, *, full_matrices: bool, **_: Any) -> Any:
     def parts(a: Any) -> Any:
         m, n = a.shape
-        held, factors = geqrf(a)
+        packed, factors = geqrf(a)
         wide = m if full_matrices else min(m, n)
-        padded = jnp.pad(held, ((0, 0), (0, max(0, wide - n))))[:, :wide]
-        return householder_product(padded, factors), jnp.triu(held[:wide])
+        padded = jnp.pad(packed, ((0, 0), (0, max(0, wide - n))))[:, :wide]
+        return householder_product(padded, factors), jnp.triu(packed[:wide])
 
     return _each(parts, 2, a)
 
@@ -255,7 +255,7 @@ def _one_sided(a: Any) -> tuple[Any, Any, Any]:
 
 def _completed(u: Any) -> Any:
     """Orthonormal columns, extended to a square matrix."""
-    held, factors = geqrf(u)
+    packed, factors = geqrf(u)
     m, n = u.shape
-    whole = householder_product(jnp.pad(held, ((0, 0), (0, m - n))), factors)
+    whole = householder_product(jnp.pad(packed, ((0, 0), (0, m - n))), factors)
     return jnp.concatenate([u, whole[:, n:]], 1)

@@ -18,9 +18,9 @@ from tenonnx_jax.types import Parts
 
 def _generator(aval: Any) -> Any:
     """The random generator of a kind of keys."""
-    held = str(aval.dtype)
-    if held != "key<fry>":
-        raise NotRepresentable("keys are not of Threefry, the generator that JAX uses by default", given=held)
+    dtype_name = str(aval.dtype)
+    if dtype_name != "key<fry>":
+        raise NotRepresentable("keys are not of Threefry, the generator that JAX uses by default", given=dtype_name)
     return generators.threefry_prng_impl
 
 

@@ -20,8 +20,8 @@ from tenonnx_jax.rules.shapes import reshaped, transposed
 
 def _reducing(op: Any) -> Any:
     def reduce(equation: Any, x: Value, *, axes: Any, **_: Any) -> Value:
-        held = [int(axis) for axis in axes]
-        return widened(lambda x: op(x, held, keepdims=0), NARROW, x) if held else x
+        reduced = [int(axis) for axis in axes]
+        return widened(lambda x: op(x, reduced, keepdims=0), NARROW, x) if reduced else x
 
     return reduce
 
@@ -41,8 +41,8 @@ _bound("reduce_min", ops.reduce_min)
 
 
 def _of_bools(op: Any, x: Value, axes: Any) -> Value:
-    held = [int(axis) for axis in axes]
-    return ops.cast(op(ops.cast(x, to=DType.int32), held, keepdims=0), to=DType.bool) if held else x
+    reduced = [int(axis) for axis in axes]
+    return ops.cast(op(ops.cast(x, to=DType.int32), reduced, keepdims=0), to=DType.bool) if reduced else x
 
 
 def _of_bits(name: str, of_bools: Any, of_bits: Any) -> None:
@@ -137,8 +137,8 @@ def _limit(sign: int) -> Any:
     def found(dtype: DType) -> Any:
         if dtype.is_float:
             return sign * np.inf
-        held = np.iinfo(dtype.numpy)
-        return held.max if sign > 0 else held.min
+        limits = np.iinfo(dtype.numpy)
+        return limits.max if sign > 0 else limits.min
 
     return found
 
@@ -178,9 +178,9 @@ def sort_rule(equation: Any, *values: Value, dimension: int, num_keys: int, **_:
             keys.append(value)
     order: Value | None = None
     for key in reversed(keys):
-        held = _sortable(key)
-        held = held if order is None else ops.gather_elements(held, order, axis=axis)
-        places = ops.top_k(held, length, axis=axis, largest=0)[1]
+        sortable = _sortable(key)
+        sortable = sortable if order is None else ops.gather_elements(sortable, order, axis=axis)
+        places = ops.top_k(sortable, length, axis=axis, largest=0)[1]
         order = places if order is None else ops.gather_elements(order, places, axis=axis)
     assert order is not None
     return [_permuted(value, order, axis) for value in values]
@@ -256,8 +256,8 @@ def contracted(equation: Any, left: Any, right: Any, dtype: DType) -> Value:
 
 def _is_permuted(shape: Sequence[Any], order: Sequence[int]) -> bool:
     """Whether axes of size other than 1 are permuted."""
-    held = [axis for axis in order if not same(shape[axis], 1)]
-    return held != sorted(held)
+    moved_axes = [axis for axis in order if not same(shape[axis], 1)]
+    return moved_axes != sorted(moved_axes)
 
 
 def _summed_in(dtype: DType) -> DType:

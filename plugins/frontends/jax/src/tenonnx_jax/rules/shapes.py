@@ -29,8 +29,8 @@ def reshape_rule(equation: Any, x: Value, *, dimensions: Any = None, **_: Any) -
     if len(before) == len(after) and all(map(same, before, after)):
         return x
     kept = [axis for axis, dim in enumerate(after) if not _is_one(dim)]
-    held = [dim for dim in before if not _is_one(dim)]
-    unchanged = len(held) == len(before) == len(kept) and all(
+    dims = [dim for dim in before if not _is_one(dim)]
+    unchanged = len(dims) == len(before) == len(kept) and all(
         same(d, after[k]) for d, k in zip(before, kept, strict=True)
     )
     if unchanged and len(before) < len(after):
@@ -83,8 +83,8 @@ def broadcast_in_dim_rule(equation: Any, x: Value, *_: Any, broadcast_dimensions
     added = [axis for axis in range(len(shape)) if axis not in where]
     x = transposed(x, np.argsort(where))
     x = unsqueezed(x, added) if added and where else x
-    held = dict(zip(where, equation.ins[0].shape, strict=True))
-    if where and all(same(dim, held.get(axis, 1)) for axis, dim in enumerate(shape)):
+    dims = dict(zip(where, equation.ins[0].shape, strict=True))
+    if where and all(same(dim, dims.get(axis, 1)) for axis, dim in enumerate(shape)):
         return x
     if not where and all(_is_one(dim) for dim in shape):
         return ops.reshape(x, [1] * len(shape)) if shape else x
@@ -231,10 +231,10 @@ def clamped_start(equation: Any, start: Value, length: Any, size: Any) -> Size:
     """Start of a slice of ``size`` along an axis of ``length``, clamped so that the slice fits, as XLA does."""
     if same(length, size):
         return 0
-    known = static(start)
+    contents = static(start)
     last = equation.sizes.size(length - size)
-    if known is not None and isinstance(last, int):
-        return min(max(int(known), 0), last)
+    if contents is not None and isinstance(last, int):
+        return min(max(int(contents), 0), last)
     return smallest(largest(ops.cast(start, to=DType.int64), 0), last)
 
 

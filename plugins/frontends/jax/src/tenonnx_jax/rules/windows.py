@@ -144,9 +144,9 @@ def views(equation: Any, x: Value, neutral: float, params: Any) -> list[tuple[tu
 
 def _folded(equation: Any, x: Value, combine: Any, neutral: float, params: Any) -> Value:
     """Reduce one axis after another, since windows are products of ranges."""
-    held = views(equation, x, neutral, params)
-    found = held[0][1]
-    for _, view in held[1:]:
+    windows = views(equation, x, neutral, params)
+    found = windows[0][1]
+    for _, view in windows[1:]:
         found = combine(found, view)
     return found
 
@@ -205,17 +205,17 @@ def reduce_window_rule(equation: Any, *values: Value, jaxpr: Any, consts: Any, *
 def _known(value: Value, name: str) -> Any:
     from tenonnx.extend import static
 
-    held = static(value)
-    if held is None:
+    contents = static(value)
+    if contents is None:
         raise NotRepresentable(f"the start of {name} is not a constant", given=value.name)
-    return held
+    return contents
 
 
 def _combined(equation: Any, jaxpr: Any, consts: Any, left: Sequence[Value], right: Sequence[Value]) -> list[Any]:
     """Evaluate a function of two scalars elementwise: ops apply to tensors as to scalars."""
     inner = getattr(jaxpr, "jaxpr", jaxpr)
-    held = getattr(jaxpr, "consts", consts)
-    return list(equation.interpreter.evaluate(inner, list(held), [*left, *right]))
+    constants = getattr(jaxpr, "consts", consts)
+    return list(equation.interpreter.evaluate(inner, list(constants), [*left, *right]))
 
 
 @rule("reduce")
@@ -311,12 +311,12 @@ def select_and_scatter_add_rule(
         ins, sizes, name = equation.ins, equation.sizes, equation.name
 
     Windows.shape = shape  # type: ignore[attr-defined]
-    held = views(Windows, operand, -np.inf if largest else np.inf, params)
-    best = held[0][1]
-    for _place, view in held[1:]:
+    windows = views(Windows, operand, -np.inf if largest else np.inf, params)
+    best = windows[0][1]
+    for _place, view in windows[1:]:
         best = (ops.maximum if largest else ops.minimum)(best, view)
     taken, parts = None, []
-    for place, view in held:
+    for place, view in windows:
         hit = ops.equal(view, best)
         first = hit if taken is None else ops.and_(hit, ops.not_(taken))
         taken = hit if taken is None else ops.or_(taken, hit)

@@ -39,13 +39,13 @@ def cases() -> Iterator[Case]:
 
 def configurations() -> Iterator[Case]:
     """A case for each setting and each kind of data in its heading."""
-    for held in (CONFIGURATIONS, COMPOSITIONS, BOOSTERS):
-        for heading, lines in held.items():
+    for table in (CONFIGURATIONS, COMPOSITIONS, BOOSTERS):
+        for heading, lines in table.items():
             for line in lines.strip().splitlines():
-                expression, _, asked = line.partition(" -> ")
+                expression, _, methods = line.partition(" -> ")
                 if any(_of(package) in expression and not _is_installed(package) for package in PACKAGES):
                     continue
-                options = {"outputs": [name.strip() for name in asked.split(",")]} if asked else {}
+                options = {"outputs": [name.strip() for name in methods.split(",")]} if methods else {}
                 for kind in _kinds(heading):
                     yield Case(f"{line} on {kind}", _fit(expression, kind), options)
 
@@ -65,10 +65,10 @@ def _is_installed(package: str) -> bool:
 
 def _fit(expression: str, kind: str) -> Callable[[], tuple[Any, Any]]:
     def fitted() -> tuple[Any, Any]:
-        X, y, asked = rows_and_target(kind)
+        X, y, X_test = rows_and_target(kind)
         model = eval(expression, names())  # noqa: S307  the expressions are those of this package
         if expression.startswith("IsotonicRegression"):
-            X, asked = X[:, :1], asked[:, :1]
+            X, X_test = X[:, :1], X_test[:, :1]
         options: dict[str, Any] = {"group": [len(X) // 4] * 4} if kind == "ranked" else {}
         if expression.startswith("CatBoostRanker"):
             options = {"group_id": np.arange(len(X)) // 30}
@@ -76,7 +76,7 @@ def _fit(expression: str, kind: str) -> Callable[[], tuple[Any, Any]]:
             warnings.simplefilter("ignore")
             if expression.startswith("FrozenEstimator"):
                 model.estimator.fit(X, y)
-            return model.fit(X, y, **options), asked
+            return model.fit(X, y, **options), X_test
 
     return fitted
 

@@ -20,15 +20,15 @@ def rows_and_target(kind: str) -> tuple[Any, Any, Any]:
         score = X[:, 0] % 3 + X[:, 2] % 2 + X[:, 1] * 0.3
     if "positive" in words:
         X = np.abs(X)
-    asked = np.concatenate([X, draw.permuted(X, axis=0)]).astype(np.float32)
+    X_test = np.concatenate([X, draw.permuted(X, axis=0)]).astype(np.float32)
     if "missing" in words:  # not the fitted rows, whose distances are rounding errors
-        asked = draw.normal(size=(2 * ROWS, 4)).astype(np.float32)
-        X, asked = (np.where(draw.random(each.shape) < 0.15, np.nan, each) for each in (X, asked))
+        X_test = draw.normal(size=(2 * ROWS, 4)).astype(np.float32)
+        X, X_test = (np.where(draw.random(each.shape) < 0.15, np.nan, each) for each in (X, X_test))
     if "texts" in words:
-        X, asked = _texts(draw, score > 0), [*_texts(draw, score > 0), "", "Ünknown WORDS, good?"]
+        X, X_test = _texts(draw, score > 0), [*_texts(draw, score > 0), "", "Ünknown WORDS, good?"]
     if "table" in words:
-        X, asked = _table(draw, X), _table(draw, X)
-    return X, _target(words, X, score), asked
+        X, X_test = _table(draw, X), _table(draw, X)
+    return X, _target(words, X, score), X_test
 
 
 def _target(words: list[str], X: Any, score: Any) -> Any:

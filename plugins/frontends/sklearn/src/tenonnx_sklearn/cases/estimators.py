@@ -113,10 +113,10 @@ def _with_members(kind: Any) -> Any:
         return kind(member, {"C": [0.5, 1.0]}, **({"n_iter": 2} if name[0] == "R" else {}))
     if _needs_member(kind):
         return kind(member)
-    made = kind()
+    model = kind()
     if name in ("CCA", "PLSCanonical", "PLSSVD", "GaussianRandomProjection", "SparseRandomProjection"):
-        made.set_params(n_components=1)
-    return made.set_params(n_estimators=20) if "n_estimators" in made.get_params() else made
+        model.set_params(n_components=1)
+    return model.set_params(n_estimators=20) if "n_estimators" in model.get_params() else model
 
 
 def _needs_member(kind: Any) -> bool:

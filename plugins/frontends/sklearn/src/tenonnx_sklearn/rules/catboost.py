@@ -38,18 +38,18 @@ def _saved_json(model: Any) -> str:
 
 def _scores(model: Any, X: Table) -> Value:
     """The raw scores ``float[rows, dimensions]``; features are compared in float32."""
-    held = _model_json(model)
-    info = held["features_info"]
+    contents = _model_json(model)
+    info = contents["features_info"]
     codes = Codes.of(model, info, X)
-    counts = counted(codes, info.get("ctrs", []), held.get("ctr_data", {}), X.dtype)
+    counts = counted(codes, info.get("ctrs", []), contents.get("ctr_data", {}), X.dtype)
     memberships = Memberships(len(codes.parts) + len(counts))
     splits = _splits(codes, info, memberships)
-    scale, bias = held["scale_and_bias"]
+    scale, bias = contents["scale_and_bias"]
     bias = np.asarray(bias, np.float64)
-    if "oblivious_trees" in held:
-        trees = [_oblivious(tree, splits) for tree in held["oblivious_trees"]]
+    if "oblivious_trees" in contents:
+        trees = [_oblivious(tree, splits) for tree in contents["oblivious_trees"]]
     else:
-        trees = [_nested(tree, splits) for tree in held["trees"]]
+        trees = [_nested(tree, splits) for tree in contents["trees"]]
     for tree in trees:
         tree.values = tree.values * float(scale)
     scores = Ensemble(trees).scores(columns_of(codes, counts, memberships, X.dtype))
@@ -94,21 +94,21 @@ def _missing_left(feature: dict[str, Any]) -> bool:
 
 def _oblivious(tree: dict[str, Any], splits: Callable[[int], Split]) -> Tree:
     """An oblivious tree, with one test for each level: the first test is the lowest bit of the leaf index."""
-    asked = [splits(each["split_index"]) for each in tree["splits"] or []]
-    depth = len(asked)
+    splits_of_trees = [splits(each["split_index"]) for each in tree["splits"] or []]
+    depth = len(splits_of_trees)
     inner, leaves = 2**depth - 1, 2**depth
     feature, threshold = np.zeros(inner + leaves, int), np.zeros(inner + leaves)
     missing = np.zeros(inner + leaves, bool)
     left, right = (np.full(inner + leaves, -1) for _ in range(2))
     order = np.zeros(1, int)
-    for level, split in enumerate(reversed(asked)):
+    for level, split in enumerate(reversed(splits_of_trees)):
         places = np.arange(2**level - 1, 2 ** (level + 1) - 1)
         feature[places], threshold[places], missing[places] = split
         left[places], right[places] = 2 * places + 1, 2 * places + 2
         order = np.stack([order * 2, order * 2 + 1], axis=1).ravel()
-    held = np.asarray(tree["leaf_values"], np.float64).reshape(leaves, -1)
-    values = np.zeros((inner + leaves, held.shape[1]))
-    values[inner:] = held[order]
+    leaf_values = np.asarray(tree["leaf_values"], np.float64).reshape(leaves, -1)
+    values = np.zeros((inner + leaves, leaf_values.shape[1]))
+    values[inner:] = leaf_values[order]
     cover = None
     if len(tree.get("leaf_weights") or ()) == leaves:
         cover = np.zeros(inner + leaves)

@@ -41,14 +41,14 @@ class Codes:
 
     @classmethod
     def of(cls, model: Any, info: dict[str, Any], X: Table) -> Codes:
-        made = cls(model, info, [])
+        result = cls(model, info, [])
         categories = {each["flat_feature_index"]: each for each in info.get("categorical_features", [])}
         for k in range(X.shape[1]):
             x = X.column(k)
             if k in categories:
-                x = made._code(x, categories[k])
-            made.parts.append(cast(x, X.dtype))
-        return made
+                x = result._code(x, categories[k])
+            result.parts.append(cast(x, X.dtype))
+        return result
 
     def _code(self, x: Value, feature: dict[str, Any]) -> Value:
         texts = _texts(self.model, x, feature)

@@ -145,8 +145,8 @@ def variances(model: Any, part: Any, X: Value) -> Value:
         return total(rows * rows) + float(part.sigma_0**2)
     if name == "PairwiseKernel":
         return _with_itself(part, rows)
-    held = {"ConstantKernel": "constant_value", "WhiteKernel": "noise_level"}
-    return column(rows, 0) * 0.0 + (float(getattr(part, held[name])) if name in held else 1.0)
+    constants = {"ConstantKernel": "constant_value", "WhiteKernel": "noise_level"}
+    return column(rows, 0) * 0.0 + (float(getattr(part, constants[name])) if name in constants else 1.0)
 
 
 def _with_itself(part: Any, rows: Value) -> Value:

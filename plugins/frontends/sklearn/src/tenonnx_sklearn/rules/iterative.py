@@ -25,7 +25,7 @@ def repeated(step: Callable[..., Sequence[Value]], state: Sequence[Value], limit
     scalar = TensorType(DType.int64, ())
     formals = [("number", scalar), ("goes_on", scalar.with_dtype(DType.bool))]
     formals += [(f"held_{k}", value.type) for k, value in enumerate(state)]
-    body = subgraph(lambda number, _, *held: list(step(number, *held)), formals)
+    body = subgraph(lambda number, _, *states: list(step(number, *states)), formals)
     found = ops.loop(np.int64(limit), None, *state, body=body)
     return [found] if isinstance(found, Value) else list(found)
 
@@ -112,8 +112,8 @@ def _multiplied(model: Any, rows: Value, W: Value, H: Any) -> Value:
         product = W @ H
         safe = ops.maximum(product, np.float64(EPSILON))
         above = (rows * ops.pow_(safe if beta < 2 else product, np.float64(beta - 2))) @ H.T
-        held = safe if beta < 1 else product
-        below = W * 0.0 + H.sum(axis=1) if beta == 1 else ops.pow_(held, np.float64(beta - 1)) @ H.T
+        bounded = safe if beta < 1 else product
+        below = W * 0.0 + H.sum(axis=1) if beta == 1 else ops.pow_(bounded, np.float64(beta - 1)) @ H.T
     below = below + l1 if l1 > 0 else below
     below = below + W * l2 if l2 > 0 else below
     share = above / ops.where(is_zero(below), np.float64(EPSILON), below)

@@ -93,10 +93,10 @@ def _decision(model: Any, X: Value) -> Value:
 @converts("sklearn.LogisticRegression", "sklearn.LogisticRegressionCV")
 def logistic_regression(model: Any, X: Value) -> Outputs:
     decision = _decision(model, X)
-    asked = getattr(model, "multi_class", "auto")
-    if decision.rank == 2 and (asked == "ovr" or model.solver == "liblinear"):
+    multi_class = getattr(model, "multi_class", "auto")
+    if decision.rank == 2 and (multi_class == "ovr" or model.solver == "liblinear"):
         return by_decision(model.classes_, decision, normalized(ops.sigmoid(decision)))
-    doubled = decision.rank == 1 and asked == "multinomial"
+    doubled = decision.rank == 1 and multi_class == "multinomial"
     return by_logistic(model.classes_, decision, decision * 2.0 if doubled else decision)
 
 

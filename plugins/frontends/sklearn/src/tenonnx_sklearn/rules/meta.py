@@ -266,10 +266,10 @@ class _Undecided(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
 def _of_ties(model: Any) -> tuple[bool, float]:
     """Whether the last of several equal classes wins, and the normalization of zero probabilities."""
-    asked, row = copy(model), np.zeros((1, 1))
-    asked.estimators_ = [_Undecided()] * len(model.estimators_)
+    copied, row = copy(model), np.zeros((1, 1))
+    copied.estimators_ = [_Undecided()] * len(model.estimators_)
     with np.errstate(all="ignore"):
-        return asked.predict(row)[0] != model.classes_[0], float(asked.predict_proba(row)[0, 0])
+        return copied.predict(row)[0] != model.classes_[0], float(copied.predict_proba(row)[0, 0])
 
 
 @converts("sklearn.OneVsRestClassifier", table=True)

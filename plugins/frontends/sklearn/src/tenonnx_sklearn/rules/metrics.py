@@ -81,10 +81,10 @@ _POWERS = {
 def distances_of_known(X: Value, gone: Value, points: Any, known: Any) -> Value:
     """Euclidean distances over common columns, scaled to all columns; ``FAR`` without common columns."""
     center = np.where(known, points, 0.0).sum(axis=0) / np.maximum(known.sum(axis=0), 1)
-    there, points = known.T.astype(np.float64), np.where(known, points - center, 0.0)
+    is_known, points = known.T.astype(np.float64), np.where(known, points - center, 0.0)
     here, rows = cast(ops.not_(gone), DType.float64), ops.where(gone, np.float64(0), double(X) - center)
-    shared = here @ there
-    squares = (rows * rows) @ there + here @ (points * points).T - (rows * 2.0) @ points.T
+    shared = here @ is_known
+    squares = (rows * rows) @ is_known + here @ (points * points).T - (rows * 2.0) @ points.T
     none = is_zero(shared)
     scaled = ops.relu(squares) / ops.where(none, np.float64(1), shared) * float(points.shape[1])
     return ops.where(none, FAR, ops.sqrt(scaled))

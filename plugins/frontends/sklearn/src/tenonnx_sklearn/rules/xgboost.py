@@ -52,16 +52,16 @@ def _margins(model: Any, rows: Table) -> tuple[Value, str]:
         X = _with_missing(model, rows.matrix(), is_sparse(rows))
         return _linear(boosted["model"]["weights"], margin[0], X), objective
     weights = boosted.get("weight_drop")
-    held = (boosted["gbtree"] if weights is not None else boosted)["model"]
-    X = _with_missing(model, coded(model, rows, _categories(model, held, rows)), is_sparse(rows))
-    size = max([1, *(int(tree["tree_param"].get("size_leaf_vector", 1)) for tree in held["trees"])])
-    targets = max(len(margin), size, 1 + max(held["tree_info"], default=0))
+    ensemble = (boosted["gbtree"] if weights is not None else boosted)["model"]
+    X = _with_missing(model, coded(model, rows, _categories(model, ensemble, rows)), is_sparse(rows))
+    size = max([1, *(int(tree["tree_param"].get("size_leaf_vector", 1)) for tree in ensemble["trees"])])
+    targets = max(len(margin), size, 1 + max(ensemble["tree_info"], default=0))
     best = None if isinstance(model, XGBoostBooster) else booster.attr("best_iteration")
-    last = held["iteration_indptr"][int(best) + 1] if best is not None else len(held["trees"])
+    last = ensemble["iteration_indptr"][int(best) + 1] if best is not None else len(ensemble["trees"])
     memberships = Memberships(X.shape[1], negative=True)
     trees = [
         _tree(tree, memberships, targets, None if size > 1 else target, 1.0 if weights is None else weights[k])
-        for k, (tree, target) in enumerate(zip(held["trees"][:last], held["tree_info"][:last], strict=True))
+        for k, (tree, target) in enumerate(zip(ensemble["trees"][:last], ensemble["tree_info"][:last], strict=True))
     ]
     scores = Ensemble(trees, strict=True).scores(memberships.append(X)) + like(X, margin)
     return (flat(scores) if targets == 1 else scores), objective
@@ -91,21 +91,21 @@ def _with_missing(model: Any, X: Value, sparse: bool) -> Value:
     return X
 
 
-def _categories(model: Any, held: dict[str, Any], rows: Table) -> dict[int, Any]:
+def _categories(model: Any, booster: dict[str, Any], rows: Table) -> dict[int, Any]:
     """The categories of columns, which XGBoost stores from 3.1 on."""
     found = {}
-    for k, each in enumerate((held.get("cats") or {}).get("enc", [])):
+    for k, each in enumerate((booster.get("cats") or {}).get("enc", [])):
         if each["values"]:
             found[k] = _texts(model, each, rows.column(k)) if "offsets" in each else each["values"]
     return found
 
 
-def _texts(model: Any, held: dict[str, Any], x: Value) -> list[str]:
+def _texts(model: Any, booster: dict[str, Any], x: Value) -> list[str]:
     """Category names. XGBoost splits strings from pandas by characters instead of bytes.
 
     Non-ASCII names can be read in both ways; the right one explains the example.
     """
-    whole, cuts = bytes(np.asarray(held["values"]).astype(np.uint8)), held["offsets"]
+    whole, cuts = bytes(np.asarray(booster["values"]).astype(np.uint8)), booster["offsets"]
     by_bytes = [whole[a:b].decode(errors="replace") for a, b in pairwise(cuts)]
     seen = contents_of(x)
     if whole.isascii() or seen is None or x.dtype is not DType.string:
@@ -150,8 +150,8 @@ def _tree(tree: dict[str, Any], memberships: Memberships, targets: int, target: 
     if target is not None:
         values[:, target] = np.where(leaf, conditions * weight, 0)
     elif "leaf_weights" in tree:  # at the index of a leaf's right child
-        held = np.asarray(tree["leaf_weights"], np.float32).reshape(-1, targets)
-        values[leaf] = held[right[leaf]] * weight
+        leaf_weights = np.asarray(tree["leaf_weights"], np.float32).reshape(-1, targets)
+        values[leaf] = leaf_weights[right[leaf]] * weight
     else:
         values[leaf] = np.asarray(tree["base_weights"], np.float32).reshape(-1, targets)[leaf] * weight
     parts = zip(tree["categories_nodes"], tree["categories_segments"], tree["categories_sizes"], strict=True)

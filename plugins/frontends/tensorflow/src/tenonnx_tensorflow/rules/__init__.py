@@ -31,8 +31,8 @@ def rule(*names: str, outputs: str = "", interpreter: bool = False) -> Callable[
     """
 
     def registered(function: Callable[..., Any]) -> Callable[..., Any]:
-        held = Rule(added_rule(function, names, RULES), outputs.split(), interpreter)
-        RULES.update(dict.fromkeys(names, held))
+        rule = Rule(added_rule(function, names, RULES), outputs.split(), interpreter)
+        RULES.update(dict.fromkeys(names, rule))
         return function
 
     return registered

@@ -78,17 +78,17 @@ def _cropped(x: Value, count: int, ends: Value) -> Value:
     return ops.slice_(x, [a for _, a, _ in cut], [b for _, _, b in cut], [k for k, _, _ in cut]) if cut else x
 
 
-def _dilated(held: dict[Value, Any], x: Value, blocks: list[int]) -> Value | None:
+def _dilated(padded: dict[Value, Any], x: Value, blocks: list[int]) -> Value | None:
     """A dilated convolution that replaces one on blocks; None for other ops, or one with strides."""
     chain: list[Any] = []
-    while x not in held:
+    while x not in padded:
         node = x.producer
         first = node.inputs[0] if node is not None and node.inputs else None
         if node is None or first is None or node.op_type not in ("Conv", "Transpose", "Unsqueeze", "Squeeze"):
             return None
         chain.insert(0, node)
         x = first
-    image, others, ends = held[x]
+    image, others, ends = padded[x]
     convolutions = [node.attributes for node in chain if node.op_type == "Conv"]
     plain = len(convolutions) == 1 and all(
         not any(given - least for given in convolutions[0].get(name, []))

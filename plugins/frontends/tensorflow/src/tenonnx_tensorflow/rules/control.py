@@ -51,9 +51,9 @@ def if_(interpreter: Any, node: Any, condition: Value, *values: Any) -> list[Any
 def case(interpreter: Any, node: Any, index: Value, *values: Any) -> list[Any]:
     """Case, where an index out of range selects the last branch."""
     branches = node["branches"]
-    known = static(index)
-    if known is not None:
-        place = int(np.asarray(known))
+    contents = static(index)
+    if contents is not None:
+        place = int(np.asarray(contents))
         return list(interpreter.call(branches[place if 0 <= place < len(branches) else -1], values))
 
     def chosen(first: int) -> list[Any]:
@@ -77,8 +77,8 @@ def while_(interpreter: Any, node: Any, *values: Any) -> list[Any]:
         Looping(
             interpreter.state,
             values,
-            lambda held: condition_of(interpreter.call(condition, held)[0]),
-            lambda held: interpreter.call(body, held),
+            lambda states: condition_of(interpreter.call(condition, states)[0]),
+            lambda states: interpreter.call(body, states),
             _fixed(interpreter.function(body)),
             node.title,
         )
@@ -108,8 +108,8 @@ def for_(interpreter: Any, node: Any, start: Value, limit: Value, delta: Value, 
         Looping(
             interpreter.state,
             [start, *values],
-            lambda held: ops.less(held[0], limit),
-            lambda held: [ops.add(held[0], delta), *interpreter.call(body, held)],
+            lambda states: ops.less(states[0], limit),
+            lambda states: [ops.add(states[0], delta), *interpreter.call(body, states)],
             [False] * (1 + len(values)),
             node.title,
         )

@@ -86,12 +86,12 @@ class _Band:
         found = whole
         for k in range(self.low, self.high + 1):
             axis = diagonals.ndim - 1
-            held = diagonals
+            source = diagonals
             if self.low != self.high:
                 axis -= 1
-                held = ops.gather(diagonals, constant(np.asarray(self.high - k)), axis=axis)
+                source = ops.gather(diagonals, constant(np.asarray(self.high - k)), axis=axis)
             place = ops.minimum(ops.add(along, self.before(k)), last)
-            found = ops.where(ops.equal(ops.sub(right, down), _one(k)), ops.gather(held, place, axis=axis), found)
+            found = ops.where(ops.equal(ops.sub(right, down), _one(k)), ops.gather(source, place, axis=axis), found)
         return found
 
 
@@ -147,9 +147,9 @@ def set_diagonal(node: Any, x: Value, diagonal: Value, k: Value | None = None) -
 @rule("MatrixBandPart")
 def band(node: Any, x: Value, lower: Value, upper: Value) -> Value:
     (low,), (high,) = integers(lower, "how many diagonals below"), integers(upper, "how many diagonals above")
-    held = ops.cast(x, to=DType.int32) if x.dtype is DType.bool else x
+    widened = ops.cast(x, to=DType.int32) if x.dtype is DType.bool else x
     if low >= 0:
-        held = ops.trilu(held, constant(np.asarray(-low)), upper=1)
+        widened = ops.trilu(widened, constant(np.asarray(-low)), upper=1)
     if high >= 0:
-        held = ops.trilu(held, constant(np.asarray(high)), upper=0)
-    return as_dtype(held, x.dtype)
+        widened = ops.trilu(widened, constant(np.asarray(high)), upper=0)
+    return as_dtype(widened, x.dtype)

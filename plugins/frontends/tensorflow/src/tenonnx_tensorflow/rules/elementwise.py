@@ -303,10 +303,10 @@ def shift(node: Any, x: Value, y: Value) -> Value:
         return by_wider(lambda x, y: ops.bitshift(x, y, direction=direction), x, y)
     if node.op == "LeftShift":
         return by_wider(lambda x, y: ops.mul(x, ops.pow_(number(2, y), y)), x, y)
-    held, places = as_dtype(x, DType.int64), as_dtype(y, DType.int64)
-    found = floor_div(node, held, ops.pow_(constant(np.asarray(2)), ops.minimum(places, constant(np.asarray(62)))))
+    widened, places = as_dtype(x, DType.int64), as_dtype(y, DType.int64)
+    found = floor_div(node, widened, ops.pow_(constant(np.asarray(2)), ops.minimum(places, constant(np.asarray(62)))))
     if last == 63:  # 2 ** 63 exceeds this type
-        sign = ops.neg(ops.cast(ops.less(held, constant(np.asarray(0))), to=DType.int64))
+        sign = ops.neg(ops.cast(ops.less(widened, constant(np.asarray(0))), to=DType.int64))
         found = ops.where(ops.greater(places, constant(np.asarray(62))), sign, found)
     return as_dtype(found, x.dtype)
 

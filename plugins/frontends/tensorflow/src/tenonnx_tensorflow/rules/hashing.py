@@ -55,8 +55,8 @@ class Text(NamedTuple):
         length = ops.add(count, ops.cast(sign, to=DType.int64))
         place = constant(np.arange(_LONGEST))
         from_end = ops.sub(ops.sub(length, _word(1)), place)
-        held = ops.clip(from_end, _word(0), _word(_DIGITS - 1))
-        found = ops.add(ops.gather_elements(digits, held, axis=x.ndim), _word(ord("0")))
+        position = ops.clip(from_end, _word(0), _word(_DIGITS - 1))
+        found = ops.add(ops.gather_elements(digits, position, axis=x.ndim), _word(ord("0")))
         first = ops.and_(sign, ops.equal(place, _word(0)))
         inside = ops.greater_or_equal(from_end, _word(0))
         codes = ops.where(first, _word(ord("-")), ops.where(inside, found, _word(0)))
@@ -131,8 +131,8 @@ def fingerprint(text: Text) -> Value:
 # ----- SipHash --------------------------------------------------------------------------------------------------------
 
 
-def _rounds(held: list[Value], count: int) -> list[Value]:
-    a, b, c, d = held
+def _rounds(state: list[Value], count: int) -> list[Value]:
+    a, b, c, d = state
     for _ in range(count):
         a, c = ops.add(a, b), ops.add(c, d)
         b, d = ops.bitwise_xor(_rotated(b, 64 - 13), a), ops.bitwise_xor(_rotated(d, 64 - 16), c)
@@ -150,26 +150,26 @@ def _started(length: Value, key: Sequence[int]) -> list[Value]:
     return [ops.add(like, _word(k ^ name)) for k, name in zip((first, second, first, second), names, strict=True)]
 
 
-def _compressed(held: list[Value], block: Value) -> list[Value]:
-    a, b, c, d = _rounds([*held[:3], ops.bitwise_xor(held[3], block)], 2)
+def _compressed(state: list[Value], block: Value) -> list[Value]:
+    a, b, c, d = _rounds([*state[:3], ops.bitwise_xor(state[3], block)], 2)
     return [ops.bitwise_xor(a, block), b, c, d]
 
 
-def _ended(held: list[Value], rest: Value, length: Value) -> Value:
+def _ended(state: list[Value], rest: Value, length: Value) -> Value:
     """The hash after the last block of up to 7 bytes and the length."""
-    a, b, c, d = _compressed(held, ops.add(rest, ops.mul(length, _word(1 << 56))))
+    a, b, c, d = _compressed(state, ops.add(rest, ops.mul(length, _word(1 << 56))))
     a, b, c, d = _rounds([a, b, ops.bitwise_xor(c, _word(0xFF)), d], 4)
     return ops.bitwise_xor(ops.bitwise_xor(a, b), ops.bitwise_xor(c, d))
 
 
 def sip_hash(text: Text, key: Sequence[int]) -> Value:
-    held = _started(text.length, key)
+    state = _started(text.length, key)
     for start in (0, 8):
         is_whole = ops.greater_or_equal(text.length, _word(start + 8))
-        after = _compressed(held, text.part(start))
-        held = [ops.where(is_whole, new, old) for new, old in zip(after, held, strict=True)]
+        after = _compressed(state, text.part(start))
+        state = [ops.where(is_whole, new, old) for new, old in zip(after, state, strict=True)]
     rest = ops.sub(text.length, ops.mod(text.length, _word(8)))
-    return _ended(held, text.part(rest, 7), text.length)
+    return _ended(state, text.part(rest, 7), text.length)
 
 
 def sip_hash_of_bytes(contents: Value, length: Value, key: Sequence[int]) -> Value:
@@ -179,19 +179,19 @@ def sip_hash_of_bytes(contents: Value, length: Value, key: Sequence[int]) -> Val
     low, high = (ops.gather(halves, constant(np.asarray(k)), axis=2) for k in range(2))
     words = ops.add(low, ops.mul(high, _word(1 << 32)))
 
-    def body(step: Value, going: Value, *held: Value) -> list[Value]:
+    def body(step: Value, going: Value, *state: Value) -> list[Value]:
         is_whole = ops.less(step, ops.div(length, _word(8)))
-        after = _compressed(list(held), ops.gather(words, step, axis=1))
-        kept = [ops.where(is_whole, new, old) for new, old in zip(after, held, strict=True)]
+        after = _compressed(list(state), ops.gather(words, step, axis=1))
+        kept = [ops.where(is_whole, new, old) for new, old in zip(after, state, strict=True)]
         return [ops.identity(going), *kept]
 
-    held = _started(length, key)
+    state = _started(length, key)
     formals: list[tuple[str, Any]] = [("step", TensorType(DType.int64, ())), ("going", TensorType(DType.bool, ()))]
-    formals += [(f"held_{k}", value.type) for k, value in enumerate(held)]
+    formals += [(f"held_{k}", value.type) for k, value in enumerate(state)]
     count = ops.gather(ops.shape(words), constant(np.asarray(1)))
-    held = list(ops.loop(count, None, *held, body=subgraph(body, formals)))
+    state = list(ops.loop(count, None, *state, body=subgraph(body, formals)))
     rest = ops.gather_elements(words, ops.unsqueeze(ops.div(length, _word(8)), [1]), axis=1)
-    return _ended(held, ops.squeeze(rest, [1]), length)
+    return _ended(state, ops.squeeze(rest, [1]), length)
 
 
 # ----- buckets --------------------------------------------------------------------------------------------------------
@@ -200,8 +200,8 @@ def sip_hash_of_bytes(contents: Value, length: Value, key: Sequence[int]) -> Val
 @rule("StringToHashBucketFast", "StringToHashBucketStrong", "StringToHashBucket")
 def bucket(node: Any, x: Value) -> Value:
     """Bucket of a string, or of an integer's digits by arithmetic."""
-    made, count, kind = x.producer, int(node["num_buckets"]), node.op.removeprefix("StringToHashBucket")
-    numbers = made.inputs[0] if made is not None and made.op_type == "Cast" else None
+    producer, count, kind = x.producer, int(node["num_buckets"]), node.op.removeprefix("StringToHashBucket")
+    numbers = producer.inputs[0] if producer is not None and producer.op_type == "Cast" else None
     if numbers is not None and (numbers.dtype.numpy.kind not in "iu" or numbers.dtype is DType.uint64):
         numbers = None
     if kind in _OF_TEXT and (numbers is None or kind == "" or count >= 1 << 31):

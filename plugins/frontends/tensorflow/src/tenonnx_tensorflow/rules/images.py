@@ -15,9 +15,9 @@ from tenonnx_tensorflow.tracked_values import as_dtype, int64, known, number, sc
 
 
 def _resized(x: Value, size: Value, **attributes: Any) -> Value:
-    held = channels_first(x)
-    sizes = ops.concat(ops.slice_(ops.shape(held), [0], [2], [0]), int64(size), axis=0)
-    return channels_last(ops.resize(held, sizes=sizes, **attributes))
+    image = channels_first(x)
+    sizes = ops.concat(ops.slice_(ops.shape(image), [0], [2], [0]), int64(size), axis=0)
+    return channels_last(ops.resize(image, sizes=sizes, **attributes))
 
 
 def _coordinates(node: Any) -> str:
@@ -28,9 +28,9 @@ def _coordinates(node: Any) -> str:
 
 @rule("ResizeBilinear")
 def bilinear(node: Any, x: Value, size: Value) -> Value:
-    held = x if x.dtype.numpy.kind == "f" and x.dtype is not DType.float64 else ops.cast(x, to=DType.float32)
-    held = as_dtype(held, DType.float32)
-    return _resized(held, size, mode="linear", coordinate_transformation_mode=_coordinates(node))
+    image = x if x.dtype.numpy.kind == "f" and x.dtype is not DType.float64 else ops.cast(x, to=DType.float32)
+    image = as_dtype(image, DType.float32)
+    return _resized(image, size, mode="linear", coordinate_transformation_mode=_coordinates(node))
 
 
 @rule("ResizeNearestNeighbor")
@@ -46,11 +46,11 @@ def bicubic(node: Any, x: Value, size: Value) -> Value:
 
     With half-pixel centers, Keys's kernel is used, and weights outside of the image are dropped.
     """
-    held = as_dtype(x, DType.float32)
+    image = as_dtype(x, DType.float32)
     for axis in (1, 2):
         wanted = scalar(ops.slice_(int64(size), [axis - 1], [axis], [0]))
-        held = _cubic_along(held, axis, wanted, _coordinates(node))
-    return held
+        image = _cubic_along(image, axis, wanted, _coordinates(node))
+    return image
 
 
 def _cubic_along(x: Value, axis: int, wanted: Value, mode: str) -> Value:
@@ -135,8 +135,8 @@ def _nearest_samples(images: Value, rows: Value, columns: Value, last: Value) ->
     """Nearest samples, rounding halves up."""
     zero, half = number(0, DType.float32), number(0.5, DType.float32)
     places = []
-    for axis, held in enumerate((rows, columns)):
-        rounded = ops.floor(ops.add(held, half))
+    for axis, positions in enumerate((rows, columns)):
+        rounded = ops.floor(ops.add(positions, half))
         kept = ops.minimum(ops.maximum(rounded, zero), ops.slice_(last, [axis], [axis + 1], [0]))
         places.append(ops.cast(kept, to=DType.int64))
     return ops.gather_nd(images, _pairs(*reversed(places), swapped=True), batch_dims=1)
@@ -305,16 +305,16 @@ def _softly_suppressed(node: Any, boxes: Value, scores: Value, most: Value, leas
     threshold = as_dtype(least, scores.dtype)
     count = ops.minimum(scalar(int64(most)), ops.size(scores))
 
-    def suppressed(step: Value, going_on: Value, held: Value) -> list[Value]:
-        best = ops.argmax(held, axis=0, keepdims=0)
+    def suppressed(step: Value, going_on: Value, kept_boxes: Value) -> list[Value]:
+        best = ops.argmax(kept_boxes, axis=0, keepdims=0)
         shares = _overlaps(boxes, ops.gather(boxes, best))
         weight = ops.exp(ops.mul(ops.mul(shares, shares), number(-0.5 / sigma, scores)))
-        left = ops.mul(held, weight)
-        numbers = ops.range_(constant(np.asarray(0)), ops.size(held), constant(np.asarray(1)))
+        left = ops.mul(kept_boxes, weight)
+        numbers = ops.range_(constant(np.asarray(0)), ops.size(kept_boxes), constant(np.asarray(1)))
         left = ops.where(ops.equal(numbers, best), taken, left)
         left = ops.where(ops.greater(left, threshold), left, taken)
         going_on_next = ops.greater(ops.reduce_max(left, keepdims=0), taken)
-        return [going_on_next, left, best, ops.gather(held, best)]
+        return [going_on_next, left, best, ops.gather(kept_boxes, best)]
 
     formals = [("step", TensorType(DType.int64, ())), ("going_on", TensorType(DType.bool, ())), ("left", scores.type)]
     body = subgraph(suppressed, formals)
@@ -329,9 +329,9 @@ def _softly_suppressed(node: Any, boxes: Value, scores: Value, most: Value, leas
 def _overlaps(boxes: Value, other: Value) -> Value:
     """The intersection of each box with another box, over their union; 0 where one has no area."""
 
-    def corners(held: Value, axis: int) -> list[Value]:
+    def corners(boxes: Value, axis: int) -> list[Value]:
         first, second = (
-            [ops.gather(held, constant(np.asarray(k)), axis=axis) for k in pair] for pair in ((0, 1), (2, 3))
+            [ops.gather(boxes, constant(np.asarray(k)), axis=axis) for k in pair] for pair in ((0, 1), (2, 3))
         )
         low = [ops.minimum(a, b) for a, b in zip(first, second, strict=True)]
         high = [ops.maximum(a, b) for a, b in zip(first, second, strict=True)]
@@ -383,9 +383,9 @@ def combined_suppression(
     for k in range(batch):
         mine = ops.equal(ops.slice_(chosen, [0], [1], [1]), constant(np.asarray(k)))
         rows = ops.compress(chosen, ops.squeeze(mine, [1]), axis=0)
-        held = ops.gather_nd(turned, rows)
-        count = ops.minimum(ops.shape(held), constant(np.asarray([total])))
-        best, order = ops.top_k(held, count)
+        boxes_of_rows = ops.gather_nd(turned, rows)
+        count = ops.minimum(ops.shape(boxes_of_rows), constant(np.asarray([total])))
+        best, order = ops.top_k(boxes_of_rows, count)
         rows = ops.gather(rows, order)
         box = ops.gather_nd(flat, ops.gather(rows, constant(np.asarray(place)), axis=1))
         if node.get("clip_boxes", True):

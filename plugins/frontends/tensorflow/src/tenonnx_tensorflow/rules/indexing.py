@@ -206,23 +206,23 @@ def unsorted_segment(node: Any, x: Value, ids: Value, count: Value) -> Value:
 def segment(node: Any, x: Value, ids: Value, count: Value | None = None) -> Value:
     """Reduce sorted segments; ids without rows give zero, or one for products."""
     kind = node.op.removeprefix("Segment").removesuffix("V2")
-    held = int64(ids)
+    segments = int64(ids)
     if count is None:
-        last = ops.slice_(held, [-1], [LAST], [0])
+        last = ops.slice_(segments, [-1], [LAST], [0])
         both = ops.concat(constant(np.asarray([-1])), last, axis=0)
         count = ops.add(ops.reduce_max(both, keepdims=1), constant(np.asarray([1])))
     if kind == "Mean":
-        total = _segments(x, held, count, "add", 0)
-        ones = ops.expand(number(1, x), ops.shape(held))
-        sizes = ops.maximum(_segments(ones, held, count, "add", 0), number(1, x))
+        total = _segments(x, segments, count, "add", 0)
+        ones = ops.expand(number(1, x), ops.shape(segments))
+        sizes = ops.maximum(_segments(ones, segments, count, "add", 0), number(1, x))
         return ops.div(total, ops.unsqueeze(sizes, list(range(1, x.ndim))) if x.ndim > 1 else sizes)
     if kind in ("Sum", "Prod"):
-        return _segments(x, held, count, "add" if kind == "Sum" else "mul", 0 if kind == "Sum" else 1)
-    found = _segments(x, held, count, kind.lower(), _extreme(x, kind == "Max"))
-    ones = ops.expand(constant(np.asarray(1, np.int32)), ops.shape(held))
-    there = ops.greater(_segments(ones, held, count, "add", 0), constant(np.asarray(0, np.int32)))
-    there = ops.unsqueeze(there, list(range(1, x.ndim))) if x.ndim > 1 else there
-    return ops.where(there, found, number(0, x))
+        return _segments(x, segments, count, "add" if kind == "Sum" else "mul", 0 if kind == "Sum" else 1)
+    found = _segments(x, segments, count, kind.lower(), _extreme(x, kind == "Max"))
+    ones = ops.expand(constant(np.asarray(1, np.int32)), ops.shape(segments))
+    is_present = ops.greater(_segments(ones, segments, count, "add", 0), constant(np.asarray(0, np.int32)))
+    is_present = ops.unsqueeze(is_present, list(range(1, x.ndim))) if x.ndim > 1 else is_present
+    return ops.where(is_present, found, number(0, x))
 
 
 @rule(
@@ -234,16 +234,16 @@ def segment(node: Any, x: Value, ids: Value, count: Value | None = None) -> Valu
     "SparseSegmentSqrtNWithNumSegments",
 )
 def sparse_segment(node: Any, x: Value, indices: Value, ids: Value, count: Value | None = None) -> Value:
-    rows, held = ops.gather(x, int64(indices), axis=0), int64(ids)
+    rows, segments = ops.gather(x, int64(indices), axis=0), int64(ids)
     kind = node.op.removeprefix("SparseSegment").removesuffix("WithNumSegments")
     if count is None:
-        both = ops.concat(constant(np.asarray([-1])), ops.slice_(held, [-1], [LAST], [0]), axis=0)
+        both = ops.concat(constant(np.asarray([-1])), ops.slice_(segments, [-1], [LAST], [0]), axis=0)
         count = ops.add(ops.reduce_max(both, keepdims=1), constant(np.asarray([1])))
-    total = _segments(rows, held, count, "add", 0)
+    total = _segments(rows, segments, count, "add", 0)
     if kind == "Sum":
         return total
-    ones = ops.expand(number(1, x), ops.shape(held))
-    sizes = ops.maximum(_segments(ones, held, count, "add", 0), number(1, x))
+    ones = ops.expand(number(1, x), ops.shape(segments))
+    sizes = ops.maximum(_segments(ones, segments, count, "add", 0), number(1, x))
     sizes = ops.sqrt(sizes) if kind == "SqrtN" else sizes
     return ops.div(total, ops.unsqueeze(sizes, list(range(1, x.ndim))) if x.ndim > 1 else sizes)
 
@@ -260,18 +260,18 @@ def _counted(node: Any, x: Value, size: Value, weights: Value) -> Value:
     wanted = dtype_of(node["T"]) if node.op == "Bincount" else weights.dtype
     counted = weights.shape is not None and 0 in weights.shape
     rows = ops.expand(number(1, wanted), ops.shape(x)) if counted else weights
-    held = int64(x)
+    numbers = int64(x)
     if x.ndim == 2 and node.op == "DenseBincount":
         high = int64(size)
-        shape = ops.shape(held)
+        shape = ops.shape(numbers)
         batch = ops.range_(constant(np.asarray(0)), scalar(ops.gather(shape, [0])), constant(np.asarray(1)))
-        inside = ops.less(held, scalar(high))
-        flat = ops.add(held, ops.mul(ops.unsqueeze(batch, [1]), scalar(high)))
+        inside = ops.less(numbers, scalar(high))
+        flat = ops.add(numbers, ops.mul(ops.unsqueeze(batch, [1]), scalar(high)))
         flat = ops.where(inside, flat, constant(np.asarray(-1)))
         total = ops.mul(ops.gather(shape, [0]), ops.reshape(high, [1]))
         found = _segments(ops.reshape(rows, [-1]), ops.reshape(flat, [-1]), total, "add", 0)
         return ops.reshape(found, ops.concat(ops.gather(shape, [0]), ops.reshape(high, [1]), axis=0))
-    flat = ops.reshape(held, [-1])
+    flat = ops.reshape(numbers, [-1])
     flat = ops.where(ops.less(flat, scalar(int64(size))), flat, constant(np.asarray(-1)))
     return _segments(ops.reshape(rows, [-1]), flat, size, "add", 0)
 
@@ -323,8 +323,8 @@ def in_top_k(node: Any, predictions: Value, targets: Value, k: Value | None = No
 @rule("ArgMax", "ArgMin")
 def arg(node: Any, x: Value, axis: Value) -> Value:
     (place,) = integers(axis, "the axis")
-    held = ops.cast(x, to=DType.int32) if x.dtype is DType.bool else x
-    found = (ops.argmax if node.op == "ArgMax" else ops.argmin)(held, axis=axis_of(place, x), keepdims=0)
+    widened = ops.cast(x, to=DType.int32) if x.dtype is DType.bool else x
+    found = (ops.argmax if node.op == "ArgMax" else ops.argmin)(widened, axis=axis_of(place, x), keepdims=0)
     return as_dtype(found, dtype_of(node.get("output_type", 9)))
 
 
@@ -358,28 +358,28 @@ def bucketize(node: Any, x: Value) -> Value:
     boundaries = np.asarray(node.get("boundaries", []), np.float32)
     if not boundaries.size:
         return ops.zeros_like(ops.cast(x, to=DType.int32))
-    held = as_dtype(x, DType.float64 if x.dtype in (DType.float64, DType.int64, DType.int32) else DType.float32)
-    row = constant(boundaries.astype(held.dtype.numpy))
-    above = ops.greater_or_equal(ops.unsqueeze(held, [x.ndim]), row)
+    widened = as_dtype(x, DType.float64 if x.dtype in (DType.float64, DType.int64, DType.int32) else DType.float32)
+    row = constant(boundaries.astype(widened.dtype.numpy))
+    above = ops.greater_or_equal(ops.unsqueeze(widened, [x.ndim]), row)
     return ops.reduce_sum(ops.cast(above, to=DType.int32), [x.ndim], keepdims=0)
 
 
 @rule("ListDiff", outputs="out idx")
 def list_diff(node: Any, x: Value, y: Value) -> list[Value]:
     found = ops.equal(ops.unsqueeze(x, [1]), ops.unsqueeze(y, [0]))
-    there = ops.reduce_sum(ops.cast(found, to=DType.int32), [1], keepdims=0)
-    places = ops.squeeze(ops.non_zero(ops.equal(there, constant(np.asarray(0, np.int32)))), [0])
+    counts = ops.reduce_sum(ops.cast(found, to=DType.int32), [1], keepdims=0)
+    places = ops.squeeze(ops.non_zero(ops.equal(counts, constant(np.asarray(0, np.int32)))), [0])
     return [ops.gather(x, places), as_dtype(places, dtype_of(node.get("out_idx", 3)))]
 
 
 @rule("SparseToDense")
 def sparse_to_dense(node: Any, indices: Value, shape: Value, values: Value, default: Value) -> Value:
     base = ops.expand(default, int64(shape))
-    held = int64(indices)
+    places = int64(indices)
     if indices.ndim < 2:
-        held = ops.reshape(held, [-1, 1])
-    count = ops.slice_(ops.shape(held), [0], [1], [0])
-    return ops.scatter_nd(base, held, ops.expand(values, count))
+        places = ops.reshape(places, [-1, 1])
+    count = ops.slice_(ops.shape(places), [0], [1], [0])
+    return ops.scatter_nd(base, places, ops.expand(values, count))
 
 
 @rule("RaggedRange", outputs="rt_nested_splits rt_dense_values")

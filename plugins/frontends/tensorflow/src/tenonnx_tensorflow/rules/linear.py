@@ -143,8 +143,8 @@ def _eliminated(a: Value, b: Value) -> Value:
 @rule("MatrixInverse")
 def inverse(node: Any, x: Value) -> Value:
     eye = constant(np.eye(_size(x), dtype=x.dtype.numpy))
-    held = _transposed_if(x, bool(node.get("adjoint", False)))
-    return _eliminated(held, ops.expand(eye, ops.shape(x)))
+    matrix = _transposed_if(x, bool(node.get("adjoint", False)))
+    return _eliminated(matrix, ops.expand(eye, ops.shape(x)))
 
 
 @rule("MatrixSolve")

@@ -22,22 +22,22 @@ def _shape(value: Value) -> list[int | None] | None:
     return [int(n) if n >= 0 else None for n in np.asarray(found)]
 
 
-def _rows(held: Any, node: Any, like: Value | None = None) -> Value:
+def _rows(tensor_list: Any, node: Any, like: Value | None = None) -> Value:
     """The rows of a list; zeros for a reserved list whose row shape is known."""
-    if isinstance(held, Slot):
+    if isinstance(tensor_list, Slot):
         raise RowsApart("a loop reads the list that it fills", given=node.title)
-    if held.rows is not None:
-        rows: Value = held.rows
+    if tensor_list.rows is not None:
+        rows: Value = tensor_list.rows
         return rows
-    shape = held.shape
+    shape = tensor_list.shape
     if like is not None:
         inner: Value = ops.shape(like)
     elif shape is not None and all(n is not None for n in shape):
         inner = constant(np.asarray(shape, np.int64))
     else:
         raise NotRepresentable("the elements of a list that is read have an unknown shape", given=node.title)
-    size = ops.reshape(int64(held.size), [1])
-    return ops.expand(constant(np.zeros((), held.dtype.numpy)), ops.concat(size, inner, axis=0))
+    size = ops.reshape(int64(tensor_list.size), [1])
+    return ops.expand(constant(np.zeros((), tensor_list.dtype.numpy)), ops.concat(size, inner, axis=0))
 
 
 @rule("TensorListReserve", "EmptyTensorList")
@@ -52,95 +52,102 @@ def from_tensor(node: Any, x: Value, shape: Value) -> TensorList:
 
 
 @rule("TensorListStack", outputs="tensor")
-def stack(node: Any, held: Any, shape: Value) -> Value:
-    if isinstance(held, TensorList) and held.rows is None:
-        held = TensorList(held.dtype, None, held.size, held.shape or _shape(shape))
-    return _rows(held, node)
+def stack(node: Any, tensor_list: Any, shape: Value) -> Value:
+    if isinstance(tensor_list, TensorList) and tensor_list.rows is None:
+        tensor_list = TensorList(tensor_list.dtype, None, tensor_list.size, tensor_list.shape or _shape(shape))
+    return _rows(tensor_list, node)
 
 
 @rule("TensorListGetItem")
-def get_item(node: Any, held: Any, index: Value, shape: Value) -> Value:
-    return ops.gather(_rows(held, node), scalar(int64(index)), axis=0)
+def get_item(node: Any, tensor_list: Any, index: Value, shape: Value) -> Value:
+    return ops.gather(_rows(tensor_list, node), scalar(int64(index)), axis=0)
 
 
 @rule("TensorListSetItem")
-def set_item(node: Any, held: Any, index: Value, item: Value) -> Any:
-    if isinstance(held, Slot):
-        return _written(held, index, item, node)
-    rows = _rows(held, node, item)
+def set_item(node: Any, tensor_list: Any, index: Value, item: Value) -> Any:
+    if isinstance(tensor_list, Slot):
+        return _written(tensor_list, index, item, node)
+    rows = _rows(tensor_list, node, item)
     if node.get("resize_if_index_out_of_bounds", False):
         least = ops.add(ops.reshape(int64(index), [1]), constant(np.asarray([1])))
         rows = _resized(rows, ops.maximum(least, ops.slice_(ops.shape(rows), [0], [1], [0])))
-        held = TensorList(held.dtype, rows, None, held.shape)
+        tensor_list = TensorList(tensor_list.dtype, rows, None, tensor_list.shape)
     updated = ops.scatter_nd(rows, ops.reshape(int64(index), [1, 1]), ops.unsqueeze(item, [0]))
-    return TensorList(held.dtype, updated, held.size, held.shape)
+    return TensorList(tensor_list.dtype, updated, tensor_list.size, tensor_list.shape)
 
 
-def _written(held: Slot, index: Value | None, item: Value, node: Any) -> Slot:
+def _written(slot: Slot, index: Value | None, item: Value, node: Any) -> Slot:
     """Record the element that a loop adds to a list in this iteration."""
-    if held.source.shape is None and item.shape is not None:
-        held.source.shape = [n if isinstance(n, int) else None for n in item.shape]
-    if held.row is not None:
+    if slot.source.shape is None and item.shape is not None:
+        slot.source.shape = [n if isinstance(n, int) else None for n in item.shape]
+    if slot.row is not None:
         raise RowsApart("a loop writes several rows of a list in an iteration", given=node.title)
-    return Slot(held.source, index, item)
+    return Slot(slot.source, index, item)
 
 
 @rule("TensorListLength")
-def length(node: Any, held: Any) -> Value:
-    if isinstance(held, Slot):
-        held = held.source
-    if held.rows is None:
-        found: Value = held.size
+def length(node: Any, tensor_list: Any) -> Value:
+    if isinstance(tensor_list, Slot):
+        tensor_list = tensor_list.source
+    if tensor_list.rows is None:
+        found: Value = tensor_list.size
         return found
-    return ops.cast(ops.gather(ops.shape(held.rows), constant(np.asarray(0))), to=DType.int32)
+    return ops.cast(ops.gather(ops.shape(tensor_list.rows), constant(np.asarray(0))), to=DType.int32)
 
 
 @rule("TensorListPushBack")
-def push(node: Any, held: Any, item: Value) -> Any:
-    if isinstance(held, Slot):
-        return _written(held, None, item, node)
+def push(node: Any, tensor_list: Any, item: Value) -> Any:
+    if isinstance(tensor_list, Slot):
+        return _written(tensor_list, None, item, node)
     row = ops.unsqueeze(item, [0])
-    if isinstance(held, TensorList) and held.rows is None and static(held.size) is not None and not static(held.size):
-        return TensorList(held.dtype, row, None, held.shape)
-    return TensorList(held.dtype, ops.concat(_rows(held, node, item), row, axis=0), None, held.shape)
+    if (
+        isinstance(tensor_list, TensorList)
+        and tensor_list.rows is None
+        and static(tensor_list.size) is not None
+        and not static(tensor_list.size)
+    ):
+        return TensorList(tensor_list.dtype, row, None, tensor_list.shape)
+    return TensorList(
+        tensor_list.dtype, ops.concat(_rows(tensor_list, node, item), row, axis=0), None, tensor_list.shape
+    )
 
 
 @rule("TensorListPopBack", outputs="output_handle tensor")
-def pop(node: Any, held: Any, shape: Value) -> list[Any]:
-    rows = _rows(held, node)
+def pop(node: Any, tensor_list: Any, shape: Value) -> list[Any]:
+    rows = _rows(tensor_list, node)
     last = ops.gather(rows, constant(np.asarray(-1)), axis=0)
-    return [TensorList(held.dtype, ops.slice_(rows, [0], [-1], [0]), None, held.shape), last]
+    return [TensorList(tensor_list.dtype, ops.slice_(rows, [0], [-1], [0]), None, tensor_list.shape), last]
 
 
 @rule("TensorListGather")
-def gather(node: Any, held: Any, indices: Value, shape: Value) -> Value:
-    return ops.gather(_rows(held, node), int64(indices), axis=0)
+def gather(node: Any, tensor_list: Any, indices: Value, shape: Value) -> Value:
+    return ops.gather(_rows(tensor_list, node), int64(indices), axis=0)
 
 
 @rule("TensorListScatterV2", "TensorListScatter")
 def scatter(node: Any, x: Value, indices: Value, shape: Value, size: Value | None = None) -> TensorList:
     """A list of rows at these indices, with zeros elsewhere."""
-    held = int64(indices)
-    least = ops.add(ops.reduce_max(held, keepdims=1), constant(np.asarray([1])))
+    places = int64(indices)
+    least = ops.add(ops.reduce_max(places, keepdims=1), constant(np.asarray([1])))
     count = least if size is None else ops.maximum(ops.reshape(int64(size), [1]), least)
     whole = ops.concat(count, ops.slice_(ops.shape(x), [1], [LAST], [0]), axis=0)
-    rows = ops.scatter_nd(ops.expand(number(0, x), whole), ops.unsqueeze(held, [1]), x)
+    rows = ops.scatter_nd(ops.expand(number(0, x), whole), ops.unsqueeze(places, [1]), x)
     return TensorList(x.dtype, rows, None, _shape(shape))
 
 
 @rule("TensorListScatterIntoExistingList")
-def scatter_into(node: Any, held: Any, x: Value, indices: Value) -> TensorList:
+def scatter_into(node: Any, tensor_list: Any, x: Value, indices: Value) -> TensorList:
     places = int64(indices)
     row = ops.gather(x, constant(np.asarray(0)), axis=0)
     least = ops.add(ops.reduce_max(places, keepdims=1), constant(np.asarray([1])))
-    rows = _rows(held, node, row)
+    rows = _rows(tensor_list, node, row)
     rows = _resized(rows, ops.maximum(least, ops.slice_(ops.shape(rows), [0], [1], [0])))
-    return TensorList(x.dtype, ops.scatter_nd(rows, ops.unsqueeze(places, [1]), x), None, held.shape)
+    return TensorList(x.dtype, ops.scatter_nd(rows, ops.unsqueeze(places, [1]), x), None, tensor_list.shape)
 
 
 @rule("TensorListConcatV2", "TensorListConcat", outputs="tensor lengths")
-def concat(node: Any, held: Any, *_: Value) -> list[Value]:
-    rows = _rows(held, node)
+def concat(node: Any, tensor_list: Any, *_: Value) -> list[Value]:
+    rows = _rows(tensor_list, node)
     sizes = ops.shape(rows)
     rest = ops.slice_(sizes, [2], [LAST], [0])
     flat = ops.reshape(rows, ops.concat(constant(np.asarray([-1])), rest, axis=0) if rows.ndim > 2 else [-1])
@@ -148,12 +155,12 @@ def concat(node: Any, held: Any, *_: Value) -> list[Value]:
 
 
 @rule("TensorListResize")
-def resize(node: Any, held: Any, size: Value) -> TensorList:
-    if isinstance(held, TensorList) and held.rows is None:
-        return TensorList(held.dtype, None, size, held.shape)
-    rows = _rows(held, node)
+def resize(node: Any, tensor_list: Any, size: Value) -> TensorList:
+    if isinstance(tensor_list, TensorList) and tensor_list.rows is None:
+        return TensorList(tensor_list.dtype, None, size, tensor_list.shape)
+    rows = _rows(tensor_list, node)
     wanted = ops.reshape(int64(size), [1])
-    return TensorList(held.dtype, ops.slice_(_resized(rows, wanted), [0], wanted, [0]), size, held.shape)
+    return TensorList(tensor_list.dtype, ops.slice_(_resized(rows, wanted), [0], wanted, [0]), size, tensor_list.shape)
 
 
 def _resized(rows: Value, wanted: Value) -> Value:
@@ -165,9 +172,9 @@ def _resized(rows: Value, wanted: Value) -> Value:
 
 
 @rule("TensorListElementShape")
-def element_shape(node: Any, held: Any) -> Value:
+def element_shape(node: Any, tensor_list: Any) -> Value:
     return as_dtype(
-        ops.shape(ops.gather(_rows(held, node), constant(np.asarray(0)), axis=0)), dtype_of(node["shape_type"])
+        ops.shape(ops.gather(_rows(tensor_list, node), constant(np.asarray(0)), axis=0)), dtype_of(node["shape_type"])
     )
 
 
@@ -176,8 +183,8 @@ def element_shape(node: Any, held: Any) -> Value:
 
 @rule("TensorArrayV3", outputs="handle flow")
 def array(node: Any, size: Value) -> list[Any]:
-    made = TensorList(dtype_of(node["dtype"]), None, size, node.get("element_shape"))
-    return [made, made]
+    tensor_list = TensorList(dtype_of(node["dtype"]), None, size, node.get("element_shape"))
+    return [tensor_list, tensor_list]
 
 
 @rule("TensorArrayScatterV3")

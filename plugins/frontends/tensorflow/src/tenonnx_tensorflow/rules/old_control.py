@@ -141,19 +141,19 @@ def _loop(scope: Any, frame: str, node: Node) -> dict[str, Any]:
     fixed = {n.name: [scope.read(n.inputs[0])] for n in constants}
     initial = [scope.read(n.inputs[0]) for n in starts]
 
-    def given(held: Any) -> dict[str, Any]:
+    def given(states: Any) -> dict[str, Any]:
         known = dict(fixed)
-        for merged, switched, each in zip(merges, switches, held, strict=True):
+        for merged, switched, each in zip(merges, switches, states, strict=True):
             known[merged.name] = [each, each]
             if switched is not None:
                 known[switched.name] = [each, each]
         return known
 
-    def going(held: Any) -> Any:
-        return condition_of(scope.within(given(held), condition.inputs[0]))
+    def going(states: Any) -> Any:
+        return condition_of(scope.within(given(states), condition.inputs[0]))
 
-    def step(held: Any) -> Any:
-        known = given(held)
+    def step(states: Any) -> Any:
+        known = given(states)
         inner = scope.nested(known)
         return [inner.read(n.inputs[0]) for n in following]
 

@@ -43,7 +43,7 @@ def replace(node: Any, x: Value) -> Value:
 @rule("RegexReplace")
 def replace_by(node: Any, x: Value, pattern: Value, rewrite: Value) -> Value:
     """RegexReplace, where pattern and replacement are inputs."""
-    held = static(pattern)
-    is_empty = held is not None and str(np.reshape(held, -1)[0]) == ""
+    contents = static(pattern)
+    is_empty = contents is not None and str(np.reshape(contents, -1)[0]) == ""
     found = texts("(?:)") if is_empty else ops.reshape(pattern, [1])
     return replaced(x, found, ops.reshape(rewrite, [1]), node.get("replace_global", True))

@@ -165,7 +165,7 @@ def to_tensor(node: Any, shape: Value, x: Value, default: Value, *parts: Value) 
     inner = ops.slice_(ops.shape(x), [1], [np.iinfo(np.int64).max], [0])
     whole = ops.concat(*(ops.add(ops.reshape(n, [1]), one) for n in counts), inner, axis=0)
     # excess elements go to an extra row or column, which is cut off
-    at = [ops.unsqueeze(ops.minimum(held, most), [1]) for held, most in zip(at, counts, strict=True)]
+    at = [ops.unsqueeze(ops.minimum(places, most), [1]) for places, most in zip(at, counts, strict=True)]
     filled = ops.scatter_nd(ops.expand(scalar(default), whole), ops.concat(*at, axis=1), x)
     axes = list(range(len(counts)))
     return ops.slice_(filled, [0] * len(axes), [-1] * len(axes), axes)
@@ -174,12 +174,12 @@ def to_tensor(node: Any, shape: Value, x: Value, default: Value, *parts: Value) 
 @rule("RaggedBincount")
 def bincount(node: Any, splits: Value, x: Value, size: Value, weights: Value) -> Value:
     """Counts of each number below ``size`` in each row, or sums of weights."""
-    held, most = int64(x), scalar(int64(size))
+    numbers, most = int64(x), scalar(int64(size))
     counted = weights.shape is not None and 0 in weights.shape
-    content = ops.expand(number(1, weights), ops.shape(held)) if counted else weights
+    content = ops.expand(number(1, weights), ops.shape(numbers)) if counted else weights
     count = ops.sub(_size(splits), constant(np.asarray(1)))
-    flat = ops.add(ops.mul(_rows(splits), most), held)
-    flat = ops.where(ops.less(held, most), flat, constant(np.asarray(-1)))
+    flat = ops.add(ops.mul(_rows(splits), most), numbers)
+    flat = ops.where(ops.less(numbers, most), flat, constant(np.asarray(-1)))
     found = _segments(content, flat, ops.mul(count, most), "add", 0)
     if node.get("binary_output", False):
         found = ops.minimum(found, number(1, found))

@@ -63,13 +63,13 @@ def uniform_integers(node: Any, shape: Value, low: Value, high: Value) -> Value:
 @rule("Multinomial")
 def multinomial(node: Any, logits: Value, count: Value) -> Value:
     """Sample classes by the Gumbel-max trick (E. J. Gumbel, 1954)."""
-    held = as_dtype(logits, DType.float32)
-    sizes = ops.shape(held)
+    logits_ = as_dtype(logits, DType.float32)
+    sizes = ops.shape(logits_)
     rows, columns = ops.slice_(sizes, [0], [1], [0]), ops.slice_(sizes, [1], [2], [0])
     shape = ops.concat(rows, ops.reshape(int64(count), [1]), columns, axis=0)
     drawn = ops.random_uniform_like(_like(shape, DType.float32), low=1e-7, high=1.0, **_seed(node))
     noise = ops.neg(ops.log(ops.neg(ops.log(drawn))))
-    found = ops.argmax(ops.add(ops.unsqueeze(held, [1]), noise), axis=2, keepdims=0)
+    found = ops.argmax(ops.add(ops.unsqueeze(logits_, [1]), noise), axis=2, keepdims=0)
     return as_dtype(found, dtype_of(node.get("output_dtype", 9)))
 
 
@@ -115,8 +115,8 @@ def _nudged(low: Any, high: Any, bits: int, narrow: bool) -> tuple[Any, Any, Any
 
 def _imitated(x: Value, low: Value, high: Value, node: Any) -> Value:
     start, end, scale = _nudged(low, high, int(node.get("num_bits", 8)), bool(node.get("narrow_range", False)))
-    held = ops.minimum(ops.maximum(x, start), end)
-    quantized = ops.floor(ops.add(ops.div(ops.sub(held, start), scale), number(0.5, x)))
+    clipped = ops.minimum(ops.maximum(x, start), end)
+    quantized = ops.floor(ops.add(ops.div(ops.sub(clipped, start), scale), number(0.5, x)))
     return ops.add(ops.mul(quantized, scale), start)
 
 

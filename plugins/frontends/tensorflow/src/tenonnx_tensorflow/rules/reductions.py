@@ -30,13 +30,13 @@ def reduced(node: Any, x: Value, axes: Value) -> Value:
         return ops.absolute(x) if node.op == "EuclideanNorm" else x
     if x.dtype.numpy.kind not in "iu":
         return _REDUCING[node.op](x, places, keepdims=keep)
-    held = x if x.dtype in (DType.int32, DType.int64) else ops.cast(x, to=DType.int64)
+    widened = x if x.dtype in (DType.int32, DType.int64) else ops.cast(x, to=DType.int64)
     if node.op == "Mean":
-        total = ops.reduce_sum(held, places, keepdims=keep)
+        total = ops.reduce_sum(widened, places, keepdims=keep)
         sizes = ops.gather(ops.shape(x), constant(np.asarray(places)))
-        found = ops.div(total, as_dtype(ops.reduce_prod(sizes, keepdims=0), held.dtype))
+        found = ops.div(total, as_dtype(ops.reduce_prod(sizes, keepdims=0), widened.dtype))
     else:
-        found = _REDUCING[node.op](held, places, keepdims=keep)
+        found = _REDUCING[node.op](widened, places, keepdims=keep)
     return as_dtype(found, x.dtype)
 
 

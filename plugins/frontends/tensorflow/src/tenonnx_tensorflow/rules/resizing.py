@@ -19,11 +19,11 @@ _FLOAT = DType.float32
 
 def by_matrices(x: Value, rows: Any, columns: Any) -> Value:
     """Multiply by one matrix along height and one along width."""
-    held = as_dtype(channels_first(x), _FLOAT)
+    image = as_dtype(channels_first(x), _FLOAT)
     first, second = (
         each if isinstance(each, Value) else constant(np.asarray(each, np.float32)) for each in (rows, columns)
     )
-    return channels_last(ops.matmul(first, ops.matmul(held, ops.transpose(second, perm=[1, 0]))))
+    return channels_last(ops.matmul(first, ops.matmul(image, ops.transpose(second, perm=[1, 0]))))
 
 
 def _plane(x: Value) -> tuple[int, int] | None:

@@ -71,10 +71,10 @@ def squeeze(node: Any, x: Value) -> Value:
     axes = node.get("squeeze_dims", []) or node.get("axis", [])
     if axes:
         return ops.squeeze(x, [axis_of(int(axis), x) for axis in axes])
-    held = x.shape
-    if held is None or any(not isinstance(n, int) for n in held):
+    shape = x.shape
+    if shape is None or any(not isinstance(n, int) for n in shape):
         raise NotRepresentable("sizes are not known, and the axes to squeeze are not named", given=f"{x.type}")
-    return ops.squeeze(x, [k for k, n in enumerate(held) if n == 1]) if 1 in held else x
+    return ops.squeeze(x, [k for k, n in enumerate(shape) if n == 1]) if 1 in shape else x
 
 
 @rule("ExpandDims")
@@ -183,8 +183,8 @@ def slice_(node: Any, x: Value, begin: Value, size: Value) -> Value:
         return x
     if starts is not None and sizes is not None:
         pairs = [(int(s), LAST if n < 0 else int(s) + int(n)) for s, n in zip(starts, sizes, strict=True)]
-        held = [k for k in axes if pairs[k] != (0, LAST)]
-        return ops.slice_(x, [pairs[k][0] for k in held], [pairs[k][1] for k in held], held) if held else x
+        sliced = [k for k in axes if pairs[k] != (0, LAST)]
+        return ops.slice_(x, [pairs[k][0] for k in sliced], [pairs[k][1] for k in sliced], sliced) if sliced else x
     first, count = int64(begin), int64(size)
     ends = ops.where(ops.less(count, number(0, count)), constant(np.asarray(LAST)), ops.add(first, count))
     return ops.slice_(x, first, ends, axes)
@@ -273,9 +273,9 @@ def _sliced(x: Value, begin: Value, end: Value, steps: list[int], sliced: Any, h
 def _element(contents: Any, value: Value, place: int) -> Any:
     if contents is not None:
         return int(np.asarray(contents).reshape(-1)[place])
-    held = value.symbolic_contents
-    if held is not None and isinstance(np.asarray(held).reshape(-1)[place], int):
-        return int(np.asarray(held).reshape(-1)[place])
+    elements = value.symbolic_contents
+    if elements is not None and isinstance(np.asarray(elements).reshape(-1)[place], int):
+        return int(np.asarray(elements).reshape(-1)[place])
     return ops.gather(int64(value), [place])
 
 
@@ -354,9 +354,9 @@ def linspace(node: Any, start: Value, stop: Value, count: Value) -> Value:
 def pad(node: Any, x: Value, paddings: Value, value: Value | None = None) -> Value:
     mode = {"REFLECT": "reflect", "SYMMETRIC": "symmetric"}.get(str(node.get("mode", "")).upper(), "constant")
     rank = x.ndim
-    held = static(paddings)
-    if held is not None:
-        amounts = np.asarray(held).reshape(rank, 2).astype(np.int64)
+    contents = static(paddings)
+    if contents is not None:
+        amounts = np.asarray(contents).reshape(rank, 2).astype(np.int64)
         pads: Any = constant(np.concatenate([amounts[:, 0], amounts[:, 1]]))
         if not amounts.any():
             return x
@@ -421,7 +421,7 @@ def roll(node: Any, x: Value, shift: Value, axis: Value) -> Value:
 
 @rule("Where")
 def where(node: Any, condition: Value) -> Value:
-    held = condition
+    mask = condition
     if condition.dtype is not DType.bool:
-        held = ops.not_(ops.equal(condition, number(0, condition)))
-    return ops.transpose(ops.non_zero(held), perm=[1, 0])
+        mask = ops.not_(ops.equal(condition, number(0, condition)))
+    return ops.transpose(ops.non_zero(mask), perm=[1, 0])

@@ -100,11 +100,11 @@ def _of_seed(seed: Value) -> Blocks:
 
 
 def _of_key(node: Any, key: Value, counter: Value, algorithm: Value) -> Blocks:
-    held = static(algorithm)
-    if held is None or int(held) not in (_PHILOX, _OF_DEVICE):
+    contents = static(algorithm)
+    if contents is None or int(contents) not in (_PHILOX, _OF_DEVICE):
         raise NotRepresentable(
             "seeded random numbers are not those of Philox",
-            given=f"{node.title} of algorithm {held}",
+            given=f"{node.title} of algorithm {contents}",
             do='alg="philox"',
         )
     return Blocks(ops.reshape(_halves(key), [2, 1]), ops.reshape(_halves(counter), [4, 1]))
@@ -112,8 +112,8 @@ def _of_key(node: Any, key: Value, counter: Value, algorithm: Value) -> Blocks:
 
 @rule("StatelessRandomGetKeyCounter", outputs="key counter")
 def key_and_counter(node: Any, seed: Value) -> list[Value]:
-    held = _of_seed(seed)
-    pairs = [ops.reshape(words, [-1, 2]) for words in held]
+    pair = _of_seed(seed)
+    pairs = [ops.reshape(words, [-1, 2]) for words in pair]
     joined = (_joined(*(ops.squeeze(ops.slice_(p, [k], [k + 1], [1]), [1]) for k in range(2))) for p in pairs)
     return [ops.cast(each, to=DType.uint64) for each in joined]
 
@@ -236,10 +236,10 @@ def by_key(node: Any, shape: Value, key: Value, counter: Value, chosen: Value, *
 @rule("RngReadAndSkip", interpreter=True)
 def skipped(interpreter: Any, node: Any, variable: Any, chosen: Value, delta: Value) -> Value:
     """Counter and key of a generator, before advancing it by a number of results."""
-    held: Value = interpreter.state.read(variable)
-    low, high, key = (ops.slice_(held, [k], [k + 1], [0]) for k in range(3))
+    state: Value = interpreter.state.read(variable)
+    low, high, key = (ops.slice_(state, [k], [k + 1], [0]) for k in range(3))
     after = ops.add(low, ops.mul(as_dtype(delta, DType.int64), number(_KEPT, low)))
     first = number(np.iinfo(np.int64).min, low)  # offset with which signed comparisons order unsigned numbers
     carried = ops.cast(ops.less(ops.add(after, first), ops.add(low, first)), to=DType.int64)
     interpreter.state.assign(variable, ops.concat(after, ops.add(high, carried), key, axis=0))
-    return held
+    return state

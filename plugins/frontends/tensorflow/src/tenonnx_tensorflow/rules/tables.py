@@ -66,14 +66,14 @@ def find(interpreter: Any, node: Any, table: Any, keys: Value, default: Value) -
     if table.keys is None:
         raise NotRepresentable("a table has no contents", given=f'{node.title} reads "{table.name}"')
     fallback = known(default, "what a table gives for other keys").reshape(-1)[0]
-    held = keys if keys.dtype is DType.string else as_dtype(keys, DType.int64)
+    cast_keys = keys if keys.dtype is DType.string else as_dtype(keys, DType.int64)
     kind = wanted if wanted in _NAMES else DType.int64
     named: Any = {
-        f"keys_{_NAMES[held.dtype]}": [_plain(key, held.dtype) for key in table.keys],
+        f"keys_{_NAMES[cast_keys.dtype]}": [_plain(key, cast_keys.dtype) for key in table.keys],
         f"values_{_NAMES[kind]}": [_plain(each, kind) for each in table.contents],
         f"default_{_NAMES[kind][:-1]}": _plain(fallback, kind),
     }
-    found = label_encoder(held, **named)
+    found = label_encoder(cast_keys, **named)
     return as_dtype(found, wanted)
 
 

@@ -76,9 +76,9 @@ def restore(interpreter: Any, node: Any, prefix: Any, names: Value, slices: Valu
     wanted = (known(each, "the names of what a checkpoint holds").reshape(-1) for each in (names, slices))
     for key, part in zip(*wanted, strict=True):
         array = np.asarray(interpreter.state.restored(str(key)))
-        held = array[_place(str(part))] if part else array
+        part_of_array = array[_place(str(part))] if part else array
         # each a distinct value, unlike equal constants, since variables are identified by their keys
-        found.append(constant_value(held, DType.of(held.dtype), interpreter.state.graph, str(key)))
+        found.append(constant_value(part_of_array, DType.of(part_of_array.dtype), interpreter.state.graph, str(key)))
         interpreter.state.keys[found[-1]] = str(key)
     return found
 

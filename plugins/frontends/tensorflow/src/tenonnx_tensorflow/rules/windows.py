@@ -109,24 +109,24 @@ def _sizes(kernel: Value, count: int) -> list[int]:
 def conv(node: Any, x: Value, kernel: Value) -> Value:
     rank = x.ndim
     layout = Layout.of(node, rank)
-    held = layout.first(x)
+    image = layout.first(x)
     window = window_of(node, layout, _sizes(kernel, rank - 2))
     weights = ops.transpose(kernel, perm=[rank - 1, rank - 2, *range(rank - 2)])
-    channels = held.shape[1] if held.shape is not None else None
+    channels = image.shape[1] if image.shape is not None else None
     depth = kernel.shape[rank - 2]
     if not isinstance(channels, int) or not isinstance(depth, int):
         raise NotRepresentable("the number of channels is not known", given=f"{x.type}")
-    return layout.back(ops.conv(held, weights, group=channels // depth, **window.attributes(held)))
+    return layout.back(ops.conv(image, weights, group=channels // depth, **window.attributes(image)))
 
 
 @rule("DepthwiseConv2dNative")
 def depthwise(node: Any, x: Value, kernel: Value) -> Value:
     layout = Layout.of(node, 4)
-    held = layout.first(x)
+    image = layout.first(x)
     height, width, channels, times = _sizes(kernel, 4)
     window = window_of(node, layout, [height, width])
     weights = ops.reshape(ops.transpose(kernel, perm=[2, 3, 0, 1]), [channels * times, 1, height, width])
-    return layout.back(ops.conv(held, weights, group=channels, **window.attributes(held)))
+    return layout.back(ops.conv(image, weights, group=channels, **window.attributes(image)))
 
 
 @rule("Conv2DBackpropInput", "Conv3DBackpropInputV2", "Conv3DBackpropInput")
@@ -134,12 +134,12 @@ def conv_transpose(node: Any, sizes: Value, kernel: Value, y: Value) -> Value:
     """Transposed convolution with the gradient op's argument order."""
     rank = y.ndim
     layout = Layout.of(node, rank)
-    held = layout.first(y)
+    image = layout.first(y)
     window = window_of(node, layout, _sizes(kernel, rank - 2))
     weights = ops.transpose(kernel, perm=[rank - 1, rank - 2, *range(rank - 2)])
-    depth, channels = kernel.shape[rank - 1], held.shape[1] if held.shape is not None else None
+    depth, channels = kernel.shape[rank - 1], image.shape[1] if image.shape is not None else None
     group = channels // depth if isinstance(channels, int) and isinstance(depth, int) else 1
-    return layout.back(transposed(held, weights, int64(sizes), window, layout, group))
+    return layout.back(transposed(image, weights, int64(sizes), window, layout, group))
 
 
 def transposed(x: Value, weights: Value, sizes: Value, window: Window, layout: Layout, group: int = 1) -> Value:
@@ -216,9 +216,9 @@ def _pooled(node: Any, x: Value, sizes: Sequence[int], op: Callable[..., Value])
     over = [outer[0], outer[-1] if layout.is_last else outer[1]] if len(outer) > 1 else []
     if any(n != 1 for n in over):
         raise NotRepresentable("a window covers axes other than those of the image", given=f"ksize {outer}")
-    held = layout.first(x)
+    image = layout.first(x)
     window = window_of(node, layout, kernel, dilations="-")
-    return layout.back(op(held, kernel_shape=kernel, **window.attributes(held)))
+    return layout.back(op(image, kernel_shape=kernel, **window.attributes(image)))
 
 
 @rule("MaxPool", "MaxPool3D")
@@ -228,10 +228,10 @@ def max_pool(node: Any, x: Value) -> Value:
 
 @rule("MaxPoolV2")
 def max_pool_by_inputs(node: Any, x: Value, sizes: Value, strides: Value) -> Value:
-    held = {"strides": integers(strides, "strides"), "padding": node["padding"]}
+    attributes = {"strides": integers(strides, "strides"), "padding": node["padding"]}
     layout = Layout.of(node, x.ndim)
     kernel = layout.inner(integers(sizes, "the sizes of a window"))
-    window = Window(kernel, layout.inner(held["strides"]), [1] * len(kernel), held["padding"])
+    window = Window(kernel, layout.inner(attributes["strides"]), [1] * len(kernel), attributes["padding"])
     first = layout.first(x)
     return layout.back(ops.max_pool(first, kernel_shape=kernel, **window.attributes(first)))
 
@@ -246,10 +246,10 @@ def max_pool_with_places(node: Any, x: Value) -> list[Value]:
     """Indices are flat, in channels-last order, within an image or within the batch."""
     layout = Layout.of(node, 4)
     kernel = layout.inner(node["ksize"])
-    held = layout.first(x)
+    x_first = layout.first(x)
     window = window_of(node, layout, kernel, dilations="-")
-    found, places = ops.max_pool(held, kernel_shape=kernel, _outputs=2, **window.attributes(held))
-    sizes = ops.shape(held)
+    found, places = ops.max_pool(x_first, kernel_shape=kernel, _outputs=2, **window.attributes(x_first))
+    sizes = ops.shape(x_first)
     channels, plane = ops.gather(sizes, [1]), ops.mul(ops.gather(sizes, [2]), ops.gather(sizes, [3]))
     inner = ops.mod(places, plane)
     rest = ops.div(places, plane)
@@ -267,12 +267,12 @@ def dilation(node: Any, x: Value, kernel: Value) -> Value:
     layout = Layout(True, 4)
     strides, rates = layout.inner(node["strides"]), layout.inner(node["rates"])
     window = Window([height, width], strides, rates, node["padding"])
-    held = channels_first(x)
-    pads = window.pads(held)
+    image = channels_first(x)
+    pads = window.pads(image)
     if "auto_pad" in pads:
         raise NotRepresentable("the sizes of images are not known, for SAME padding of a dilation", given=f"{x.type}")
     given = pads.get("pads", [0, 0, 0, 0])
-    filled = ops.pad(held, [0, 0, given[0], given[1], 0, 0, given[2], given[3]], number(-np.inf, x))
+    filled = ops.pad(image, [0, 0, given[0], given[1], 0, 0, given[2], given[3]], number(-np.inf, x))
     sizes = ops.shape(filled)
     found: Value | None = None
     for i in range(height):
@@ -294,20 +294,20 @@ def patches(node: Any, x: Value) -> Value:
     """Each window as channels, by a convolution with one-hot kernels."""
     layout = Layout(True, 4)
     kernel, strides, rates = (layout.inner(node[name]) for name in ("ksizes", "strides", "rates"))
-    held = channels_first(x)
-    channels = held.shape[1] if held.shape is not None else None
+    image = channels_first(x)
+    channels = image.shape[1] if image.shape is not None else None
     if not isinstance(channels, int):
         raise NotRepresentable("the number of channels is not known", given=f"{x.type}")
     places = int(np.prod(kernel))
     ones = np.zeros(
-        (places * channels, channels, *kernel), held.dtype.numpy if held.dtype.numpy.kind == "f" else np.float32
+        (places * channels, channels, *kernel), image.dtype.numpy if image.dtype.numpy.kind == "f" else np.float32
     )
     for place in range(places):
         for c in range(channels):
             ones[place * channels + c, c, place // kernel[1], place % kernel[1]] = 1
     window = Window(kernel, strides, rates, node["padding"])
-    floats = held if held.dtype.numpy.kind == "f" else ops.cast(held, to=DType.float32)
-    found = ops.conv(floats, constant(ones), **window.attributes(held))
+    floats = image if image.dtype.numpy.kind == "f" else ops.cast(image, to=DType.float32)
+    found = ops.conv(floats, constant(ones), **window.attributes(image))
     return channels_last(as_dtype(found, x.dtype))
 
 
@@ -324,19 +324,19 @@ def batch_norm(node: Any, x: Value, scale: Value, offset: Value, mean: Value, va
     epsilon = node.get("epsilon", 1e-4)
     layout = Layout.of(node, x.ndim)
     if not node.get("is_training", True):
-        held = layout.first(x)
+        image = layout.first(x)
         kind = scale.dtype
-        found = ops.batch_normalization(as_dtype(held, kind), scale, offset, mean, variance, epsilon=epsilon)
+        found = ops.batch_normalization(as_dtype(image, kind), scale, offset, mean, variance, epsilon=epsilon)
         return [layout.back(as_dtype(found, x.dtype)), mean, variance, mean, variance, mean]
-    held = as_dtype(layout.first(x), scale.dtype)
+    image = as_dtype(layout.first(x), scale.dtype)
     axes = [0, *range(2, x.ndim)]
-    center = ops.reduce_mean(held, axes, keepdims=1)
-    apart = ops.sub(held, center)
+    center = ops.reduce_mean(image, axes, keepdims=1)
+    apart = ops.sub(image, center)
     spread = ops.reduce_mean(ops.mul(apart, apart), axes, keepdims=1)
     shape = [1, -1, *[1] * (x.ndim - 2)]
     y = ops.mul(apart, ops.div(ops.reshape(scale, shape), ops.sqrt(ops.add(spread, number(epsilon, spread)))))
     y = as_dtype(ops.add(y, ops.reshape(offset, shape)), x.dtype)
-    sizes = ops.gather(ops.shape(held), constant(np.asarray(axes)))
+    sizes = ops.gather(ops.shape(image), constant(np.asarray(axes)))
     count = as_dtype(ops.reduce_prod(sizes, keepdims=0), scale.dtype)
     rest = ops.maximum(ops.sub(count, number(1, count)), number(1, count))
     mean_now, biased = ops.reshape(center, [-1]), ops.reshape(spread, [-1])

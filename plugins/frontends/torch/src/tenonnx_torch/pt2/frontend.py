@@ -38,26 +38,26 @@ def read(
     ``tenonnx_torch.frontend.read``.
     """
     is_verified = options.get("verify", True) is not False
-    held, examples, options = _with_examples(_source_in_file(path, trust, is_verified), examples, options)
-    return frontend.read(held, *examples, registry=registry, **options)
+    program, examples, options = _with_examples(_source_in_file(path, trust, is_verified), examples, options)
+    return frontend.read(program, *examples, registry=registry, **options)
 
 
 def verifier(
     path: str | os.PathLike[str], *examples: Any, trust: bool = False, **options: Any
 ) -> Callable[..., Verification]:
     """A function that verifies a graph against the program or module in a file."""
-    held, examples, options = _with_examples(_source_in_file(path, trust, True), examples, options)
-    return frontend.verifier(held, *examples, **options)
+    program, examples, options = _with_examples(_source_in_file(path, trust, True), examples, options)
+    return frontend.verifier(program, *examples, **options)
 
 
 def _with_examples(
-    held: Any, examples: tuple[Any, ...], options: dict[str, Any]
+    source: Any, examples: tuple[Any, ...], options: dict[str, Any]
 ) -> tuple[Any, tuple[Any, ...], dict[str, Any]]:
     """Make examples of a scripted module from ``input_shape``, since tracing needs them first."""
-    if examples or not isinstance(held, torch.jit.ScriptModule) or not options.get("input_shape"):
-        return held, examples, options
-    made, keywords, _ = made_up(held, options["input_shape"])
-    return held, made, {**options, "input_shape": None, "keywords": keywords or None}
+    if examples or not isinstance(source, torch.jit.ScriptModule) or not options.get("input_shape"):
+        return source, examples, options
+    arguments, keywords, _ = made_up(source, options["input_shape"])
+    return source, arguments, {**options, "input_shape": None, "keywords": keywords or None}
 
 
 def _source_in_file(path: str | os.PathLike[str], trust: bool, is_verified: bool) -> Any:

@@ -66,8 +66,8 @@ def _built(program: Mapping[str, Any], state: Mapping[str, Any], constants: Mapp
     logging.disable(logging.ERROR)
     try:
         with warnings.catch_warnings(action="ignore"):
-            held = serialize._dict_to_dataclass(schema.ExportedProgram, program)
-            return serialize.ExportedProgramDeserializer().deserialize(held, dict(state), dict(constants), None)
+            exported = serialize._dict_to_dataclass(schema.ExportedProgram, program)
+            return serialize.ExportedProgramDeserializer().deserialize(exported, dict(state), dict(constants), None)
     finally:
         logging.disable(disabled)
 

@@ -44,16 +44,16 @@ def rule(
     return register
 
 
-def ints(held: torch.Tensor | Numbers) -> list[Any]:
+def ints(numbers: torch.Tensor | Numbers) -> list[Any]:
     """Sizes, indices or axes, each an ``int`` or a ``torch.SymInt``.
 
     Raises ``NotRepresentable`` where a trace would need the contents of a tensor.
     """
-    if isinstance(held, Numbers):
-        return held.ints
-    if is_fake(held):
+    if isinstance(numbers, Numbers):
+        return numbers.ints
+    if is_fake(numbers):
         raise NotRepresentable("sizes or positions depend on the contents of tensors, which a trace does not know")
-    return [int(n) for n in held.reshape(-1).tolist()]
+    return [int(n) for n in numbers.reshape(-1).tolist()]
 
 
 def is_empty(x: torch.Tensor) -> bool:

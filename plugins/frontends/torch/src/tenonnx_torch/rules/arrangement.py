@@ -77,13 +77,13 @@ def expand_rule(x: torch.Tensor | Numbers, shape: torch.Tensor | Numbers) -> tor
 _FILLED = "_tenonnx_filled"
 
 
-def _broadcast(own: Any, asked: Any) -> Any:
+def _broadcast(own: Any, requested: Any) -> Any:
     """The broadcast size of an axis. A symbolic requested size is assumed to be 1 or the other static size."""
-    if _is(asked, 1) or (isinstance(own, int) and own != 1 and not isinstance(asked, int)):
+    if _is(requested, 1) or (isinstance(own, int) and own != 1 and not isinstance(requested, int)):
         return own
-    if isinstance(own, int) or isinstance(asked, int):
-        return asked
-    return own if asked == 1 else asked
+    if isinstance(own, int) or isinstance(requested, int):
+        return requested
+    return own if requested == 1 else requested
 
 
 def _is(size: Any, number: int) -> bool:

@@ -49,8 +49,8 @@ def _rule(op: Op, order: Sequence[int], layers: dict[tuple[str, ...], Layer]) ->
         states = [zeros if v is None else v.contiguous() for v in states]
         weights = [_ordered(v, order) for v in (w, r, *(() if b is None else b.chunk(2, 1)))]
         parameters = [v[place] for place in range(count) for v in weights]
-        layer, held = layers[_named(usual, given)], states if len(states) > 1 else states[0]
-        y, *finals = layer(x, held, parameters, b is not None, 1, 0.0, False, count == 2, False)
+        layer, state = layers[_named(usual, given)], states if len(states) > 1 else states[0]
+        y, *finals = layer(x, state, parameters, b is not None, 1, 0.0, False, count == 2, False)
         y = y.unflatten(2, (count, hidden)).transpose(1, 2)
         if given["direction"] == "reverse":
             y = y.flip(0)

@@ -13,9 +13,9 @@ from tenonnx_torch.rules import UNSIGNED
 from tenonnx_torch.values import NATIVE
 
 
-def _wide(held: Any) -> torch.Tensor:
+def _wide(content: Any) -> torch.Tensor:
     """Contents as int64; the lower 32 bits of results of modular arithmetic are correct."""
-    tensor = torch.from_numpy(held.copy()) if isinstance(held, np.ndarray) else held
+    tensor = torch.from_numpy(content.copy()) if isinstance(content, np.ndarray) else content
     return tensor.to(torch.int64) if tensor.dtype is torch.uint32 else tensor
 
 
