@@ -72,6 +72,8 @@ SYMBOLIC = {
     "divided by the size": lambda x: x / ops.cast(ops.squeeze(ops.shape(x, start=0, end=1)), to=1),
     "larger of two sizes": lambda x: ops.maximum(ops.shape(x), np.array([2, 2, 2], np.int64)),
     "gather of a shape": lambda x: ops.gather(ops.shape(x), np.array(0)),
+    "static size of a shape": lambda x: ops.cast(x, to=7) * ops.gather(ops.shape(x), np.array(1)),
+    "quotient of sizes": lambda x: ops.constant_of_shape(ops.shape(x) * np.array([4, 4, 4]) / np.array([4, 2, 2])),
     "sizes that cancel out": lambda x: (
         x + ops.cast(ops.unsqueeze(ops.sub(*[ops.gather(ops.shape(x), np.array(0))] * 2), np.array([0])), to=1)
     ),

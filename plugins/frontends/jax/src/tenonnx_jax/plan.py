@@ -36,6 +36,7 @@ from tenonnx_jax.kernels import (
     Unproven,
     is_symbolic,
     is_traced,
+    sizes,
     traced,
     with_symbols,
 )
@@ -159,7 +160,7 @@ class Step:
         elif self.pure and self.numpy is not None and all(a is None or type(a) is np.ndarray for a in arguments):
             with suppress(*_INCONCLUSIVE) if any(map(with_symbols, arguments)) else nullcontext():
                 found = _as_tuple(self._by_numpy(arguments, attributes))
-                if self.jax is None or all(np.size(each) <= SMALL for each in found):
+                if all(map(_is_known, found)) and (self.jax is None or all(np.size(each) <= SMALL for each in found)):
                     return found
         found = NotImplemented if self.jax is None else self._by_jax(arguments, attributes)
         if found is NotImplemented:
@@ -204,10 +205,18 @@ class Step:
 
 
 def _array(contents: Any) -> Any:
-    """A numpy scalar or a symbolic dim as an array; symbolic dims may cancel to a Python number."""
+    """A numpy scalar or a symbolic dim as an array; symbolic dims may cancel to Python numbers."""
     if is_symbolic(contents):
         return np.array(contents, object)
+    if isinstance(contents, np.ndarray) and contents.dtype == object:
+        return sizes(contents.reshape(-1).tolist()).reshape(contents.shape)
     return np.asarray(contents) if isinstance(contents, np.generic | int) else contents
+
+
+def _is_known(contents: Any) -> bool:
+    """Whether contents are known; a quotient of symbolic dims by numpy has traced elements."""
+    elements = contents.flat if isinstance(contents, np.ndarray) and contents.dtype == object else [contents]
+    return not any(map(is_traced, elements))
 
 
 def _require_equal(problem: str, arguments: Sequence[Any]) -> None:

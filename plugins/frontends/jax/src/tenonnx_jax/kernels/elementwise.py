@@ -13,7 +13,7 @@ from jax import lax
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, Value
-from tenonnx_jax.kernels import is_float, rule, with_symbols
+from tenonnx_jax.kernels import Inconclusive, is_float, rule, with_symbols
 
 #: JAX functions with the op's signature.
 _SAME: dict[Any, Any] = {
@@ -110,12 +110,21 @@ def mean_rule(*data_0: Any) -> Any:
 
 @rule(ops.div)
 def div_rule(a: Any, b: Any) -> Any:
+    if _are_dims((a, b)):
+        return _of_dims(_quotient)(a, b)
     if is_float(a):
         shape = jnp.broadcast_shapes(jnp.shape(a), jnp.shape(b))
         if jnp.shape(b) != shape or not isinstance(b, jax.core.Tracer):
             b = lax.optimization_barrier(jnp.broadcast_to(b, shape))  # XLA would multiply by the reciprocal
         return jnp.divide(a, b)
     return lax.div(*jnp.broadcast_arrays(a, b))  # truncates towards zero
+
+
+def _quotient(size: Any, divisor: Any) -> Any:
+    """The quotient of numbers that are known not to be negative: rounded down, it is truncated."""
+    if size >= 0 and divisor > 0:
+        return size // divisor
+    raise Inconclusive(f"{size} / {divisor}")
 
 
 @rule(ops.mod)
