@@ -7,7 +7,7 @@ from mistakes import planted
 
 import tenonnx_standard as ops
 from tenonnx.extend import floats, op, shapes
-from tenonnx_testing import call
+from tenonnx_testing import call, tensors
 from tenonnx_testing.cases import Case
 from tenonnx_testing.declared import takes_what_rules_are_given
 from tenonnx_testing.foreign import missing_requirement
@@ -130,6 +130,42 @@ def test_a_call_that_ends_in_a_foreign_error_names_the_missing_requirement(chang
         refusal(scaled_by(), changed)
 
 
+def test_the_missing_requirement_of_one_input_leaves_leading_axes_open():
+    square = np.ones((2, 2), np.float32)
+    assert missing_requirement(ops.relu, call(square), call(square[0])) == 'shapes(X="... rows columns")'
+
+
+def test_a_mistake_of_the_numpy_rule_alone_is_not_blamed_on_the_requirements():
+    with pytest.raises(Failure, match=r"its body computes this call: mend the numpy rule, or else .*at_least"):
+        refusal(scaled_by(), call(X, SCALE, power=0))
+
+
+def test_a_name_that_the_body_lacks_is_no_missing_requirement():
+    @op("Misspelled", domain="tiny")
+    def misspelled(X, *, power=1):
+        return X if power else X.astype("float32")
+
+    drawn, changed = call(X, power=1), call(X, power=0)
+    with pytest.raises(Failure, match=r"AttributeError: .*mend the line below: no requirement is missing"):
+        refuse_or_agree(Case(misspelled, lambda draw: drawn), drawn, changed, (X,), symbolic=False)
+
+
+def test_a_rule_that_writes_into_an_input_is_told_what_to_do():
+    @op("Doubled", domain="tiny")
+    def doubled(X):
+        return X + X
+
+    doubled.numpy(lambda X: np.add(X, X, out=X))
+    with pytest.raises(Failure) as caught:
+        check_case(Case(doubled, lambda draw: call(draw(tensors()))), "numpy=body")
+    assert "the op writes into an input" in caught.value.__notes__[0]
+
+
+def test_other_positions_of_equal_elements_are_named():
+    said = said_of("numpy: peaks: the last of equal elements")
+    assert "positions of equal elements of X, of which the other takes the first" in said["expected"]
+
+
 def test_a_rejected_call_needs_no_further_requirement():
     refusal(scaled_by(shapes(X="rows columns", scale="columns")), call(X, SCALE[:2], power=1))
 
@@ -149,6 +185,7 @@ def test_an_error_of_an_op_in_the_body_is_not_foreign():
         (call(X.astype(np.int64), SCALE, power=1), 'dtypes(X="float") or same_dtype("scale", "X")'),
         (call(X[:, :0], SCALE, power=1), 'shapes(X="rows columns", scale="columns"), at_least(columns=1)'),
         (call(X, SCALE[:1].reshape(()), power=1), 'shapes(X="_ rows", scale="rows")'),
+        (call(X[0], SCALE, power=1), 'shapes(X="rows columns", scale="columns")'),
     ],
 )
 def test_the_missing_requirement_depends_on_the_change(changed, wanted):

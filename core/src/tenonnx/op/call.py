@@ -142,6 +142,9 @@ def vector(items: Sequence[Any]) -> Value:
     if interpreter is None:
         raise InvalidCall("vector() was called while no graph is built")
     kinds = set(map(type, items))
+    if any(issubclass(kind, Expr) for kind in kinds):
+        do = "use dims(x) in place of x.shape, which gives int64 values for them"
+        raise TypeMismatch("a list holds a symbolic dim", given=f"{items!r}"[:200], do=do)
     if any(issubclass(kind, Value) for kind in kinds):
         return operators().vector(list(items))  # type: ignore[no-any-return]
     if kinds == {int} or all(issubclass(kind, int | np.integer) and kind is not bool for kind in kinds):

@@ -76,6 +76,6 @@ def _missing_name_error(package: str, name: str, below: str, known: list[str]) -
     if what and package.partition(".")[0] == "tenonnx":
         return f"{what}: {do}"
     also = _files(package.partition(".")[0]).get(ALSO, {})
-    near = dict.fromkeys(also.get(each, each) for each in similar_names(name, [*known, *also]))
+    near = dict.fromkeys(also.get(each, each) for each in similar_names(name, [*also, *known]))
     meant = f"did you mean {' or '.join(near)}?" if near else f"dir({package}) lists its names"
     return f"{package} has no {name!r}; {meant}"

@@ -221,10 +221,13 @@ class _Sweep:
         kind, wanted = getattr(gradient, "type", None), value.tensor
         broadcasts = application.op.broadcasts
         if not isinstance(kind, TensorType) or not _may_be_gradient(kind, wanted, broadcasts):
+            name = application.name_of(position)
+            cast = isinstance(kind, TensorType) and kind.dtype is not wanted.dtype
+            do = f"cast it to {wanted.dtype}" if cast else "sum what was broadcast, with ops.sum_to(gradient, input)"
             raise InvalidCall(
-                f"{application.node.title}: the gradient of input {application.name_of(position)} is not {wanted}",
+                f"{application.node.title}: the gradient of input {name} is not {wanted}",
                 given=repr(gradient),
-                do="cast it, or sum what was broadcast, in the gradient rule of the op",
+                do=f"{do}, in the gradient rule of the op",
             )
         same = kind.shape is not None and kind.shape == wanted.shape and None not in kind.shape
         return gradient if same or not broadcasts else operators().sum_to(gradient, value)  # type: ignore[no-any-return]

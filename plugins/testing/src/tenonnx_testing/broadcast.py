@@ -12,7 +12,7 @@ from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.inference import inferred_beside_ones
 from tenonnx_testing.models import single_node
 from tenonnx_testing.mutations import called, has_subgraph, with_input
-from tenonnx_testing.repro import one_line
+from tenonnx_testing.repro import note_line
 from tenonnx_testing.run import Failure, Outputs, is_index, is_random
 
 
@@ -40,7 +40,7 @@ def broadcast_agrees(case: Case, drawn: Call, expected: Outputs) -> bool:
             if not is_random(case.op, drawn):
                 _agrees_with_onnxruntime(case, changed, outputs)
         except Failure as failure:
-            failure.add_note(f"with an operand that is broadcast: {one_line(case.op, changed)}")
+            failure.add_note(f"with an operand that is broadcast: {note_line(case.op, changed)}")
             failure.call = changed
             raise
     return compared

@@ -16,7 +16,7 @@ from tenonnx_testing.edges import LARGE
 from tenonnx_testing.extremes import LITTLE
 from tenonnx_testing.gradients import jacobian_function
 from tenonnx_testing.mutations import as_dtype, is_admitted
-from tenonnx_testing.repro import one_line
+from tenonnx_testing.repro import note_line, one_line
 from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, is_index, is_random
 from tenonnx_testing.sizes import enlarged, is_slower
 
@@ -100,7 +100,7 @@ def _compare_gradients(case: Case, drawn: Call, *, many: bool = False) -> bool:
                     f"{a.dtype}: {a[place]} at {list(place)}, and {b[place]} by the body"
                 )
                 if not many:
-                    failure.add_note(f"there: {one_line(case.op, call)}")
+                    failure.add_note(f"there: {note_line(case.op, call)}")
                 failure.call = call
                 raise failure
     return True

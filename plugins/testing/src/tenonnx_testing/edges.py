@@ -15,7 +15,7 @@ from tenonnx_testing import precision
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.extremes import BEYOND_HALVES, EQUAL, HALVES, SMALL, ZEROS, extremes
 from tenonnx_testing.mutations import refuse_or_agree, with_input
-from tenonnx_testing.repro import one_line
+from tenonnx_testing.repro import note_line, one_line
 from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, expect, expect_new, is_index, is_random, present
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -132,7 +132,7 @@ def special_values_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
             if name in (ZERO, NEGATIVE_ZERO, ZEROS, A_DENORMAL):
                 _check_zeros(case, name, present(by_body), present(by_rule))
         except Failure as failure:
-            failure.add_note(f"planted: {one_line(case.op, call)}")
+            failure.add_note(f"planted: {note_line(case.op, call)}")
             failure.call = call
             raise
         compared = True

@@ -75,10 +75,11 @@ def extremes(case: Case, drawn: Call, expected: Outputs) -> Iterator[tuple[str, 
             widest = max(integers, key=lambda k: integers[k].size)
             for each in filter(None, (drawn, call)):
                 yield WHOLE_RANGE, _with(each, {widest: _full_range(random, each.inputs[widest])})
-            place = [*integers][(drawn.turn + 1) % len(integers)]
+            first = (drawn.turn + 1) % len(integers)
             for each in filter(None, (drawn, call)):
                 full = {k: np.full_like(each.inputs[k], np.iinfo(each.inputs[k].dtype).max) for k in integers}
-                yield WHOLE_RANGE, _with(each, full | {place: _shift_counts(random, full[place])})
+                for place in [*integers][first : first + 1] if len(integers) > 2 else integers:
+                    yield WHOLE_RANGE, _with(each, full | {place: _shift_counts(random, full[place])})
     if floats and any(isinstance(v, np.ndarray) and v.dtype.kind in "iub" for v in expected):
         first, *others = floats
         scale = SCALES[drawn.turn % len(SCALES)]

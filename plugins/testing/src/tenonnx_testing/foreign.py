@@ -30,6 +30,17 @@ def foreign_cause(op: Op, error: TenonnxError) -> BaseException | None:
     return None if last.filename.startswith(_CORE) else cause  # core raises, for example, if dims do not broadcast
 
 
+def advice(op: Op, drawn: Call, changed: Call, error: BaseException, *, computed: bool) -> str:
+    """Advice on a foreign error of a changed call, which the body may have ``computed``."""
+    of_code = isinstance(error, AttributeError | NameError) and "'NoneType'" not in str(error)
+    if of_code and not isinstance(error, UnboundLocalError):
+        return "mend the line below: no requirement is missing"
+    requirement = missing_requirement(op, drawn, changed, error)
+    if computed:
+        return f"its body computes this call: mend the numpy rule, or else what is missing may be {requirement}"
+    return f"what is missing may be {requirement}"
+
+
 def missing_requirement(op: Op, drawn: Call, changed: Call, error: BaseException | None = None) -> str:
     """Source text of the requirement that would reject the change from a valid call to ``changed``."""
     names = {k: op.signature.input_at(k).name for k in range(len(drawn.inputs))}
@@ -60,13 +71,20 @@ def missing_requirement(op: Op, drawn: Call, changed: Call, error: BaseException
 def _shape_requirement(drawn: Call, changed: Call, names: dict[int, str], resized: list[int]) -> str:
     """Suggest ``shapes(...)`` with one name for each size, and ``at_least(...)`` for axes that may not be empty."""
     arrays = {k: v for k, v in enumerate(drawn.inputs) if isinstance(v, np.ndarray)}
-    sizes = list(dict.fromkeys(size for k in resized for size in arrays[k].shape))
-    words = {size: AXES[place] if place < len(AXES) else "_" for place, size in enumerate(sizes)}
-    shown = [k for k, v in arrays.items() if k in resized or any(size > 1 and size in words for size in v.shape)]
-    patterns = (" ".join(words.get(size, "_") for size in arrays[k].shape) for k in shown)
-    known = ", ".join(f'{names[k]}="{words}"' for k, words in zip(shown, patterns, strict=True))
-    pairs = [(a, b) for k in resized for a, b in zip(arrays[k].shape, changed.inputs[k].shape, strict=False)]
-    empty = [words[a] for a, b in pairs if not b and arrays[resized[0]].ndim == changed.inputs[resized[0]].ndim]
+    axes = {
+        k: [(size, array.shape[:axis].count(size)) for axis, size in enumerate(array.shape)]
+        for k, array in arrays.items()
+    }
+    found = dict.fromkeys(each for k in resized for each in axes[k])
+    words = {each: AXES[place] if place < len(AXES) else "_" for place, each in enumerate(found)}
+    shown = [k for k in arrays if k in resized or any(each[0] > 1 and each in words for each in axes[k])]
+    patterns = [" ".join(words.get(each, "_") for each in axes[k]) for k in shown]
+    if len(shown) == 1 and changed.inputs[shown[0]].ndim < arrays[shown[0]].ndim:  # more axes may be valid
+        patterns = [f"... {patterns[0]}"]
+    known = ", ".join(f'{names[k]}="{pattern}"' for k, pattern in zip(shown, patterns, strict=True))
+    same_rank = [k for k in resized if arrays[k].ndim == changed.inputs[k].ndim]
+    pairs = [pair for k in same_rank for pair in zip(axes[k], changed.inputs[k].shape, strict=True)]
+    empty = [words[each] for each, size in pairs if not size]
     positive = f", at_least({', '.join(f'{word}=1' for word in dict.fromkeys(empty))})" if empty else ""
     return f"shapes({known}){positive}"
 

@@ -10,7 +10,7 @@ import numpy as np
 from tenonnx.extend import TenonnxError
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.gradients import differentiable, is_wide, vector_jacobian, widened
-from tenonnx_testing.repro import one_line
+from tenonnx_testing.repro import note_line
 from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, is_random
 
 #: Constants that fill the differentiable inputs, so that all elements are ties.
@@ -62,7 +62,7 @@ def _check_at(case: Case, wide: Call, point: float, places: Sequence[int], wrt: 
     margin = MARGIN * max(1.0, float(sum(np.sum(np.abs(a) + np.abs(b)) for a, b in pairs)))
     if not low - margin <= found <= high + margin:
         failure = Failure(f"{what} is {found:.9g} along a direction, and on both sides {low:.6g} to {high:.6g}")
-        failure.add_note(f"there: {one_line(case.op, call)}")
+        failure.add_note(f"there: {note_line(case.op, call)}")
         failure.call = call
         raise failure
     return True

@@ -37,7 +37,7 @@ STUBBORN = 10
 #: Minimum number of calls drawn from a case, of which those that cover most features are selected.
 DRAWS = 40
 
-#: Seconds spent on shrinking a failing call.
+#: Seconds of processor time spent on shrinking a failing call.
 SIMPLIFYING = 1.0
 
 #: Upper bound of the first turn of a case, divisible by all small numbers.
@@ -51,6 +51,10 @@ ENOUGH = 12
 
 #: Number of different subsets of the drawn calls that checks use; each subset has the simplest call.
 SHARES = 3
+
+#: Notes on an op that does not compute a drawn call, and on one that changes an input.
+NOT_COMPUTED = "the case draws a call that the op does not compute: draw others, or mend the op"
+WRITES = "the op writes into an input, which other nodes may read: compute a new array, as in x = x + y for x += y"
 
 #: Offset of the checked versions from one call to the next.
 SPREAD = 3
@@ -240,12 +244,12 @@ def _share(case: Case, check: Check, examples: int) -> list[_Drawn]:
 
 def _raise_simplest(case: Case, check: Check, turn: int, examples: int) -> None:
     """Raise the failure of the simplest failing call found in time; return if none fails again."""
-    until = time.monotonic() + SIMPLIFYING
+    until = time.process_time() + SIMPLIFYING
     failing: set[str] = set()
 
     def fails(drawn: _Drawn) -> None:
         text = one_line(case.op, drawn.call)
-        if time.monotonic() > until and text not in failing:
+        if time.process_time() > until and text not in failing:
             return
         try:
             _check_call(case, check, drawn, turn, {gap: _Seen() for gap in case.gaps_of(check.name)})
@@ -278,13 +282,17 @@ def _check_call(case: Case, check: Check, drawn: _Drawn, turn: int, gaps: dict[G
             pytest.skip(f'a call of its case cannot be computed: see the check "{case.unusable}"')
         try:
             with blaming(f"{case.op.title} on the drawn inputs"):
-                whole, expected = drawn.completed, drawn.expected
+                whole = drawn.completed
+                case.drawn |= given_names(case.op, whole)
+                case.left_out |= left_out_names(case.op, whole)
+                expected = drawn.expected
         except Failure as failure:
             case.unusable = check.name
-            failure.add_note("the case draws a call that the op does not compute: draw others, or mend the op")
+            writes = "is read-only" in str(failure)
+            failure.add_note(
+                WRITES if writes else "the case draws a call that the op does not compute: draw others, or mend the op"
+            )
             raise
-        case.drawn |= given_names(case.op, whole)
-        case.left_out |= left_out_names(case.op, whole)
         for version in check.versions(case)[turn * SPREAD % check.stride :: check.stride]:
             call = replace(whole, version=version, turn=turn)
             gap = next((gap for gap in gaps if gap.covers(call)), None)

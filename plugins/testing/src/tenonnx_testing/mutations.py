@@ -19,10 +19,10 @@ from tenonnx.extend.testing import UNFORESEEN, type_of
 from tenonnx.extend.testing import apply as call
 from tenonnx.extend.transforms import Builder, infer_call, interpreting
 from tenonnx_testing.cases import Call, Case
-from tenonnx_testing.foreign import foreign_cause, missing_requirement
+from tenonnx_testing.foreign import advice, foreign_cause
 from tenonnx_testing.inference import contradiction
 from tenonnx_testing.oracles import newest_of_onnx
-from tenonnx_testing.repro import one_line
+from tenonnx_testing.repro import note_line, one_line
 from tenonnx_testing.run import (
     Failure,
     Outputs,
@@ -87,7 +87,7 @@ def refuse_or_agree(
             found.pop("in a graph", None)
         if "called" not in found:
             check_error_type(case.op, drawn, mutated)
-        if by_body and "called" not in found and _only_rule_rejects(case.op, mutated, by_body == "broken"):
+        if by_body and "called" not in found and _only_rule_rejects(case.op, mutated, broken=by_body == "broken"):
             raise Failure(f"{case.op.title} refuses, when called, what its body computes")
         if not found:
             return
@@ -115,7 +115,7 @@ def refuse_or_agree(
             common = min(len(present(outputs)), len(present(first)))  # a file may have fewer outputs
             expect(case, mutated, f"what it is {way}", present(outputs)[:common], present(first)[:common])
     except Failure as failure:
-        failure.add_note(f"mutated: {one_line(case.op, mutated)}")
+        failure.add_note(f"mutated: {note_line(case.op, mutated)}")
         failure.call = mutated
         raise
 
@@ -129,10 +129,11 @@ def check_error_type(op: Op, drawn: Call, mutated: Call) -> None:
         if foreign is None or broken_requirement(op, mutated):
             return
         what = f"{op.title} takes by its requirements a call that ends in {type(foreign).__name__}: {foreign}"
-        raise Failure(f"{what}; what is missing may be {missing_requirement(op, drawn, mutated, foreign)}") from foreign
+        computed = _only_rule_rejects(op, mutated, broken=True)
+        raise Failure(f"{what}; {advice(op, drawn, mutated, foreign, computed=computed)}") from foreign
 
 
-def _only_rule_rejects(op: Op, drawn: Call, broken: bool) -> bool:
+def _only_rule_rejects(op: Op, drawn: Call, *, broken: bool) -> bool:
     """Whether the body computes an admitted call that its numpy rule rejects (``broken``: with a foreign error)."""
     if op.primitive or find_rule(op, "numpy") is None or broken_requirement(op, drawn):
         return False

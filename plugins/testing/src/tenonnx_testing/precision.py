@@ -10,7 +10,7 @@ import numpy as np
 from tenonnx.extend import TenonnxError, limits
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.mutations import as_dtype, is_admitted
-from tenonnx_testing.repro import one_line
+from tenonnx_testing.repro import note_line
 from tenonnx_testing.run import Failure, evaluate, is_index, present
 
 Array: TypeAlias = np.ndarray[Any, Any]
@@ -55,7 +55,7 @@ def keeps_digits(case: Case, drawn: Call) -> bool:
                     f"the numpy rule of {case.op.title} loses digits that its body keeps: output {position} at "
                     f"{list(place)} is {rule[place]}, and {body[place]} by the body"
                 )
-                failure.add_note(f"of: {one_line(case.op, call)}")
+                failure.add_note(f"of: {note_line(case.op, call)}")
                 failure.call = call
                 raise failure
     return compared

@@ -14,6 +14,9 @@ from tenonnx_testing.cases import Call
 #: Longer arrays of equal elements are written as ``np.full``.
 FEW = 16
 
+#: Number of characters of the longest call that a note shows as a whole, and of the beginning of a longer one.
+LONGEST, CUT = 1000, 300
+
 
 def one_line(op: Op, drawn: Call) -> str:
     """One-line program that executes the call."""
@@ -24,6 +27,12 @@ def one_line(op: Op, drawn: Call) -> str:
     text = f"{op.__name__}({', '.join(arguments)})"
     imports = "import numpy as np; " * ("np." in text) + "from tenonnx import DType; " * ("DType." in text)
     return f"{imports}from {op.__module__} import {op.__name__}; print({text})"
+
+
+def note_line(op: Op, drawn: Call) -> str:
+    """``one_line`` for a note; cut where it is long, because the line "reproduce" runs the call, too."""
+    text = one_line(op, drawn)
+    return text if len(text) <= LONGEST else f"{text[:CUT]} ... (a call of {len(text):,} characters)"
 
 
 def replay_line(check: str, op: Op, drawn: Call, case: int, turn: int) -> str:

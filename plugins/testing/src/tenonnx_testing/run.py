@@ -15,6 +15,7 @@ from tenonnx.extend.symbolic import symbol
 from tenonnx.extend.testing import Evaluator, as_inputs, compare, evaluate_graph, pad, type_of
 from tenonnx.extend.transforms import Builder, interpreting, invoke
 from tenonnx_testing.cases import Call, Case
+from tenonnx_testing.positions import about_ties
 
 #: Outputs of an op; None for absent ones.
 Outputs: TypeAlias = tuple[Any, ...]
@@ -57,7 +58,8 @@ def expect(case: Case, drawn: Call, what: str, actual: Iterable[Any], expected: 
             continue
         result = compare(ours, theirs, accumulation=accumulation, tolerance=case.tolerance, steps=case.steps)
         if not result.equal:
-            raise Failure(f"{case.op.title} differs from {what}: output {position}: {result.reason}")
+            reason = result.reason + about_ties(case.op, drawn, theirs, ours)
+            raise Failure(f"{case.op.title} differs from {what}: output {position}: {reason}")
 
 
 def expect_new(what: str, drawn: Call, found: Outputs, earlier: Outputs) -> None:
