@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tenonnx_onnx_ml.quickscorer import EXITS, quick_scorer
-from tenonnx_onnx_ml.tree_walk import leader, led, led_by_tops, paying_tops, record
+from tenonnx_onnx_ml.tree_walk import leaves_by_tops, leaves_function, leaves_reached, profitable_tops, record
 from tenonnx_onnx_ml.trees import EQ, GTE, LEQ, LT, NEQ, Branches, planted
 
 FEATURES = 3
@@ -48,7 +48,7 @@ def samples(count, dtype):
 def test_rows_reach_the_same_leaves(count, size, dtype):
     trees = planted(branches(size, count, size), dtype)
     slots, upper, x = record(trees), quick_scorer(trees), samples(100, dtype)
-    np.testing.assert_array_equal(led_by_tops(trees, slots, upper, x), led(trees, slots, x))
+    np.testing.assert_array_equal(leaves_by_tops(trees, slots, upper, x), leaves_reached(trees, slots, x))
 
 
 def test_words_are_as_wide_as_the_tops_have_exits():
@@ -64,27 +64,29 @@ def test_the_deepest_branches_are_in_the_top():
     assert quick_scorer(trees).depth == size - (EXITS - 1)
 
 
-def test_uneven_trees_are_led_by_tops(monkeypatch):
+def test_leaves_of_uneven_trees_by_tops(monkeypatch):
     trees = planted(branches(3, 50, 60), np.float32)
     slots, x = record(trees), samples(100, np.float32)
-    expected = led(trees, slots, x)
-    monkeypatch.setattr("tenonnx_onnx_ml.tree_walk.led", None)
-    np.testing.assert_array_equal(leader(trees, slots, partial(paying_tops, trees), len(x))(x), expected)
+    expected = leaves_reached(trees, slots, x)
+    monkeypatch.setattr("tenonnx_onnx_ml.tree_walk.leaves_reached", None)
+    np.testing.assert_array_equal(leaves_function(trees, slots, partial(profitable_tops, trees), len(x))(x), expected)
 
 
 def test_trees_of_single_leaves_have_no_tops():
     leaves = Branches(*(np.zeros(0, np.int64),) * 5, np.zeros(0, bool), np.array([-1, -2]))
     trees = planted(leaves, np.float32)
-    reached = leader(trees, record(trees), partial(paying_tops, trees), 100)(samples(100, np.float32))
+    reached = leaves_function(trees, record(trees), partial(profitable_tops, trees), 100)(samples(100, np.float32))
     np.testing.assert_array_equal(reached, [[0] * 100, [1] * 100])
 
 
 @pytest.mark.parametrize("features", [2, 100])
 def test_trees_are_walked_if_that_is_faster(features, monkeypatch):
-    monkeypatch.setattr("tenonnx_onnx_ml.tree_walk.led_by_tops", None)
+    monkeypatch.setattr("tenonnx_onnx_ml.tree_walk.leaves_by_tops", None)
     many = branches(4, 1500 if features == 2 else 50, 20, [LEQ])
     requested = np.random.default_rng(5).integers(0, features, len(many.features))
     trees = planted(dataclasses.replace(many, features=requested), np.float32)
     x = np.zeros((30, features), np.float32)
     slots = record(trees)
-    np.testing.assert_array_equal(leader(trees, slots, partial(paying_tops, trees), len(x))(x), led(trees, slots, x))
+    np.testing.assert_array_equal(
+        leaves_function(trees, slots, partial(profitable_tops, trees), len(x))(x), leaves_reached(trees, slots, x)
+    )

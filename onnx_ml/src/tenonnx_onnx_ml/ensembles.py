@@ -11,7 +11,7 @@ import numpy as np
 
 from tenonnx.extend import DType, Operand, TypeMismatch, Value, constant, in_parts, limits
 from tenonnx_onnx_ml.quickscorer import QuickScorer
-from tenonnx_onnx_ml.tree_walk import BLOCK, leader, led, led_by_ops, paying_tops, record
+from tenonnx_onnx_ml.tree_walk import BLOCK, leaves_by_ops, leaves_function, leaves_reached, profitable_tops, record
 from tenonnx_onnx_ml.trees import MEMBER, Branches, Trees, planted
 from tenonnx_standard.casting import cast
 from tenonnx_standard.logic import where
@@ -52,7 +52,7 @@ class Ensemble:
         name = "float64" if wide else "float32"
         if name not in self._planted:
             trees = planted(self.branches, np.dtype(name))
-            upper = functools.cache(functools.partial(paying_tops, trees))
+            upper = functools.cache(functools.partial(profitable_tops, trees))
             self._planted[name] = trees, record(trees), self.votes[trees.leaves], upper
         return self._planted[name]
 
@@ -60,7 +60,7 @@ class Ensemble:
         """The sum of all trees and the base values, [rows, columns]."""
         trees, _, table, _ = self.planted(X.dtype.numpy)
         stage = DType.of(trees.thresholds.dtype)
-        reached = led_by_ops(trees, X if X.dtype is stage else cast(X, to=stage))
+        reached = leaves_by_ops(trees, X if X.dtype is stage else cast(X, to=stage))
         if table.shape[1] == 1:
             votes, keepdims = reshape(gather_elements(constant(table[:, 0]), reached), [-1, trees.count]), 1
         else:
@@ -80,16 +80,16 @@ class Ensemble:
         """``scores`` for an array."""
         self.check_features(X.shape)
         trees, slots, *_ = self.planted(X.dtype)
-        return self._combined(X, to, functools.partial(led, trees, slots))
+        return self._combined(X, to, functools.partial(leaves_reached, trees, slots))
 
     def scorer(self, X: Operand, to: Any) -> Callable[[Array], Array]:
         """``scores_of_array`` as a function of arrays like ``X``."""
         self.check_features(X.shape)
         trees, slots, _, upper = self.planted(X.dtype)
-        lead = leader(trees, slots, upper, X.shape[0])
-        return lambda x: self._combined(x, to, lead)
+        leaves_of_row = leaves_function(trees, slots, upper, X.shape[0])
+        return lambda x: self._combined(x, to, leaves_of_row)
 
-    def _combined(self, X: Array, to: Any, lead: Callable[[Array], Array]) -> Array:
+    def _combined(self, X: Array, to: Any, leaves_of_row: Callable[[Array], Array]) -> Array:
         """Combined weights of the leaves reached by rows, in blocks of rows that threads share."""
         trees, _, table, _ = self.planted(X.dtype)
         x = np.ascontiguousarray(X, trees.thresholds.dtype)
@@ -100,7 +100,7 @@ class Ensemble:
         def score(start: int, end: int) -> None:
             for first in range(start, end, step):
                 block = slice(first, min(first + step, end))
-                votes = table.take(lead(x[block]), axis=0, mode="clip")
+                votes = table.take(leaves_of_row(x[block]), axis=0, mode="clip")
                 combine.reduce(votes, axis=0, out=total[block])
 
         in_parts(score, len(x), least=step)  # smaller parts make threads wait for each other

@@ -28,11 +28,12 @@ _LITTLE = sys.byteorder == "little"
 #: Number of (row, tree) pairs processed at once, whose state fits into the cache.
 BLOCK = 1 << 15
 
-#: A step of ``led`` with few pairs costs as much as testing this many slots, or this many single steps in Python.
-ASKED_AHEAD, ONE_BY_ONE = 5000, 75
+#: A step of ``leaves_reached`` with few pairs costs as much as testing this many slots, or this many single steps in
+#: Python.
+TESTED_AHEAD, ONE_BY_ONE = 5000, 75
 
-#: Cost of a lookup per feature, and of the preceding search shared by all trees, relative to a step of ``led``. For
-#: uneven trees, half of the steps are walked on average.
+#: Cost of a lookup per feature, and of the preceding search shared by all trees, relative to a step of
+#: ``leaves_reached``. For uneven trees, half of the steps are walked on average.
 LOOK_UP, SEARCH = 0.3, 25
 
 #: Lookup tables grow with the square of the number of trees; for this many they take about 40 MB.
@@ -51,23 +52,23 @@ def record(trees: Trees) -> Array:
     return slots
 
 
-def led(trees: Trees, slots: Array, x: Array) -> Array:
+def leaves_reached(trees: Trees, slots: Array, x: Array) -> Array:
     """The slot of the leaf that each row of ``x`` reaches in each tree, [trees, rows].
 
     Most leaves are less deep than the deepest one: once most pairs have reached a leaf, the others continue separately.
     """
     x = _with_lowered(trees, x)
     current = np.repeat(np.arange(trees.count, dtype=np.int32), len(x))
-    return _led_on(slots, x, current, _beginnings(trees, x), trees.depth).reshape(trees.count, len(x))
+    return _walk_on(slots, x, current, _beginnings(trees, x), trees.depth).reshape(trees.count, len(x))
 
 
-def led_by_tops(trees: Trees, slots: Array, upper: QuickScorer, x: Array) -> Array:
-    """Result of ``led``, with the tops of the trees evaluated by QuickScorer, and the rest by walking on."""
+def leaves_by_tops(trees: Trees, slots: Array, upper: QuickScorer, x: Array) -> Array:
+    """Result of ``leaves_reached``, with the tops of the trees evaluated by QuickScorer, and the rest by walking on."""
     reached = upper.passed(x)
     if upper.depth:
         x, flat = _with_lowered(trees, x), reached.reshape(-1)
         going = np.flatnonzero(upper.inner.take(flat, mode="clip"))
-        flat[going] = _led_on(slots, x, flat[going], _beginnings(trees, x)[going], upper.depth)
+        flat[going] = _walk_on(slots, x, flat[going], _beginnings(trees, x)[going], upper.depth)
     return reached
 
 
@@ -76,7 +77,7 @@ def _beginnings(trees: Trees, x: Array) -> Array:
     return np.tile(np.arange(len(x), dtype=np.int32) * np.int32(x.shape[1]), trees.count)
 
 
-def _led_on(slots: Array, x: Array, current: Array, first: Array, left: int) -> Array:
+def _walk_on(slots: Array, x: Array, current: Array, first: Array, left: int) -> Array:
     """The leaves reached from the slots ``current`` in at most ``left`` steps."""
     flat, reached, places = x.reshape(-1), current, None
     walk = _walker(slots, flat, len(current))
@@ -103,22 +104,28 @@ def _led_on(slots: Array, x: Array, current: Array, first: Array, left: int) -> 
     return reached
 
 
-def leader(trees: Trees, slots: Array, upper: Callable[[], QuickScorer | None], rows: int) -> Callable[[Array], Array]:
-    """``led`` as a function for a fixed number of rows, for repeated calls.
+def leaves_function(
+    trees: Trees, slots: Array, upper: Callable[[], QuickScorer | None], rows: int
+) -> Callable[[Array], Array]:
+    """``leaves_reached`` as a function for a fixed number of rows, for repeated calls.
 
     For few rows, numpy's call overhead exceeds the work. A single row may instead be tested at all slots first, or walk
     in plain Python if trees have many more slots than it passes.
     """
-    ahead = len(slots) / ASKED_AHEAD + trees.depth / 6
+    ahead = len(slots) / TESTED_AHEAD + trees.depth / 6
     single = trees.count * math.log2(len(slots) / trees.count) / ONE_BY_ONE
     if not trees.depth or rows * min(ahead, single) >= trees.depth:
         found = upper()
-        return functools.partial(led_by_tops, trees, slots, found) if found else functools.partial(led, trees, slots)
-    lead = _testing_ahead(trees) if ahead < single else _walking_in_python(trees)
-    return lambda x: np.stack([lead(row) for row in _with_lowered(trees, x)], axis=1)
+        return (
+            functools.partial(leaves_by_tops, trees, slots, found)
+            if found
+            else functools.partial(leaves_reached, trees, slots)
+        )
+    leaves_of_row = _testing_ahead(trees) if ahead < single else _walking_in_python(trees)
+    return lambda x: np.stack([leaves_of_row(row) for row in _with_lowered(trees, x)], axis=1)
 
 
-def paying_tops(trees: Trees) -> QuickScorer | None:
+def profitable_tops(trees: Trees) -> QuickScorer | None:
     """A QuickScorer for the tops of trees, if it is faster than the steps it replaces; else None."""
     each = LOOK_UP + SEARCH / trees.count
     least = len(np.unique(trees.features)) / 2  # if all features have copies
@@ -132,20 +139,20 @@ def _testing_ahead(trees: Trees) -> Callable[[Array], Array]:
     roots, features = np.arange(trees.count), trees.features.astype(np.intp)
     above, thresholds = trees.following.astype(np.intp), trees.thresholds
 
-    def lead(row: Array) -> Array:
+    def leaves_of_row(row: Array) -> Array:
         following = above + (row.take(features, mode="clip") <= thresholds)
         current = roots
         for _ in range(trees.depth):
             current = following.take(current, mode="clip")
         return current
 
-    return lead
+    return leaves_of_row
 
 
 def _walking_in_python(trees: Trees) -> Callable[[Array], Array]:
     features, thresholds, following = trees.features.tolist(), trees.thresholds.tolist(), trees.following.tolist()
 
-    def lead(row: Array) -> Array:
+    def leaves_of_row(row: Array) -> Array:
         numbers, reached = row.tolist(), []
         for slot in range(trees.count):
             further = following[slot]
@@ -155,7 +162,7 @@ def _walking_in_python(trees: Trees) -> Callable[[Array], Array]:
             reached.append(slot)
         return np.array(reached)
 
-    return lead
+    return leaves_of_row
 
 
 def _with_lowered(trees: Trees, x: Array) -> Array:
@@ -183,8 +190,8 @@ def _walker(slots: Array, flat: Array, count: int) -> Callable[[Array, Array, in
     return walk
 
 
-def led_by_ops(trees: Trees, X: Value) -> Value:
-    """``led`` for a value, flattened.
+def leaves_by_ops(trees: Trees, X: Value) -> Value:
+    """``leaves_reached`` for a value, flattened.
 
     Uses GatherElements on vectors, which runtimes do fastest: onnxruntime's Gather takes ten times as long per element.
     """

@@ -117,7 +117,7 @@ class RetargetState:
     lowering: list[tuple[Op, Sequence[Value | None], str]] = field(default_factory=list)
     casting: list[Op] = field(default_factory=list)
     widened: dict[tuple[Value, DType], Value] = field(default_factory=dict)
-    settled: dict[Hashable, Sequence[Known | None] | None] = field(default_factory=dict)
+    unchanged: dict[Hashable, Sequence[Known | None] | None] = field(default_factory=dict)
     plans: dict[Hashable, Any] = field(default_factory=dict)
 
 
@@ -154,12 +154,12 @@ class Retargeting(Rewriter):
             change.count(self.nodes[start:])
         self.context.changes.append(change)
 
-    def is_settled(self, node: Node) -> bool:
+    def stays_unchanged(self, node: Node) -> bool:
         if self.outer is not None or (kind := kind_of(node)) is None:
             return False
-        known = self.context.settled.get(kind, ())
+        known = self.context.unchanged.get(kind, ())
         if known == ():
-            known = self.context.settled[kind] = self._cached_outputs(node)
+            known = self.context.unchanged[kind] = self._cached_outputs(node)
         if known is None:
             return False
         give(node, known)

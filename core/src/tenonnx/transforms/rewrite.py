@@ -119,7 +119,7 @@ class Rewriter(Builder):
         """Add a node of the source or its replacement."""
         self.node, self.prefix = node, node.label or node.op_type
         copied = self._translated(node)
-        if self.is_settled(copied):
+        if self.stays_unchanged(copied):
             self.keep(copied)
             return
         call = self._call_of(node, copied) if isinstance(node.op, Op) else None
@@ -130,7 +130,7 @@ class Rewriter(Builder):
         else:
             self._replace(node, results, start)
 
-    def is_settled(self, node: Node) -> bool:
+    def stays_unchanged(self, node: Node) -> bool:
         """Whether a translated node is certain to be kept, with its output types known."""
         return False
 

@@ -53,7 +53,7 @@ def carry_vendor_ops(moved: Retargeted, target: Target, *, refuse: bool = True) 
             change.refuse([f"cannot be expressed as a function: {error.what}"], _ADVICE)
         else:
             change.action, change.reason = "carried", f"as the function {node.domain}::{name}"
-    carried.settle()
+    carried.redirect_calls()
     result = Retargeted(graph, list(changes.values()))
     if refuse and result.refused:
         raise refusal(result.refused, target)
@@ -140,7 +140,7 @@ class _VendorFunctions:
             proto.opset_import.add(domain="" if domain == "ai.onnx" else domain, version=version)
         return proto
 
-    def settle(self) -> None:
+    def redirect_calls(self) -> None:
         """Redirect the calls to the functions."""
         if not self.protos:
             return

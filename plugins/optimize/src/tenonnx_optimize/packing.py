@@ -14,8 +14,8 @@ from tenonnx.extend import Graph, Node, Op, TenonnxError, Value, find_rule
 from tenonnx.extend.transforms import Call, Decision, Rewriter, attributes_key, foreseeing
 
 
-def pack(graph: Graph, settle: Callable[[Graph], Graph]) -> Graph:
-    """``graph`` packed and simplified by ``settle``, in the order that leaves the fewest nodes."""
+def pack(graph: Graph, simplify: Callable[[Graph], Graph]) -> Graph:
+    """``graph`` packed and simplified by ``simplify``, in the order that leaves the fewest nodes."""
 
     @functools.cache  # if one kind does nothing, both orders need the same result
     def by(kind: Callable[[Graph], Decision | None], source: Graph) -> Graph:
@@ -30,7 +30,7 @@ def pack(graph: Graph, settle: Callable[[Graph], Graph]) -> Graph:
             return found
 
         walked = Rewriter(source, decide).run()
-        return min(source, settle(walked), key=size) if decided else source
+        return min(source, simplify(walked), key=size) if decided else source
 
     return min(by(_joining, by(_packing, graph)), by(_packing, by(_joining, graph)), key=size)
 

@@ -43,7 +43,7 @@ def replaced(
 class _Copying(Rewriter):
     """Copies kept nodes, whose types are known from the search."""
 
-    def is_settled(self, node: Node) -> bool:
+    def stays_unchanged(self, node: Node) -> bool:
         return True
 
 
@@ -56,7 +56,7 @@ class Replacement(Rewriter):
         self.made: dict[Value, Value] = {}
         self.brought: dict[Value, Value] = {}
 
-    def is_settled(self, node: Node) -> bool:
+    def stays_unchanged(self, node: Node) -> bool:
         return self.node is not None and not any(v in self.found for v in self.node.outputs if v is not None)
 
     def inner(self, subgraph: Graph, attribute: str) -> Rewriter:

@@ -51,9 +51,9 @@ def simplify(
     the graph after each round.
     """
     most = LARGEST_RESULT if largest is None else largest
-    settle = functools.partial(_simplified, keep=keep, largest=most, observe=observe)
-    settled = settle(graph)
-    found = pack(settled, settle) if join else settled
+    simplify_again = functools.partial(_simplified, keep=keep, largest=most, observe=observe)
+    simplified = simplify_again(graph)
+    found = pack(simplified, simplify_again) if join else simplified
     # rules return ops of the newest version
     return retarget(found) if _is_newer(found) and not _is_newer(graph) else found
 

@@ -18,7 +18,7 @@ from tenonnx.extend import DType, Graph, InvalidCall, InvalidModel, Node, Value,
 from tenonnx.extend.formats import Tensor, read_tensors, write_tensors
 from tenonnx.extend.transforms import Builder, bind, check_made_alike, copy_graph, interpreting
 from tenonnx_standard.regular_expressions import RegularExpression, compiled
-from tenonnx_training.modes import settle
+from tenonnx_training.modes import switch_to_inference
 from tenonnx_training.parameters import is_adapter, matches, names_of
 from tenonnx_training.weight_readers import source_of
 
@@ -246,7 +246,7 @@ def merged(graph: Graph, adapted: Graph, name: str = "default", *, keep_training
         changed[weight.name] = (before + added).astype(before.dtype)
     copy.assign(changed)
     if not keep_training_form:
-        settle(copy)
+        switch_to_inference(copy)
     return copy
 
 

@@ -194,17 +194,17 @@ def evaluation_form(graph: Graph) -> Graph:
     The result is a copy; nodes that are in that form already stay as they are.
     """
     copy = copy_graph(graph)
-    settle(copy)
+    switch_to_inference(copy)
     return copy
 
 
-def settle(graph: Graph) -> None:
+def switch_to_inference(graph: Graph) -> None:
     """Switch ``graph`` itself to inference mode; local functions with training nodes are inlined."""
     waiting = list(graph.nodes)
     while waiting:
         node = waiting.pop()
         for subgraph in node.subgraphs:
-            settle(subgraph)
+            switch_to_inference(subgraph)
         if isinstance(node.op, Function) and _may_train(node.op):
             waiting += _inlined(graph, node)
         elif _node_trains(node):

@@ -23,7 +23,7 @@ from tenonnx_training.data import samples_of
 from tenonnx_training.distillation import teacher_of
 from tenonnx_training.losses import Loss
 from tenonnx_training.measuring import LABELS, PREDICTIONS, Measurement, Measuring
-from tenonnx_training.modes import settle
+from tenonnx_training.modes import switch_to_inference
 from tenonnx_training.objective import Objective, wanted_labels
 from tenonnx_training.optimizers import Optimizer
 from tenonnx_training.parameters import GROUPED, as_before, grouped, groups_as_before
@@ -225,7 +225,7 @@ class TrainingStep:
         settings = self._progress(progress)
         write_back(self._source, self._made, self.optimizer, self.program.state, settings, measured or {})
         if not self._keep_training_form:
-            settle(self._source)
+            switch_to_inference(self._source)
         return self._source
 
     def snapshot(self, *, measured: Mapping[str, Array] | None = None, **progress: Any) -> Callable[[], Graph]:
@@ -236,7 +236,7 @@ class TrainingStep:
         if self._copy is None:
             self._copy = copy_graph(self._source)
             if not self._keep_training_form:
-                settle(self._copy)
+                switch_to_inference(self._copy)
         step_graph, state, settings = self._made, self.program.state, self._progress(progress)
         tensors = {
             name: state[name] for name in (*step_graph.parameters, *step_graph.statistics, *step_graph.slots, COUNT)
@@ -255,7 +255,7 @@ class TrainingStep:
         settings = settings_of(self._made, self.optimizer, self._progress(progress))
         source = copy_graph(self._source)
         if not self._keep_training_form:
-            settle(source)
+            switch_to_inference(source)
         shards.write(folder, self.steps, source, lying, settings, measured or {})
 
     def _progress(self, progress: Mapping[str, Any]) -> dict[str, Any]:

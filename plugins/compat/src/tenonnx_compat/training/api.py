@@ -15,7 +15,7 @@ from tenonnx.extend import ArrayConstant, Graph, InvalidCall, InvalidModel
 from tenonnx.extend.formats import TrainingState, export
 from tenonnx.extend.transforms import copy_graph
 from tenonnx_compat.training.artifacts import BUFFER, GATHERED, GRADIENT, RESET, STATE
-from tenonnx_training.modes import settle
+from tenonnx_training.modes import switch_to_inference
 from tenonnx_training.updates import RATE
 
 Array = np.ndarray[Any, Any]
@@ -257,7 +257,7 @@ class Module:
     def export_model_for_inferencing(self, inference_model_uri: Location, graph_output_names: list[str]) -> None:
         """Write the model for inference, with these outputs, to a file."""
         graph = self._state.model()
-        settle(graph)
+        switch_to_inference(graph)
         export(graph.extract([value.name for value in graph.inputs], list(graph_output_names)), inference_model_uri)
 
     def _part(self) -> _Model:

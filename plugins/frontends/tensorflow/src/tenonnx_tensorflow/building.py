@@ -16,7 +16,7 @@ from tenonnx_tensorflow.attributes import dtype_of, is_complex
 from tenonnx_tensorflow.interpreter import Interpreter, check_ops
 from tenonnx_tensorflow.model import Input, Model
 from tenonnx_tensorflow.quantized_moves import moved_quantized
-from tenonnx_tensorflow.state import State, settled
+from tenonnx_tensorflow.state import State, build_until_stable
 from tenonnx_tensorflow.tracked_values import Complex, Held
 from tenonnx_tensorflow.verification import array_of
 
@@ -31,7 +31,7 @@ def graph_of(model: Model, registry: Registry | None, names: Sequence[str] | Non
     """
     check_ops(model.library, [reference.node for _, reference in model.outputs], model.line_of, model.forms)
     try:
-        state = settled(lambda mutable: _built(model, registry, names, mutable))
+        state = build_until_stable(lambda mutable: _built(model, registry, names, mutable))
     except TenonnxError as error:
         raise with_place(error) from error
     return tidied(state)

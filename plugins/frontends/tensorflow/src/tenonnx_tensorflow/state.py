@@ -201,7 +201,7 @@ class State:
                 graph.all_inputs.remove(value)
 
 
-def settled(build: Callable[[frozenset[str]], State]) -> State:
+def build_until_stable(build: Callable[[frozenset[str]], State]) -> State:
     """Build a graph again until all changing variables are known, so that their initial contents are not folded."""
     mutable: frozenset[str] = frozenset()
     while True:

@@ -31,7 +31,7 @@ from tenonnx_tensorflow.building import WRITTEN, tidied, with_place
 from tenonnx_tensorflow.forms import Forms
 from tenonnx_tensorflow.loops import Looping, branched, looped
 from tenonnx_tensorflow.rules.control import condition_of
-from tenonnx_tensorflow.state import State, settled
+from tenonnx_tensorflow.state import State, build_until_stable
 from tenonnx_tensorflow.tracked_values import Variable
 
 #: Operators without a rule: the builder implements them, since they call subgraphs or have state.
@@ -80,7 +80,7 @@ def graph_of(
         return builder.state
 
     try:
-        state = settled(built)
+        state = build_until_stable(built)
     except TenonnxError as error:
         raise with_place(error) from error
     return tidied(state)

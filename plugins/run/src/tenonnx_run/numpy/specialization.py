@@ -146,8 +146,8 @@ class Observations:
     def _kernel(self, step: Step) -> Callable[..., Any] | None:
         rule = None if step.attributes is None else find_rule(known_op(step.node), "specialize")
         operands = [self._operands.get(slot) for slot in step.inputs]
-        settled = all(operand is not None or slot < 0 for operand, slot in zip(operands, step.inputs, strict=True))
-        if rule is None or not settled or not all(operand is None or operand.size for operand in operands):
+        are_known = all(operand is not None or slot < 0 for operand, slot in zip(operands, step.inputs, strict=True))
+        if rule is None or not are_known or not all(operand is None or operand.size for operand in operands):
             return None
         kernel: Callable[..., Any] | None = rule(*operands, **step.attributes or {})
         return kernel
