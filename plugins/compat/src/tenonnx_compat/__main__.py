@@ -1,4 +1,4 @@
-"""The command: ``python -m tenonnx_compat run SCRIPT``."""
+"""Entry point of ``python -m tenonnx_compat run SCRIPT``."""
 
 from __future__ import annotations
 

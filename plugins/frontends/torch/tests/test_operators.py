@@ -219,7 +219,7 @@ def same(found, expected, tolerance=1e-4):
         assert torch.allclose(ours.double(), theirs.double(), rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
-def test_pooling_to_a_size():
+def test_adaptive_pooling():
     image, volume = torch.randn(2, 3, 7, 9), torch.randn(2, 3, 7, 5, 6)
     same([windows.adaptive_average(volume, [3, 2, 4])], [aten._adaptive_avg_pool3d(volume, [3, 2, 4])])
     slope = torch.randn(2, 3, 3, 4)
@@ -289,7 +289,7 @@ def test_matrices_of_a_size_that_varies_are_refused():
         tx.load(module, torch.randn(3, 3), dims={0: {0: "n", 1: "n"}})
 
 
-def test_medians_and_divisors():
+def test_medians_and_greatest_common_divisors():
     x = torch.randn(4, 7)
     x[1, 3], x[2] = torch.nan, torch.nan
     same(sort.median(x, 1)[:1], x.median(1)[:1])
@@ -337,7 +337,7 @@ def test_a_jacobian_inside_of_a_module():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("name", ["igamma", "igammac"])
-def test_both_parts_of_the_gamma_function(name, dtype):
+def test_incomplete_gamma_functions(name, dtype):
     shapes = torch.tensor([1e-6, 1e-3, 0.1, 1, 5, 30, 100, 1e4, 0, -1, torch.inf], dtype=dtype)
     ends = torch.tensor([1e-8, 0.1, 0.99, 1, 2, 7, 28, 31, 90, 110, 1040, 1e4, 0, -1, torch.inf], dtype=dtype)
     a, x = torch.meshgrid(shapes, ends, indexing="ij")
@@ -346,7 +346,7 @@ def test_both_parts_of_the_gamma_function(name, dtype):
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
-def test_the_next_number_is_that_of_pytorch_bit_for_bit(dtype):
+def test_nextafter_is_that_of_pytorch_bit_for_bit(dtype):
     limits = torch.finfo(dtype)
     numbers = [0.0, -0.0, 1, -1, 2, 0.5, 3.3, -7.1, 1e-30, limits.max, -limits.max, torch.inf, -torch.inf, torch.nan]
     held = torch.tensor([*numbers, limits.tiny, limits.tiny * limits.eps * 3], dtype=dtype)
@@ -357,7 +357,7 @@ def test_the_next_number_is_that_of_pytorch_bit_for_bit(dtype):
     assert torch.equal(found.isnan(), expected.isnan())
 
 
-def test_the_most_frequent():
+def test_mode():
     x = torch.randint(0, 4, (2, 9, 12), generator=torch.Generator().manual_seed(0))
     for dim, keepdim in itertools.product((-1, 0, 1), (False, True)):
         same(sort.mode(x, dim, keepdim), x.mode(dim, keepdim), 0)
@@ -365,7 +365,7 @@ def test_the_most_frequent():
 
 
 @pytest.mark.parametrize(("kernel", "size"), [([2, 3], [4, 3]), ([2, 2], [1, 7]), ([2, 3, 2], [4, 3, 1])])
-def test_windows_at_random_steps(kernel, size):
+def test_fractional_max_pooling(kernel, size):
     rank = len(kernel)
     x, samples = torch.randn(2, 3, *(9, 8, 7)[:rank]), torch.rand(2, 3, rank)
     x[(0, 0, *[3] * rank)] = torch.nan
@@ -469,7 +469,7 @@ def test_operations_that_the_exporter_gets_wrong_are_right(function, tmp_path):
     assert tenonnx_torch.export(Apply(function), torch.rand(3, 4), tmp_path / "m.onnx", opset_version=13).passed
 
 
-def test_bags_of_other_sizes_do_not_end_the_process(tmp_path):
+def test_embedding_bags_of_other_sizes_do_not_end_the_process(tmp_path):
     bags = torch.nn.EmbeddingBag(10, 4, mode="mean", padding_idx=2, include_last_offset=True).eval()
     tensors, dims = (torch.tensor([1, 2, 4, 5]), torch.tensor([0, 3, 3, 4])), {"input": {0: "n"}, "offsets": {0: "m"}}
     assert tenonnx_torch.export(bags, tensors, tmp_path / "m.onnx", dims=dims).passed

@@ -18,7 +18,7 @@ def pack(graph: Graph, simplify: Callable[[Graph], Graph]) -> Graph:
     """``graph`` packed and simplified by ``simplify``, in the order that leaves the fewest nodes."""
 
     @functools.cache  # if one kind does nothing, both orders need the same result
-    def by(kind: Callable[[Graph], Decision | None], source: Graph) -> Graph:
+    def applied(kind: Callable[[Graph], Decision | None], source: Graph) -> Graph:
         deciding, decided = kind(source), False
         if deciding is None:
             return source
@@ -32,7 +32,7 @@ def pack(graph: Graph, simplify: Callable[[Graph], Graph]) -> Graph:
         walked = Rewriter(source, decide).run()
         return min(source, simplify(walked), key=size) if decided else source
 
-    return min(by(_joining, by(_packing, graph)), by(_packing, by(_joining, graph)), key=size)
+    return min(applied(_joining, applied(_packing, graph)), applied(_packing, applied(_joining, graph)), key=size)
 
 
 def size(graph: Graph) -> int:
@@ -70,7 +70,7 @@ def _joining(graph: Graph) -> Decision | None:
         ):
             groups.setdefault((node.op, first, attributes), []).append(node)
     group_of = {node: group for group in groups.values() if len(group) > 1 for node in group}
-    made: dict[Node, Value] = {}
+    packed: dict[Node, Value] = {}
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
         if call.node is None or call.node not in group_of:
@@ -79,7 +79,7 @@ def _joining(graph: Graph) -> Decision | None:
         if call.node is group[0] and rule is not None:
             calls = [[None if v is None else rewriter.copy(v) for v in node.inputs] for node in group]
             with contextlib.suppress(TenonnxError), rewriter.attempt(), foreseeing(call.op.title, call.inputs, {}):
-                made.update(zip(group, rule(calls) or (), strict=False))
-        return None if call.node not in made else (made[call.node],)
+                packed.update(zip(group, rule(calls) or (), strict=False))
+        return None if call.node not in packed else (packed[call.node],)
 
     return decide if group_of else None

@@ -37,8 +37,8 @@ def check_versions(op: Op, examples: int) -> None:
     known = {version for version in versions if gap_at(op, version)}
     if missing - known:
         raise Failure(
-            f"{op.title}: no call of its cases is compared at the versions {sorted(missing - known)}; draw some that "
-            "these can say, of element types that they take"
+            f"{op.title}: no call of its cases is compared at the versions {sorted(missing - known)}; draw some "
+            "whose attributes and element types exist there"
         )
     if known - missing:
         raise Failure(f"{op.title}: the gap of versions is stale, calls are compared at {sorted(known - missing)}")

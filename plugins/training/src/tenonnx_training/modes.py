@@ -66,7 +66,7 @@ def _has_modes(op: object) -> bool:
     return any(_is(o, batch_normalization) or _is(o, dropout) or _has_modes(o) for o in inside)
 
 
-def not_for_gradients(graph: Graph) -> set[str]:
+def without_gradients(graph: Graph) -> set[str]:
     """Values that have no gradient: running statistics, and the ratios of Dropout."""
     slices: list[tuple[Op, slice]] = [(batch_normalization, _STATISTICS), (dropout, slice(1, 2))]
     return {name_of(v) for node in graph.walk() for op, part in slices if _is(node.op, op) for v in node.inputs[part]}
@@ -143,8 +143,8 @@ def _by_batch(rewriter: Rewriter, call: Call, form: TrainingForm, unbiased: bool
     momentum = _momentum(node, call.attributes["momentum"])
     if momentum == 1.0:
         form.notes.append(f"{node.title} has the momentum 1.0: its running statistics stay as they are")
-    as_it_is = momentum == call.attributes["momentum"] and not (unbiased and call.op is batch_normalization)
-    if len(node.outputs) > 1 and as_it_is:  # it is in training mode already
+    is_reusable = momentum == call.attributes["momentum"] and not (unbiased and call.op is batch_normalization)
+    if len(node.outputs) > 1 and is_reusable:  # it is in training mode already
         results: Sequence[Value | None] | None = None
         replaced = [None if v is None else rewriter.copy(v) for v in node.outputs[1:3]]
     else:

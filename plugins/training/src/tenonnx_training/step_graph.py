@@ -21,10 +21,10 @@ from tenonnx_standard.activation import gelu
 from tenonnx_standard.casting import cast_like
 from tenonnx_training.modes import (
     evaluation_form,
-    not_for_gradients,
     statistics_of,
     training_form,
     without_functions,
+    without_gradients,
 )
 from tenonnx_training.objective import Measured, Objective, add_objective, free_name
 from tenonnx_training.optimizers import Optimizer
@@ -103,7 +103,7 @@ def differentiated(
     refuse_opaque(graph, "trained")
     plain = without_functions(graph)
     check_patterns(plain, recipe.recompute)
-    biases, fixed = biases_of(plain), not_for_gradients(plain)
+    biases, fixed = biases_of(plain), without_gradients(plain)
     fixed = {*fixed, *(bias.scale for bias in biases)}
     parameters = matching(graph, recipe.trainable, but={*fixed, *without})
     biases = [bias for bias in biases if not {*bias.factors}.isdisjoint(parameters)]

@@ -31,9 +31,9 @@ def layer(draw, experts, outputs, inputs, bits, block):
 
 #: Inputs and attributes that onnxruntime's CPU kernel accepts and ignores.
 IGNORED = {
-    "fc1_act_block_scale": "scales of blocks of activations are of one GPU, without a documented meaning",
-    "fc2_act_block_scale": "scales of blocks of activations are of one GPU, without a documented meaning",
-    "use_sparse_mixer": "how a sparse mixer goes with router_weights is not documented, and no kernel does it",
+    "fc1_act_block_scale": "block scales of activations are for one kind of GPU, and undocumented",
+    "fc2_act_block_scale": "block scales of activations are for one kind of GPU, and undocumented",
+    "use_sparse_mixer": "the combination of a sparse mixer with router_weights is undocumented, and no kernel has it",
 }
 
 
@@ -41,7 +41,7 @@ IGNORED = {
     qmoe,
     gradient=False,
     undrawn=IGNORED,
-    tolerance=Tolerance(2e-2, 1e-2, "onnxruntime computes Gelu in another way, and may hold activations in 8 bits"),
+    tolerance=Tolerance(2e-2, 1e-2, "onnxruntime approximates Gelu, and may quantize activations to 8 bits"),
 )
 def qmoe_cases(draw):
     x, router, experts = network(draw)
@@ -78,13 +78,13 @@ def qmoe_cases(draw):
 def qmoe_cases_2(draw):
     """A third layer, or separate bit widths per layer, which onnxruntime's kernel lacks."""
     x, router, experts = network(draw)
-    apart = draw(st.booleans())
+    separate_gate = draw(st.booleans())
     bits = {f"fc{k}_expert_weight_bits": draw(st.sampled_from([4, 8])) for k in (1, 2, 3)}
     first, second, third = (
         layer(draw, experts, rows, columns, bits[f"fc{k}_expert_weight_bits"], 0)
-        for k, rows, columns in ((1, 16 if apart else 32, 32), (2, 32, 16), (3, 16, 32))
+        for k, rows, columns in ((1, 16 if separate_gate else 32, 32), (2, 32, 16), (3, 16, 32))
     )
-    extra = (*third[:3],) if apart else (None, None, None)
+    extra = (*third[:3],) if separate_gate else (None, None, None)
     return call(
         x,
         router,
@@ -93,10 +93,10 @@ def qmoe_cases_2(draw):
         *extra,
         first[3],
         second[3],
-        third[3] if apart else None,
+        third[3] if separate_gate else None,
         k=2,
         activation_type="swiglu",
-        swiglu_fusion=0 if apart else 2,
+        swiglu_fusion=0 if separate_gate else 2,
         **bits,
     )
 

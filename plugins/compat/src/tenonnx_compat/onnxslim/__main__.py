@@ -1,4 +1,4 @@
-"""The command: ``python -m tenonnx_compat.onnxslim in.onnx out.onnx``."""
+"""Entry point of ``python -m tenonnx_compat.onnxslim in.onnx out.onnx``."""
 
 import sys
 

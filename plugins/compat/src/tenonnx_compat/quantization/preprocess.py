@@ -1,4 +1,4 @@
-"""The command: ``python -m tenonnx_compat.quantization.preprocess --input in.onnx --output out.onnx``."""
+"""Entry point of ``python -m tenonnx_compat.quantization.preprocess --input in.onnx --output out.onnx``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""HDF5 files of others: read in a worker process, and written anew for Keras."""
+"""Untrusted HDF5 files, read in a worker process and rewritten for Keras."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def _restored(sent: Any) -> Any:
 
 
 def check_size(path: Path, size: int, packed: int) -> None:
-    """Raise ``LimitExceeded`` if the unpacked size in bytes exceeds the limit ``memory``, and much more the packed."""
+    """Raise ``LimitExceeded`` if the unpacked size exceeds the limit ``memory`` and ten times the packed size."""
     if size > limits.current().memory and size > _RATIO * packed:
         raise LimitExceeded(
             'the unpacked size of a file exceeds the limit "memory"',

@@ -1,6 +1,6 @@
 """Keras files: checked, and then built by Keras with its current backend.
 
-Keras reads files that are written anew: the checked config, and weights that a worker process read (``hdf5_files``).
+Keras reads rewritten files: the checked config, and weights that a worker process read (``hdf5_files``).
 """
 
 from __future__ import annotations
