@@ -37,6 +37,7 @@ _ACTIVATIONS = {
     "swiglu": None,
     "geglu": None,
 }
+_BITS = (2, 3, 4, 8)
 _FLOAT_BLOCKS = {"fp4": 32, "wfp4afp8": 32, "nvfp4": 16}
 
 
@@ -180,7 +181,10 @@ qmoe.requires(
     one_of(
         activation_type=_ACTIVATIONS,
         quant_type=("int", "fp8", *_FLOAT_BLOCKS),
-        expert_weight_bits=(2, 3, 4, 8),
+        expert_weight_bits=_BITS,
+        fc1_expert_weight_bits=(0, *_BITS),
+        fc2_expert_weight_bits=(0, *_BITS),
+        fc3_expert_weight_bits=(0, *_BITS),
         swiglu_fusion=(0, 1, 2),
     ),
     at_least(k=1, block_size=0),

@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tenonnx_quantized.cases.elementwise import parameters
-from tenonnx_quantized.cases.quantize import QUANTIZED_NAN
+from tenonnx_quantized.cases.quantize import QUANTIZED_NAN, seven_bits
 from tenonnx_quantized.convolution import conv_integer, qlinear_conv, qlinear_conv_channels_last
 from tenonnx_testing import Gap, call, cases, tensors
 
@@ -26,7 +26,7 @@ def images(draw, *, kinds=EIGHT_BITS):
     attributes |= {"dilations": dilations} if max(dilations) > 1 else {}
     attributes |= draw(st.sampled_from([{}, {"kernel_shape": kernel}]))
     attributes |= draw(st.sampled_from([{}, {"pads": [1] * (2 * rank)}, {"auto_pad": "SAME_UPPER"}]))
-    return x, w, attributes
+    return seven_bits(x), seven_bits(w), attributes
 
 
 @cases(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from tenonnx_quantized.cases.quantize import QUANTIZED_NAN
+from tenonnx_quantized.cases.quantize import QUANTIZED_NAN, seven_bits
 from tenonnx_quantized.matrix import matmul_integer, qlinear_matmul
 from tenonnx_testing import Gap, call, cases, shapes, tensors
 
@@ -17,7 +17,8 @@ def matrices(draw, left, right):
     batch, (m, k, n) = draw(shapes(0, 2, 1, 3)), draw(shapes(3, 3))
     a = draw(tensors(left, shape=(*batch, m, k), min_value=-200, max_value=200))
     stacked = draw(st.booleans())
-    return a, draw(tensors(right, shape=(*(batch if stacked else ()), k, n), min_value=-200, max_value=200))
+    b = draw(tensors(right, shape=(*(batch if stacked else ()), k, n), min_value=-200, max_value=200))
+    return seven_bits(a), seven_bits(b)
 
 
 def parameter_shape(draw, matrix, place):

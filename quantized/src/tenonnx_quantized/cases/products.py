@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from tenonnx_quantized.cases.elementwise import EIGHT_BITS, parameters, quantized
 from tenonnx_quantized.cases.matrix import matrices
+from tenonnx_quantized.cases.quantize import seven_bits
 from tenonnx_quantized.products import (
     dynamic_quantize_matmul,
     matmul_integer16,
@@ -46,8 +47,8 @@ def qgemm_cases(draw):
     m, k, n = draw(shapes(3, 3))
     kind = draw(st.sampled_from(EIGHT_BITS))
     trans_a, trans_b = draw(st.integers(0, 1)), draw(st.integers(0, 1))
-    a = quantized(draw, (k, m) if trans_a else (m, k), kind)
-    b = quantized(draw, (n, k) if trans_b else (k, n), draw(st.sampled_from(EIGHT_BITS)))
+    a = seven_bits(quantized(draw, (k, m) if trans_a else (m, k), kind))
+    b = seven_bits(quantized(draw, (n, k) if trans_b else (k, n), draw(st.sampled_from(EIGHT_BITS))))
     c = None
     if draw(st.booleans()):
         c = draw(tensors("int32", shape=draw(st.sampled_from([(n,), (1, n), (m, n)])), min_value=-999, max_value=999))
