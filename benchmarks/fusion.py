@@ -121,9 +121,9 @@ def deep(blocks: int) -> tx.Graph:
 
     x = graph.input("x", "float32", ("batch", 16))
     for _ in range(blocks):
-        apart = x - ops.reduce_mean(x, [-1])
-        deviation = ops.sqrt(ops.reduce_mean(ops.pow_(apart, np.float32(2)), [-1]) + 1e-5)
-        y = ops.matmul(apart / deviation * weight(16) + weight(16), weight(16, 16)) + weight(16)
+        difference = x - ops.reduce_mean(x, [-1])
+        deviation = ops.sqrt(ops.reduce_mean(ops.pow_(difference, np.float32(2)), [-1]) + 1e-5)
+        y = ops.matmul(difference / deviation * weight(16) + weight(16), weight(16, 16)) + weight(16)
         x = x + y * (ops.erf(y / 2**0.5) + 1.0) * 0.5
     graph.output("y", x)
     return graph

@@ -185,9 +185,9 @@ def differences(theirs: Path, ours: Path, quantized: bool) -> str:
                     return f"{name}: {output} has other texts"
                 continue
             scale = float(np.abs(a).max(initial=0)) or 1.0
-            apart = float(np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64)).max(initial=0)) / scale
-            if apart > (QUANTIZED if quantized else 1e-3):
-                return f"{name}: {output} is {apart:.2g} of its range apart"
+            difference = float(np.abs(np.asarray(a, np.float64) - np.asarray(b, np.float64)).max(initial=0)) / scale
+            if difference > (QUANTIZED if quantized else 1e-3):
+                return f"{name}: {output} is {difference:.2g} of its range apart"
     return ""
 
 

@@ -17,8 +17,8 @@ def name_of(line):
 
 def untold(before, now, notes):
     """Names of removed lines that no note mentions."""
-    gone = sorted({name_of(line) for line in set(before) - set(now)})
-    return [name for name in gone if name.removeprefix("tenonnx.") not in notes]
+    removed = sorted({name_of(line) for line in set(before) - set(now)})
+    return [name for name in removed if name.removeprefix("tenonnx.") not in notes]
 
 
 def test_public_names_still_exist_or_a_note_mentions_them():

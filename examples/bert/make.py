@@ -55,8 +55,8 @@ class Model:
         return self.add("Mul", whole, self.constant(0.5, np.float32))
 
     def heads(self, x: str, perm: list[int]) -> str:
-        apart = self.add("Reshape", x, self.constant([0, 0, HEADS, HIDDEN // HEADS]))
-        return self.add("Transpose", apart, perm=perm)
+        reshaped = self.add("Reshape", x, self.constant([0, 0, HEADS, HIDDEN // HEADS]))
+        return self.add("Transpose", reshaped, perm=perm)
 
     def layer(self, x: str, mask: str, name: str) -> str:
         q, k, v = (self.linear(x, f"{name}.{part}", HIDDEN, HIDDEN) for part in ("query", "key", "value"))

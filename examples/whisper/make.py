@@ -62,8 +62,8 @@ class Builder:
         return f"{name}/sum", f"{name}/norm"
 
     def heads(self, x: str, name: str) -> str:
-        apart = self.add("Reshape", x, self.constant("heads.shape", [0, 0, HEADS, SIZE]), outputs=[f"{name}/apart"])
-        return self.add("Transpose", apart, outputs=[name], perm=[0, 2, 1, 3])
+        reshaped = self.add("Reshape", x, self.constant("heads.shape", [0, 0, HEADS, SIZE]), outputs=[f"{name}/apart"])
+        return self.add("Transpose", reshaped, outputs=[name], perm=[0, 2, 1, 3])
 
     def feed_forward(self, norm: str, name: str) -> str:
         """The feed-forward part of a layer."""

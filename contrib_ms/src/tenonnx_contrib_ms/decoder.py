@@ -137,14 +137,14 @@ def _chunk_length(keys: Value) -> int:
 
 def _from_chunks(keys: Value) -> Value:
     count, capacity, size = (dim_of(keys, axis) for axis in (1, 2, 3))
-    apart = ops.reshape(keys, [0, 0, size // _chunk_length(keys), capacity, _chunk_length(keys)])
-    return ops.reshape(ops.transpose(apart, perm=[0, 1, 3, 2, 4]), [0, count, capacity, size])
+    reshaped = ops.reshape(keys, [0, 0, size // _chunk_length(keys), capacity, _chunk_length(keys)])
+    return ops.reshape(ops.transpose(reshaped, perm=[0, 1, 3, 2, 4]), [0, count, capacity, size])
 
 
 def _to_chunks(keys: Value) -> Value:
     count, capacity, size = (dim_of(keys, axis) for axis in (1, 2, 3))
-    apart = ops.reshape(keys, [0, 0, 0, size // _chunk_length(keys), _chunk_length(keys)])
-    return ops.reshape(ops.transpose(apart, perm=[0, 1, 3, 2, 4]), [0, count, capacity, size])
+    reshaped = ops.reshape(keys, [0, 0, 0, size // _chunk_length(keys), _chunk_length(keys)])
+    return ops.reshape(ops.transpose(reshaped, perm=[0, 1, 3, 2, 4]), [0, count, capacity, size])
 
 
 # ----- requirements ---------------------------------------------------------------------------------------------------

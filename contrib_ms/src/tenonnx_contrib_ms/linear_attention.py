@@ -80,8 +80,8 @@ linear_attention.requires(
 def _repeated(x: Value, heads: int, times: int) -> Value:
     """Repeat each head of the last axis ``times`` times, adjacent to each other."""
     batch, length, width = dims(x)
-    apart = ops.reshape(x, [batch, length, heads, 1, width // heads])
-    return ops.reshape(ops.expand(apart, [batch, length, heads, times, width // heads]), [batch, length, -1])
+    reshaped = ops.reshape(x, [batch, length, heads, 1, width // heads])
+    return ops.reshape(ops.expand(reshaped, [batch, length, heads, times, width // heads]), [batch, length, -1])
 
 
 def _windowed(attend: Any, state: Value, length: Any, window: int, ahead: int) -> tuple[Value, Value]:

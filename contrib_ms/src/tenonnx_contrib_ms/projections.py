@@ -38,16 +38,16 @@ def _normalized(
 ) -> tuple[Value, Value]:
     """Queries and keys concatenated, each head divided by its root mean square; and the values."""
     if len(flat) == 1:
-        apart = ops.split(ops.reshape(flat[0], [0, 0, sum(counts), -1]), counts, axis=2)
+        reshaped = ops.split(ops.reshape(flat[0], [0, 0, sum(counts), -1]), counts, axis=2)
     else:
-        apart = [ops.reshape(x, [0, 0, n, -1]) for x, n in zip(flat, counts, strict=True)]
-    stash = int(statistics_dtype(apart[0]))
+        reshaped = [ops.reshape(x, [0, 0, n, -1]) for x, n in zip(flat, counts, strict=True)]
+    stash = int(statistics_dtype(reshaped[0]))
     normal = (
         ops.rms_normalization(x, w, epsilon=e, stash_type=stash)
-        for x, w, e in zip(apart[:2], norms, epsilons, strict=True)
+        for x, w, e in zip(reshaped[:2], norms, epsilons, strict=True)
     )
     both = ops.concat(*normal, axis=2)
-    return ops.transpose(both, perm=[0, 2, 1, 3]), ops.transpose(apart[2], perm=[0, 2, 1, 3])
+    return ops.transpose(both, perm=[0, 2, 1, 3]), ops.transpose(reshaped[2], perm=[0, 2, 1, 3])
 
 
 def rotate(x: Value, cos: Value, sin: Value, count: int, interleaved: int) -> Value:

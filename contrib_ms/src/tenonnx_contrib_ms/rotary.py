@@ -60,8 +60,8 @@ def rotary_embedding(
             num_heads=heads,
             rotary_embedding_dim=rotary_embedding_dim,
         )
-    apart = transpose(reshape(input, [0, 0, -1, dims(cos_cache)[1] * 2]), perm=[0, 2, 1, 3])
-    rotated = rotary.rotary_embedding(apart, cos_cache, sin_cache, position_ids, interleaved=interleaved)
+    reshaped = transpose(reshape(input, [0, 0, -1, dims(cos_cache)[1] * 2]), perm=[0, 2, 1, 3])
+    rotated = rotary.rotary_embedding(reshaped, cos_cache, sin_cache, position_ids, interleaved=interleaved)
     return reshape(transpose(rotated, perm=[0, 2, 1, 3]), shape(input))
 
 

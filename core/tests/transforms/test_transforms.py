@@ -159,7 +159,7 @@ def test_a_node_is_kept_if_its_meaning_is_unchanged():
     assert moved.opsets == {"tiny": 4}
 
 
-def test_an_element_type_that_the_target_has_not_is_refused_though_no_node_touches_it():
+def test_an_element_type_that_the_target_lacks_is_refused_without_a_node_that_uses_it():
     graph = Graph(opsets={"ai.onnx": 18})
     graph.output("y", graph.input("x", "bfloat16", (2,)))
     with pytest.raises(NotRepresentable, match="cannot be expressed") as caught:

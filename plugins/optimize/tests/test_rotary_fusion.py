@@ -73,8 +73,8 @@ def before_its_heads(x):
 
 def before_few_heads(x, swapped=swapped_halves):
     """As exporters write it: heads are split, rotated, and then transposed."""
-    apart = ops.reshape(x, [0, 0, 2, 8])
-    turned = by_halves(apart, lambda x: computed(x, 1), swapped, axis=2)
+    reshaped = ops.reshape(x, [0, 0, 2, 8])
+    turned = by_halves(reshaped, lambda x: computed(x, 1), swapped, axis=2)
     return ops.transpose(turned, perm=[0, 2, 1, 3])
 
 

@@ -100,9 +100,9 @@ def test_each_of_several_outputs_has_the_output_of_its_name():
     step = tt.TrainingStep(both(W, V), loss, teacher=both(V, W), teacher_weight=1.0, **HOW)
     zeros = np.zeros((12, 3), "float32")
     found = step({"x": IMAGES, "a": zeros, "b": zeros})
-    apart = IMAGES @ W - IMAGES @ V
-    assert found["a/loss"] == pytest.approx(np.mean(apart**2), rel=1e-5)
-    assert found["b/loss"] == pytest.approx(np.mean(abs(apart)), rel=1e-5)
+    difference = IMAGES @ W - IMAGES @ V
+    assert found["a/loss"] == pytest.approx(np.mean(difference**2), rel=1e-5)
+    assert found["b/loss"] == pytest.approx(np.mean(abs(difference)), rel=1e-5)
 
 
 def test_a_student_learns_from_a_teacher_on_wrong_labels():

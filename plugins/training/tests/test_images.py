@@ -158,7 +158,7 @@ def test_invalid_folders(arguments, message, files, capsys):
     assert not (files / "tuned.onnx").exists()
 
 
-def test_classes_that_the_training_has_not(files, capsys):
+def test_classes_that_the_training_data_lack(files, capsys):
     saved(files / "other", {"cat": [(4, 6)], "fox": [(4, 6)]})
     common = ("--loss", "softmax_cross_entropy", "-o", files / "tuned.onnx", "--data", files / "train")
     assert run("train", files / "model.onnx", *common, "--validation", files / "other") == 2

@@ -150,7 +150,7 @@ def lamb(w, g, m, rate, decay, t):
 
 
 @pytest.mark.parametrize(("optimizer", "update"), [(tt.Lion, lion), (tt.LAMB, lamb)])
-def test_optimizers_that_pytorch_has_not(optimizer, update):
+def test_optimizers_that_pytorch_lacks(optimizer, update):
     graph = linear("float64")
     step = tt.TrainingStep(
         graph, "mean_squared_error", optimizer(0.05, weight_decay=0.1), trainable="w", backend="numpy"

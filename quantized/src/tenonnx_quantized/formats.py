@@ -66,9 +66,9 @@ def unpacked(packed: Value, bits: int) -> Value:
 def high_first(packed: Value) -> Value:
     """Unpack bytes to 4-bit integers along the last axis; the first integer of a byte is in its high bits."""
     shifts = constant(np.array([4, 0]), DType.uint8)
-    apart = ops.bitwise_and(ops.bitshift(ops.unsqueeze(packed, [-1]), shifts, direction="RIGHT"), 15)
+    unpacked = ops.bitwise_and(ops.bitshift(ops.unsqueeze(packed, [-1]), shifts, direction="RIGHT"), 15)
     *outer, length = dims(packed)
-    return ops.reshape(apart, [*outer, length * 2])
+    return ops.reshape(unpacked, [*outer, length * 2])
 
 
 def looked_up(quantized: Value, table: tuple[float, ...], dtype: DType) -> Value:

@@ -224,14 +224,14 @@ def remove(graph: Graph, nodes: Node | Value | str | Sequence[Node | Value | str
     """Remove nodes, inputs and variables that nothing else reads, and release their names."""
     given = [nodes] if isinstance(nodes, str) or not isinstance(nodes, Sequence) else list(nodes)
     values = [graph.find(each) for each in given if isinstance(each, Value | str)]
-    gone = [each for each in given if not isinstance(each, Value | str)]
+    removed = [each for each in given if not isinstance(each, Value | str)]
     computed = next((value for value in values if value.producer is not None), None)
     if computed is not None:
         what = f'cannot remove an output of a node from graph "{graph.name}" without the node'
         raise InvalidCall(what, given=repr(computed), do="graph.remove(value.producer)")
     with editing(graph):
-        if gone:
-            _remove_nodes(graph, gone)
+        if removed:
+            _remove_nodes(graph, removed)
         check_unread(graph, values)
         graph.all_inputs = [value for value in graph.all_inputs if value not in values]
         graph.variables = [value for value in graph.variables if value not in values]

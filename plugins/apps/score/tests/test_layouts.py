@@ -128,6 +128,6 @@ def test_all_element_types_are_those_of_triton(model_config):
     assert set(TYPES.values()) == set(known) - {"TYPE_INVALID"}
 
 
-def test_a_field_that_triton_has_not_is_found(model_config):
+def test_unknown_triton_fields_are_found(model_config):
     with pytest.raises(text_format.ParseError, match="batch_sizes"):
         text_format.Parse("batch_sizes: 3", model_config())

@@ -133,7 +133,7 @@ def test_quantization_without_options_is_quantization(page):
     assert "&& tenonnx quantize" in job["result"]["command"]
 
 
-def test_an_export_of_which_nothing_can_be_compared_has_not_passed(page, tmp_path):
+def test_an_export_without_comparable_outputs_does_not_pass(page, tmp_path):
     text = '<ir_version: 8, opset_import: ["" : 18]> drawn (float[n] x) => (float[n] y) { y = RandomNormalLike(x) }'
     sent = page.send("drawn.onnx", onnx.parser.parse_model(text).SerializeToString())
     result = page.done(task="export", model=sent["id"], options={"convert": {"--opset": ["17"]}})["result"]

@@ -289,7 +289,7 @@ REFUSED = [
     (SparseCoder(np.ones((6, 4)) + np.eye(6, 4), transform_algorithm="lasso_cd"), "depend on each other"),
     (SparseCoder(np.eye(4), transform_algorithm="lasso_lars", positive_code=True), "positive_code"),
     (NMF(2, shuffle=True), "order at random"),
-    (NMF(2, solver="mu", max_iter=15), "ten does not divide"),
+    (NMF(2, solver="mu", max_iter=15), "not a multiple of ten"),
 ]
 
 

@@ -41,9 +41,9 @@ def ours(name, path):
             found[f"{title} {opset}"] = count(path)
         roles = {value.name: value.role for value in tx.load(path).variables}
         merged = {each for role in roles.values() if role is not None for each in role.made_of}
-        gone = [each for each, _ in module.named_parameters() if each not in roles]
-        found[f"{title}, merged"] = sum(each in merged for each in gone)
-        found[f"{title}, lost"] = [each for each in gone if each not in merged]
+        removed = [each for each, _ in module.named_parameters() if each not in roles]
+        found[f"{title}, merged"] = sum(each in merged for each in removed)
+        found[f"{title}, lost"] = [each for each in removed if each not in merged]
     return found
 
 

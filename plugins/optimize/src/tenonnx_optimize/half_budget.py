@@ -105,8 +105,8 @@ def _difference(found: Any, expected: Any) -> float:
     finite = np.isfinite(wanted)
     if not np.isfinite(got[finite]).all():
         return float("inf")
-    apart = np.abs(got[finite] - wanted[finite]).max(initial=0.0)
-    return float(apart / max(_largest(wanted), 1e-30))
+    difference = np.abs(got[finite] - wanted[finite]).max(initial=0.0)
+    return float(difference / max(_largest(wanted), 1e-30))
 
 
 def _is_float(contents: Any) -> bool:

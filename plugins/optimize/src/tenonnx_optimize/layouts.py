@@ -23,8 +23,8 @@ from tenonnx.extend import (
 from tenonnx.extend.transforms import Call, Rewriter, in_registry_of_graph, leaving_defaults, prune
 from tenonnx_optimize.weights import keep_names, role_of_reshaped, role_of_transposed
 
-MOVES = rule_kind("moves", "inputs and attributes; a value, and for each axis of the result the one of that, or None")
-PASSES = rule_kind("laid_out", "a layout, inputs and attributes; the results of the call on inputs that lie so")
+MOVES = rule_kind("moves", "inputs and attributes; a value, and its axis for each axis of the result, or None")
+PASSES = rule_kind("laid_out", "a layout, inputs and attributes; the results of the call on inputs in that layout")
 
 #: For each axis of a tensor the axis of another one; None for an axis of one element that the other lacks.
 Axes = tuple[int | None, ...]

@@ -173,15 +173,15 @@ def _compare_exactly(a: Array, e: Array, kind: TensorType, steps: int) -> Differ
         ladder = _numbers(kind.dtype)
         a, e = a.astype(np.float64), e.astype(np.float64)
         nan = np.isnan(a) != np.isnan(e)
-        apart = np.abs(np.searchsorted(ladder, a) - np.searchsorted(ladder, e))
-        apart = np.where(nan, len(ladder), apart)
+        difference = np.abs(np.searchsorted(ladder, a) - np.searchsorted(ladder, e))
+        difference = np.where(nan, len(ladder), difference)
     else:
         wide = np.uint64 if kind.dtype is DType.uint64 else np.int64
         a, e = a.astype(wide), e.astype(wide)
         with np.errstate(over="ignore"):
-            apart = np.where(a > e, a - e, e - a).astype(np.uint64)
+            difference = np.where(a > e, a - e, e - a).astype(np.uint64)
     allowed = "may not differ" if not steps else f"may be {steps} ULP apart"
-    return _report(a, e, apart > steps, apart.astype(np.float64), kind, allowed)
+    return _report(a, e, difference > steps, difference.astype(np.float64), kind, allowed)
 
 
 @functools.cache

@@ -400,8 +400,8 @@ def conv_transpose(
         if stride > 1:
             pads = np.zeros((2, x.ndim + 1), np.int64)
             pads[1, k + 3] = stride - 1
-            apart = pad(unsqueeze(x, [k + 3]), constant(pads.reshape(-1)))
-            x = reshape(apart, [*dims(x)[: k + 2], sizes[k] * stride, *dims(x)[k + 3 :]])
+            reshaped = pad(unsqueeze(x, [k + 3]), constant(pads.reshape(-1)))
+            x = reshape(reshaped, [*dims(x)[: k + 2], sizes[k] * stride, *dims(x)[k + 3 :]])
     before = [e - 1 - b for e, b in zip(window.extents, begins, strict=True)]
     after = [m - n * s + b for m, n, s, b in zip(outputs, sizes, window.strides, begins, strict=True)]
     places = int(np.prod(window.kernel))

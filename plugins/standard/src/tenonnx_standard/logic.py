@@ -96,9 +96,9 @@ def equal_lowering(A: Value, B: Value) -> Value | None:
     """Floats were not comparable below opset 11; only NaN is neither below 1 nor above 0."""
     if not A.dtype.is_float:
         return None
-    apart = or_(less(A, B), greater(A, B))
+    is_different = or_(less(A, B), greater(A, B))
     number = and_(or_(less(A, 1), greater(A, 0)), or_(less(B, 1), greater(B, 0)))
-    return and_(number, not_(apart))
+    return and_(number, not_(is_different))
 
 
 @equal.lower()

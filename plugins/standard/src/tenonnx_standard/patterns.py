@@ -356,10 +356,14 @@ def turned(y: Value) -> Iterator[_RotaryInputs]:
             if heads == 1:
                 yield _RotaryInputs(x, cosine, sine, attributes)
             elif isinstance(count := x.shape[2], int) and isinstance(size := x.shape[3], int):
-                apart = [0, 0, count, size]
+                split_shape = [0, 0, count, size]
                 flat = reshape(x, [0, 0, count * size])
                 yield _RotaryInputs(
-                    flat, cosine, sine, {**attributes, "num_heads": count}, lambda y, apart=apart: reshape(y, apart)
+                    flat,
+                    cosine,
+                    sine,
+                    {**attributes, "num_heads": count},
+                    lambda y, split_shape=split_shape: reshape(y, split_shape),
                 )
 
 

@@ -457,8 +457,8 @@ def tile(input, repeats: Index):
     sizes, contents = dims(input), elements(repeats)
     fixed = contents is not None and all(isinstance(times, int) for times in contents)
     counts: Any = contents if fixed else [repeats[k] for k in range(len(sizes))]
-    apart = ops.as_shape(input, [part for size in sizes for part in (1, size)])
-    copies = expand(apart, [part for pair in zip(counts, sizes, strict=True) for part in pair])
+    split_shape = ops.as_shape(input, [part for size in sizes for part in (1, size)])
+    copies = expand(split_shape, [part for pair in zip(counts, sizes, strict=True) for part in pair])
     return ops.as_shape(copies, [times * size for times, size in zip(counts, sizes, strict=True)])
 
 
@@ -480,8 +480,8 @@ def tile_numpy(x, repeats):
     counts = numbers(positions(repeats))
     if len(counts) != x.ndim:
         raise ValueError(f"{len(counts)} numbers for {x.ndim} axes")
-    apart = x.reshape([part for size in x.shape for part in (1, size)])
-    copies = np.broadcast_to(apart, [part for pair in zip(counts, x.shape, strict=True) for part in pair])
+    reshaped = x.reshape([part for size in x.shape for part in (1, size)])
+    copies = np.broadcast_to(reshaped, [part for pair in zip(counts, x.shape, strict=True) for part in pair])
     whole = [times * size for times, size in zip(counts, x.shape, strict=True)]
     return copies.reshape(whole if x.dtype == object else limits.sized(whole, tile.title))
 

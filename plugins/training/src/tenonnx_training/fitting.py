@@ -168,7 +168,7 @@ def fit(graph: Graph, data: Data, *, config: TrainingConfig | None = None, **opt
             run.call("on_start")
             for left in reversed(range(config.epochs)):
                 measured = run.epoch(left)
-                if run.training.stopped or (best is not None and best.tired(measured, graph)):
+                if run.training.stopped or (best is not None and best.is_exhausted(measured, graph)):
                     break
             if best is not None and best.restore(graph):
                 run.write()

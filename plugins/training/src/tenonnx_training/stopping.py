@@ -60,7 +60,7 @@ class Best:
     _contents: Mapping[str, Any] = field(default_factory=dict)
     _state: Any = None
 
-    def tired(self, measured: Mapping[str, float], graph: Graph) -> bool:
+    def is_exhausted(self, measured: Mapping[str, float], graph: Graph) -> bool:
         """Record an epoch that left ``graph`` as it is; returns whether patience is exhausted."""
         name, number = monitored(measured, self.patience.monitor)
         if better(name, number, self.score, larger=self.patience.larger, least=self.patience.least):

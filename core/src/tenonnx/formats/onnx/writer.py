@@ -71,13 +71,15 @@ def copy_fields(source: Any, target: Any, without: Sequence[str]) -> None:
 def _write_opsets(graph: Graph, model: onnx.ModelProto, tidy: bool) -> None:
     written = {o.domain or "ai.onnx": o.version for o in graph.origin.opset_import} if graph.origin is not None else {}
     added = {node.domain for node in graph.walk() if node.origin is None} - written.keys()
-    holds = all(graph.opsets.get(domain) == version for domain, version in written.items())
-    if graph.origin is not None and holds and not added and not tidy:
+    is_unchanged = all(graph.opsets.get(domain) == version for domain, version in written.items())
+    if graph.origin is not None and is_unchanged and not added and not tidy:
         model.opset_import.extend(graph.origin.opset_import)
         return
-    spelled = {o.domain or "ai.onnx": o.domain for o in graph.origin.opset_import} if graph.origin is not None else {}
+    names_in_file = (
+        {o.domain or "ai.onnx": o.domain for o in graph.origin.opset_import} if graph.origin is not None else {}
+    )
     for domain, version in {**graph.opsets, **undeclared_opsets(graph)}.items():
-        model.opset_import.add(domain=spelled.get(domain, "" if domain == "ai.onnx" else domain), version=version)
+        model.opset_import.add(domain=names_in_file.get(domain, "" if domain == "ai.onnx" else domain), version=version)
 
 
 class GraphWriter:
@@ -194,9 +196,9 @@ class GraphWriter:
         types = [value.type for value in self.graph.root.all_inputs if isinstance(value.type, TensorType)]
         free = {symbol for known in types for dim in known.shape or () for symbol in symbols_of(dim)}
         dims = []
-        for dim, said in zip(kind.shape or (), declared.shape or (), strict=True):
-            named = symbols_of(said)
-            dims.append(said if not isinstance(dim, int) and named and named <= free else dim)
+        for dim, written in zip(kind.shape or (), declared.shape or (), strict=True):
+            named = symbols_of(written)
+            dims.append(written if not isinstance(dim, int) and named and named <= free else dim)
         return kind if kind.shape is None else kind.with_shape(tuple(dims))
 
     def _is_stale(self, value: Value, declared: onnx.ValueInfoProto) -> bool:
@@ -221,9 +223,9 @@ class GraphWriter:
                 if name in declared and name not in shown and value.type is not None:
                     write_type(value.type, self.proto.value_info.add(name=name).type)
         elif self.origin is not None and len(self.origin.value_info):
-            gone = {name for node in self.origin.node for name in node.output} - computed.keys() - shown
+            removed = {name for node in self.origin.node for name in node.output} - computed.keys() - shown
             for info in self.origin.value_info:
-                if info.name not in gone:
+                if info.name not in removed:
                     self.proto.value_info.add().CopyFrom(info)
 
     # ----- initializers -------------------------------------------------------------------------------------------

@@ -67,8 +67,8 @@ def _difference(ours: Value, theirs: Value) -> dict[str, Any] | None:
     if one.shape != two.shape or same.all():
         return None
     if one.dtype.kind in "fiu" or one.dtype.kind == "V":
-        apart = np.where(same, -1.0, np.abs(one.astype(np.float64) - two.astype(np.float64)))
-        place = np.unravel_index(int(np.nanargmax(apart)), apart.shape)
+        difference = np.where(same, -1.0, np.abs(one.astype(np.float64) - two.astype(np.float64)))
+        place = np.unravel_index(int(np.nanargmax(difference)), difference.shape)
     else:
         place = np.unravel_index(int(np.argmin(same)), same.shape)
     where = f"[{', '.join(map(str, place))}]" if place else ""

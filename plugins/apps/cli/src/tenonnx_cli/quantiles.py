@@ -25,9 +25,9 @@ def quantiles(actual: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[st
         kind = np.complex128 if "c" in (ours.dtype.kind, theirs.dtype.kind) else np.float64
         one, two = theirs.astype(kind), ours.astype(kind)
         with np.errstate(invalid="ignore"):
-            apart = np.where((one == two) | (np.isnan(one) & np.isnan(two)), 0.0, np.abs(one - two))
-        apart = np.nan_to_num(apart, nan=np.finfo(np.float64).max, posinf=np.finfo(np.float64).max)
-        numbers = np.quantile(apart, SHARES, method="higher")
+            difference = np.where((one == two) | (np.isnan(one) & np.isnan(two)), 0.0, np.abs(one - two))
+        difference = np.nan_to_num(difference, nan=np.finfo(np.float64).max, posinf=np.finfo(np.float64).max)
+        numbers = np.quantile(difference, SHARES, method="higher")
         found[name] = {f"{share:g}": float(number) for share, number in zip(SHARES, numbers, strict=True)}
     return found
 

@@ -76,26 +76,28 @@ def layout(size: int) -> BlockedLayout:
 
     @op("ReorderInput", domain=DOMAIN, type=lambda X: X.type)
     def reorder_input(X: Value) -> Any:
-        apart = ops.reshape(X, [0, X.shape[1] // size, size, -1])
-        return ops.reshape(ops.transpose(apart, perm=[0, 1, 3, 2]), ops.shape(X))
+        reshaped = ops.reshape(X, [0, X.shape[1] // size, size, -1])
+        return ops.reshape(ops.transpose(reshaped, perm=[0, 1, 3, 2]), ops.shape(X))
 
     @op("ReorderOutput", domain=DOMAIN, type=lambda X, channels: X.type)
     def reorder_output(X: Value, *, channels: int) -> Any:
-        apart = ops.reshape(X, [0, channels // size, -1, size])
-        return ops.reshape(ops.transpose(apart, perm=[0, 1, 3, 2]), ops.shape(X))
+        reshaped = ops.reshape(X, [0, channels // size, -1, size])
+        return ops.reshape(ops.transpose(reshaped, perm=[0, 1, 3, 2]), ops.shape(X))
 
     @op("Conv", domain=DOMAIN, signature=ops.conv.signature, type=ops.conv.rules["type"])
     def conv(X: Value, W: Value, B: Value | None = None, **attributes: Any) -> Any:
         results, channels, *window = W.shape
-        apart = ops.reshape(W, [results // size, channels // size, *window, size, size])
-        kernels = ops.reshape(ops.transpose(apart, perm=[0, 5, 1, 4, 2, 3]), W.shape)
+        reshaped = ops.reshape(W, [results // size, channels // size, *window, size, size])
+        kernels = ops.reshape(ops.transpose(reshaped, perm=[0, 5, 1, 4, 2, 3]), W.shape)
         return reorder_input(ops.conv(reorder_output(X, channels=channels), kernels, B, **attributes))
 
     @op("ConvInBlocks", domain=DOMAIN, signature=ops.conv.signature, type=ops.conv.rules["type"])
     def convolution(X: Value, W: Value, B: Value | None = None, **attributes: Any) -> Any:
         results, channels, *window = W.shape
-        apart = ops.reshape(W, [results // size, size, channels // size, size, *window])
-        innermost = ops.einsum(apart, equation="abcdef->acdefb")  # five times faster than as part of the next Transpose
+        reshaped = ops.reshape(W, [results // size, size, channels // size, size, *window])
+        innermost = ops.einsum(
+            reshaped, equation="abcdef->acdefb"
+        )  # five times faster than as part of the next Transpose
         # The runtime declares kernels in their unblocked shape.
         kernels = ops.reshape(ops.transpose(innermost, perm=[0, 1, 3, 4, 2, 5]), W.shape)
         return reorder_output(conv(reorder_input(X), kernels, B, **attributes), channels=results)

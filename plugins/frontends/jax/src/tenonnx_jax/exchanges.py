@@ -193,9 +193,9 @@ def _groups(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int]
 
 
 def _reduced(follower: Follower, equation: Any, given: list[Cut]) -> list[Cut]:
-    gone = set(equation.params["axes"])
-    left = tuple(cut for axis, cut in enumerate(given[0]) if axis not in gone)
-    over = [axis for place in gone for axis in given[0][place]]
+    removed_axes = set(equation.params["axes"])
+    left = tuple(cut for axis, cut in enumerate(given[0]) if axis not in removed_axes)
+    over = [axis for place in removed_axes for axis in given[0][place]]
     return [follower.summed(v.aval, left, over) for v in equation.outvars]
 
 

@@ -71,7 +71,7 @@ def _check_xgboost(model: Any) -> None:
     targets = max(int(learner["learner_model_param"].get("num_target", 1)), 1)
     groups = [] if ensemble is None else list(map(int, ensemble.get("tree_info", [])))
     if len(groups) != len(trees) or any(not 0 <= group < max(classes, targets) for group in groups):
-        raise _Broken("trees of outputs that are not there")
+        raise _Broken("a tree of an output that does not exist")
 
 
 def _check_categories(tree: Mapping[str, Any], nodes: int, where: str) -> None:
@@ -83,7 +83,7 @@ def _check_categories(tree: Mapping[str, Any], nodes: int, where: str) -> None:
     if not fits or any(
         start < 0 or size < 0 or start + size > total for start, size in zip(starts, sizes, strict=True)
     ):
-        raise _Broken(f"categories that are not there in {where}")
+        raise _Broken(f"categories that do not exist in {where}")
     if any(not 0 <= int(each) < 1 << 24 for each in tree.get("categories", [])):
         raise _Broken(f"a category beyond 2^24 in {where}")
 
@@ -129,23 +129,23 @@ def _check_lightgbm_tree(facts: Mapping[str, str], highest: int, where: str) -> 
     _check_tree(left, right, where)
     ends = sorted(~child for child in (*left, *right) if child < 0)
     if ends != list(range(leaves)):
-        raise _Broken(f"leaves that are not there in {where}")
+        raise _Broken(f"leaves that do not exist in {where}")
     if any(not 0 <= split <= highest for split in splits):
         raise _Broken(f"a split by a feature beyond {highest} in {where}")
     bounds = numbers("cat_boundaries")
     words = len(numbers("cat_threshold"))
     if categories and (len(bounds) != categories + 1 or bounds != sorted(bounds) or bounds[0] or bounds[-1] != words):
-        raise _Broken(f"categories that are not there in {where}")
+        raise _Broken(f"categories that do not exist in {where}")
     for threshold, decision in zip(thresholds, decisions, strict=True):
         if decision & 1 and not (threshold.is_integer() and 0 <= threshold < categories):
-            raise _Broken(f"categories that are not there in {where}")
+            raise _Broken(f"categories that do not exist in {where}")
         if math.isnan(threshold):
             raise _Broken(f"a threshold that is not a number in {where}")
     if int(facts.get("is_linear", 0)):
         counts = numbers("num_features")
         features = numbers("leaf_features")
         if len(counts) != leaves or sum(counts) != len(features) or any(not 0 <= f <= highest for f in features):
-            raise _Broken(f"linear leaves of features that are not there in {where}")
+            raise _Broken(f"linear leaves of features that do not exist in {where}")
 
 
 def _facts(block: str) -> dict[str, str]:

@@ -246,8 +246,8 @@ def _angle(y: Any, x: Any) -> Any:
     turned = ops.where(y < 0, -half * 2, half * 2)
     upright = ops.where(y < 0, -half, ops.where(y > 0, half, number(x, 0)))
     slope = ops.atan(ops.div(y, ops.where(ops.equal(x, number(x, 0)), number(x, 1), x)))
-    gone = ops.where(ops.isnan(y), y, upright) if isinstance(y, Value) else upright
-    return ops.where(x > 0, slope, ops.where(x < 0, slope + turned, ops.where(ops.isnan(x), x, gone)))
+    filled = ops.where(ops.isnan(y), y, upright) if isinstance(y, Value) else upright
+    return ops.where(x > 0, slope, ops.where(x < 0, slope + turned, ops.where(ops.isnan(x), x, filled)))
 
 
 def alike(inputs: Sequence[Any]) -> list[Any]:

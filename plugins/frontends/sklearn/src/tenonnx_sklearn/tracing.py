@@ -96,8 +96,8 @@ def _reduced(kind: str) -> Callable[..., Any]:
         }[kind]
         found = function(value, at, keepdims=keep)
         if kind in ("max", "min") and value.dtype.is_float:  # NaN propagates, as in numpy
-            gone = ops.where(ops.isnan(value), value, number(value, 0))
-            found = found + ops.reduce_sum(gone, at, keepdims=keep)
+            filled = ops.where(ops.isnan(value), value, number(value, 0))
+            found = found + ops.reduce_sum(filled, at, keepdims=keep)
         return TracedArray(found)
 
     return reduce

@@ -273,8 +273,8 @@ def unusual(model: Any, rows: Any) -> Iterator[Any]:
             text = TEXT in fitted_kinds(model, rows.shape[1])[k]
             seen = [] if known.get(k) is None else list(known[k])
             if odd == "missing":
-                gone = [each for each in seen if each is None or each != each]
-                each = gone[0] if gone else None if text else np.nan
+                removed = [each for each in seen if each is None or each != each]
+                each = removed[0] if removed else None if text else np.nan
             elif k in known:
                 each = "never seen" if text else np.nanmax(np.asarray(seen, np.float64)) + 1
             else:

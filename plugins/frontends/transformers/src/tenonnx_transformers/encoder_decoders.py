@@ -99,8 +99,8 @@ def encoder_decoder_parts(source: Source) -> Parts:
         "decoder_model", model, first, {**mask, **tokens, "encoder_hidden_states": hidden}, ["logits", *presents], dims
     )
     with torch.no_grad():
-        _, *held = first(begin.examples)
-    past = {state.past: tensor for state, tensor in zip(states, held, strict=True)}
+        _, *state_tensors = first(begin.examples)
+    past = {state.past: tensor for state, tensor in zip(states, state_tensors, strict=True)}
     examples = {**mask, "input_ids": tokens["input_ids"][:, :3], **past}
     outputs = ["logits", *(state.present for state in own)]
     return Parts(encoder, begin, Part("decoder_with_past_model", model, step, examples, outputs, dims), states)

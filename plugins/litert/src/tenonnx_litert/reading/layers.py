@@ -121,8 +121,8 @@ def conv_3d(call: Call) -> Value:
     is_transposed = call.name == "CONV_3D_TRANSPOSE"
     kernel = sizes_of(call, 1)
     strides = [call.option(f"Stride{n}") for n in "DHW"]
-    apart = [call.option(f"Dilation{n}Factor", 1) or 1 for n in "DHW"]
-    window = Window(kernel[:3], strides, apart, _PADDING[call.option("Padding", 0)])
+    dilations = [call.option(f"Dilation{n}Factor", 1) or 1 for n in "DHW"]
+    window = Window(kernel[:3], strides, dilations, _PADDING[call.option("Padding", 0)])
     volumes = channels_first(call.real(2 if is_transposed else 0))
     weights = call.turned(1, [4, 3, 0, 1, 2])
     if is_transposed:

@@ -216,9 +216,9 @@ class _Gate:
             total = ops.add(total, part)
         if self.norm is None:
             return total
-        apart = ops.sub(total, ops.reduce_mean(total, [1], keepdims=1))
-        spread = ops.reduce_mean(ops.mul(apart, apart), [1], keepdims=1)
-        unit = ops.div(apart, ops.sqrt(ops.add(spread, number(1e-8, spread))))
+        difference = ops.sub(total, ops.reduce_mean(total, [1], keepdims=1))
+        spread = ops.reduce_mean(ops.mul(difference, difference), [1], keepdims=1)
+        unit = ops.div(difference, ops.sqrt(ops.add(spread, number(1e-8, spread))))
         return ops.add(ops.mul(unit, self.norm), self.bias)
 
 

@@ -191,9 +191,9 @@ def _pool_of_blocks(reduction: Any, x: Value, _outputs: int | None = None, **att
     window = _window(spatial, kernel, **attributes)
     unless(_outputs not in (None, 1) or window.strides != kernel or any(window.begin + window.end))
     unless(any(d != 1 for d in window.dilations) or any(size % k for size, k in zip(spatial, kernel, strict=True)))
-    apart = [part for size, k in zip(spatial, kernel, strict=True) for part in (size // k, k)]
+    split_shape = [part for size, k in zip(spatial, kernel, strict=True) for part in (size // k, k)]
     axes = [3 + 2 * place for place in range(len(spatial))]
-    return reduction(reshaped(x, (n, channels, *apart)), integers(axes), keepdims=0)
+    return reduction(reshaped(x, (n, channels, *split_shape)), integers(axes), keepdims=0)
 
 
 lowering(ops.average_pool, "rounding")(partial(_pool_of_blocks, ops.reduce_mean))

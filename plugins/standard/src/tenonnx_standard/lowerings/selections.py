@@ -47,11 +47,11 @@ def resize_by_expand(X, roi, scales, sizes_, **attributes):
     """Repeat elements by Expand."""
     factors = _factors(X, _sources(X, roi, scales, sizes_, attributes))
     shape = sizes(X)
-    apart = [n for pair in zip(shape, [1] * len(shape), strict=True) for n in pair]
+    split_shape = [n for pair in zip(shape, [1] * len(shape), strict=True) for n in pair]
     whole = [n for pair in zip(shape, factors, strict=True) for n in pair]
     axes = [axis for axis, times in enumerate(factors) if times != 1]
-    keep = [k for k in range(len(apart)) if k % 2 == 0 or k // 2 in axes]
-    spread = ops.expand(reshaped(X, [apart[k] for k in keep]), integers([whole[k] for k in keep]))
+    keep = [k for k in range(len(split_shape)) if k % 2 == 0 or k // 2 in axes]
+    spread = ops.expand(reshaped(X, [split_shape[k] for k in keep]), integers([whole[k] for k in keep]))
     return reshaped(spread, [n * times for n, times in zip(shape, factors, strict=True)])
 
 

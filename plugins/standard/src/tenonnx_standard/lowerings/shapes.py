@@ -229,9 +229,9 @@ def tile_by_concat(input, repeats):
 @lowering(ops.tile)
 def tile_by_expand(input, repeats):
     shape, times = sizes(input), [int(count) for count in numbers(repeats).reshape(-1)]
-    apart = [n for pair in zip([1] * len(shape), shape, strict=True) for n in pair]
+    split_shape = [n for pair in zip([1] * len(shape), shape, strict=True) for n in pair]
     whole = [n for pair in zip(times, shape, strict=True) for n in pair]
-    spread = ops.expand(reshaped(input, apart), integers(whole))
+    spread = ops.expand(reshaped(input, split_shape), integers(whole))
     return reshaped(spread, [n * t for n, t in zip(shape, times, strict=True)])
 
 

@@ -91,13 +91,13 @@ class Rescaling:
             axis = 1 if is_meaning(node.op, ops.gemm) and node.attributes.get("transB") else 0
             return contents * _along(scale, axis, 2)
         shape = contents.shape
-        apart = contents.reshape(key.groups, -1, *shape[1:])
-        return (apart * scale.reshape(key.groups, 1, -1, *[1] * (len(shape) - 2))).reshape(shape)
+        reshaped = contents.reshape(key.groups, -1, *shape[1:])
+        return (reshaped * scale.reshape(key.groups, 1, -1, *[1] * (len(shape) - 2))).reshape(shape)
 
     def by_row(self, key: LayerInput, scale: Array) -> Array:
         """Numbers per channel as numbers per row of a layer's input, ``[groups, rows]``."""
-        apart = scale.reshape(key.groups, -1)
-        return apart.repeat(key.rows // apart.shape[1], axis=1)
+        reshaped = scale.reshape(key.groups, -1)
+        return reshaped.repeat(key.rows // reshaped.shape[1], axis=1)
 
     def by_channel(self, key: LayerInput, rows: Array, reduce: Callable[..., Array]) -> Array:
         """Numbers per row, ``[groups, rows]``, reduced to one per channel."""

@@ -163,8 +163,8 @@ def _variance(x: Value, least: Value) -> Value | None:
         return None
     if not _equal(axes, others) or squares.producer.attributes["keepdims"]:  # type: ignore[union-attr]
         return None
-    apart = ops.sub(source, ops.unsqueeze(mean, axes))
-    return ops.reduce_mean(ops.mul(apart, apart), axes, keepdims=0)
+    difference = ops.sub(source, ops.unsqueeze(mean, axes))
+    return ops.reduce_mean(ops.mul(difference, difference), axes, keepdims=0)
 
 
 def _inputs(x: Value | None, op_type: str, count: int) -> tuple[Value | None, ...]:

@@ -158,10 +158,10 @@ def _placed(
     single = [a for a in kept if a not in axes_after_batch]  # windows of one element that remain axes
     offsets = list(map(int, numbers.offset_dims))
     places = dict(zip(kept, offsets, strict=True))
-    gone = [a for a in axes_after_batch if a in collapsed]
+    removed_axes = [a for a in axes_after_batch if a in collapsed]
     places_of = {axis: order[batch + k] for k, axis in enumerate(axes_after_batch)}
-    if gone:
-        cut = sorted(places_of[a] for a in gone)
+    if removed_axes:
+        cut = sorted(places_of[a] for a in removed_axes)
         found = ops.squeeze(found, cut)
         order = [o - sum(c < o for c in cut) for o in order]
         places_of = {axis: order[batch + k] for k, axis in enumerate(axes_after_batch)}

@@ -81,8 +81,8 @@ def _window(params: Any) -> tuple[list[int], list[int], list[tuple[Any, Any]], l
     rank = len(sizes)
     strides = [int(n) for n in params.get("window_strides") or [1] * rank]
     base = [int(n) for n in params.get("base_dilation") or [1] * rank]
-    apart = [int(n) for n in params.get("window_dilation") or [1] * rank]
-    return sizes, strides, [tuple(pair) for pair in params["padding"]], base, apart
+    dilations = [int(n) for n in params.get("window_dilation") or [1] * rank]
+    return sizes, strides, [tuple(pair) for pair in params["padding"]], base, dilations
 
 
 def _pooled(equation: Any, x: Value, op: Any, params: Any, **attributes: Any) -> Value | None:

@@ -78,14 +78,14 @@ def nearest_imputer(model: Any, X: Value) -> Outputs:
         raise refusal(model, f"metric={model.metric}")
     known = ~np.asarray(model._mask_fit_X)
     points = np.asarray(model._fit_X, np.float64)
-    gone = _is_missing(model, X)
-    distance = distances_of_known(X, gone, points, known)
+    missing = _is_missing(model, X)
+    distance = distances_of_known(X, missing, points, known)
     parts = []
     valid = np.asarray(getattr(model, "_valid_mask", np.ones(X.shape[1], bool)))
     for k in range(X.shape[1]):
         if not valid[k]:  # the column had no numbers
             if getattr(model, "keep_empty_features", False):
-                parts.append(cast(column(gone, k), X.dtype) * 0.0)
+                parts.append(cast(column(missing, k), X.dtype) * 0.0)
             continue
         donors = np.flatnonzero(known[:, k])
         near, place = smallest(columns(distance, donors), min(model.n_neighbors, len(donors)))
@@ -95,7 +95,7 @@ def nearest_imputer(model: Any, X: Value) -> Outputs:
         sums = total(weights)
         mean = total(numbers * weights) / ops.where(is_zero(sums), np.float64(1), sums)
         filled = ops.where(is_zero(total(cast(reached, DType.float64))), np.float64(points[donors, k].mean()), mean)
-        parts.append(ops.where(column(gone, k), cast(filled, X.dtype), column(X, k)))
+        parts.append(ops.where(column(missing, k), cast(filled, X.dtype), column(X, k)))
     return _with_indicator(model, beside(parts), X)
 
 
@@ -105,11 +105,11 @@ def iterative_imputer(model: Any, X: Value) -> Outputs:
     if model.sample_posterior:
         raise refusal(model, "sample_posterior=True, which draws at random")
     given = X
-    gone = _is_missing(model, X)
+    missing = _is_missing(model, X)
     start = output(model.initial_imputer_, X, "transform")
     kept = np.flatnonzero(~np.isnan(np.asarray(model.initial_imputer_.statistics_, np.float64)))
     if len(kept) < X.shape[1]:
-        gone = columns(gone, kept)
+        missing = columns(missing, kept)
     parts = [column(double(start), k) for k in range(len(kept))]
     low, high = (np.broadcast_to(getattr(model, name), len(kept)) for name in ("_min_value", "_max_value"))
     for step in model.imputation_sequence_:
@@ -117,5 +117,5 @@ def iterative_imputer(model: Any, X: Value) -> Outputs:
         rows = cast(beside([parts[int(j)] for j in step.neighbor_feat_idx]), given.dtype)
         y = double(output(step.estimator, rows, "predict"))
         y = ops.clip(y, np.float64(low[k]), np.float64(high[k])) if np.isfinite([low[k], high[k]]).any() else y
-        parts[k] = ops.where(column(gone, k), y, parts[k])
+        parts[k] = ops.where(column(missing, k), y, parts[k])
     return _with_indicator(model, cast(beside(parts), given.dtype), given)

@@ -30,12 +30,12 @@ def repeated(step: Callable[..., Sequence[Value]], state: Sequence[Value], limit
     return [found] if isinstance(found, Value) else list(found)
 
 
-def whole(X: Value) -> Value:
+def sum_of(X: Value) -> Value:
     """The sum of all elements of a matrix."""
     return ops.reduce_sum(X, EACH, keepdims=0)
 
 
-def anywhere(mask: Value) -> Value:
+def any_of(mask: Value) -> Value:
     """Whether any element of a boolean column is true; false for no rows."""
     return ops.reduce_sum(cast(mask, DType.int64), EACH, keepdims=0) > 0
 
@@ -58,7 +58,7 @@ def factors(model: Any, X: Value) -> Outputs:
         slopes, parts, violation = W @ gram - near, [], None
         for t in range(len(H)):
             w, slope = columns(W, [t]), columns(slopes, [t])
-            missed = whole(ops.absolute(ops.where(is_zero(w), ops.minimum(slope, np.float64(0)), slope)))
+            missed = sum_of(ops.absolute(ops.where(is_zero(w), ops.minimum(slope, np.float64(0)), slope)))
             violation = missed if violation is None else violation + missed
             moved = ops.relu(w - slope / float(gram[t, t])) if gram[t, t] else w
             slopes = slopes + (moved - w) * gram[t][None]
@@ -68,7 +68,7 @@ def factors(model: Any, X: Value) -> Outputs:
         return [violation > first * float(model.tol), beside(parts), first]
 
     start = rows @ np.zeros((X.shape[1], len(H)))
-    found, _ = repeated(sweep, [start, whole(start)], model.max_iter)
+    found, _ = repeated(sweep, [start, sum_of(start)], model.max_iter)
     return {"transform": cast(found, X.dtype)}
 
 
@@ -78,7 +78,7 @@ def factors_of_batches(model: Any, X: Value) -> Outputs:
 
     def update(_: Value, W: Value) -> list[Value]:
         found = _multiplied(model, rows, W, H)
-        change = ops.sqrt(whole((found - W) * (found - W))) / ops.sqrt(whole(found * found))
+        change = ops.sqrt(sum_of((found - W) * (found - W))) / ops.sqrt(sum_of(found * found))
         return [ops.not_(change <= float(model.tol if model.tol > 0 else -1)), found]
 
     limit = model._transform_max_iter
@@ -125,7 +125,7 @@ def _multiplied_to_tolerance(model: Any, rows: Value, H: Any) -> Value:
     """Multiplicative updates with a convergence test every ten steps."""
     beta = _beta(model)
 
-    def tens(_: Value, W: Value, before: Value, first: Value) -> list[Value]:
+    def ten_updates(_: Value, W: Value, before: Value, first: Value) -> list[Value]:
         for _step in range(10):
             W = _multiplied(model, rows, W, H)
             if beta < 1:
@@ -135,30 +135,30 @@ def _multiplied_to_tolerance(model: Any, rows: Value, H: Any) -> Value:
         return [goes_on, W, error, first]
 
     if model.max_iter % 10:
-        raise refusal(model, f"max_iter={model.max_iter}, which ten does not divide")
+        raise refusal(model, f"max_iter={model.max_iter}, which is not a multiple of ten")
     start = _even(rows, H)
     error = _divergence(beta, rows, start, H)
-    return repeated(tens, [start, error, error], model.max_iter // 10)[0]
+    return repeated(ten_updates, [start, error, error], model.max_iter // 10)[0]
 
 
 def _divergence(beta: float, rows: Value, W: Value, H: Any) -> Value:
     product = W @ H
     if beta == 2:
         gap = rows - product
-        return ops.sqrt(whole(gap * gap))
+        return ops.sqrt(sum_of(gap * gap))
     counted = rows > EPSILON
     x = ops.where(counted, rows, np.float64(1))
     y = ops.where(counted, ops.maximum(product, np.float64(EPSILON)), np.float64(1))
     if beta == 1:  # log of 1 where there are no counts
-        found = whole(x * ops.log(x / y)) + whole(product) - whole(ops.where(counted, rows, np.float64(0)))
+        found = sum_of(x * ops.log(x / y)) + sum_of(product) - sum_of(ops.where(counted, rows, np.float64(0)))
     elif beta == 0:
         ratio = x / y
-        found = whole(ops.where(counted, ratio - 1.0, np.float64(0))) - whole(ops.log(ratio))
-        found = found - whole(ops.where(counted, np.float64(0), np.float64(1)))
+        found = sum_of(ops.where(counted, ratio - 1.0, np.float64(0))) - sum_of(ops.log(ratio))
+        found = found - sum_of(ops.where(counted, np.float64(0), np.float64(1)))
     else:
         powers = ops.pow_(x, np.float64(beta)) - x * ops.pow_(y, np.float64(beta - 1)) * beta
-        found = whole(ops.where(counted, powers, np.float64(0)))
-        found = (found + whole(ops.pow_(product, np.float64(beta))) * (beta - 1)) / (beta * (beta - 1))
+        found = sum_of(ops.where(counted, powers, np.float64(0)))
+        found = (found + sum_of(ops.pow_(product, np.float64(beta))) * (beta - 1)) / (beta * (beta - 1))
     return ops.sqrt(ops.relu(found) * 2.0)
 
 
@@ -180,7 +180,7 @@ def topics(model: Any, X: Value) -> Outputs:
         change = total(ops.absolute(found - topics), keepdims=True) / float(count)
         topics, weights = ops.where(active, found, topics), ops.where(active, expected(found), weights)
         active = ops.and_(active, ops.not_(change < float(model.mean_change_tol)))
-        return [anywhere(active), topics, weights, active]
+        return [any_of(active), topics, weights, active]
 
     start = rows @ np.zeros((X.shape[1], count)) + 1.0
     active = total(start, keepdims=True) > 0.0
@@ -209,14 +209,12 @@ def sparse_codes(model: Any, X: Value) -> Outputs:
         code = _matching_pursuit(near, gram, int(chosen))
     elif kind in ("lasso_cd", "lasso_lars"):
         if np.linalg.cond(gram) > REGULAR:
-            raise refusal(
-                model, f"transform_algorithm={kind} for atoms that depend on each other: it ends near the least"
-            )
+            raise refusal(model, f"transform_algorithm={kind} for linearly dependent atoms: it stops near the minimum")
         if kind == "lasso_lars" and model.positive_code:
-            raise refusal(model, f"transform_algorithm={kind} with positive_code, which does not end at the least")
+            raise refusal(model, f"transform_algorithm={kind} with positive_code, which does not reach the minimum")
         code = _lasso(near, gram, alpha, bool(model.positive_code))
     else:
-        raise refusal(model, f"transform_algorithm={kind}, which walks along a path for each row")
+        raise refusal(model, f"transform_algorithm={kind}, which follows a regularization path for each row")
     if model.split_sign:
         code = beside([ops.relu(code), ops.relu(-code)])
     return {"transform": cast(code, X.dtype)}
@@ -278,7 +276,7 @@ def _lasso(near: Value, gram: Any, alpha: float, positive: bool) -> Value:
             parts.append(moved)
         found = beside(parts)
         moving = ops.absolute(found - W) > (ops.absolute(found) + 1e-3) * 1e-9
-        return [anywhere(moving), found]
+        return [any_of(moving), found]
 
     return repeated(sweep, [near * 0.0], 5000)[0]
 
@@ -342,7 +340,7 @@ def coupled(pairs: Sequence[tuple[int, int]], firsts: Value, count: int) -> Valu
             pQp = (pQp + change * (change * Q[t, t] + Qp[t] * 2.0)) / (grown * grown)
             Qp = [(Qp[j] + change * Q[t, j]) / grown for j in range(count)]
             p = [each / grown for each in p]
-        return [anywhere(active), ops.where(active, beside(p), P), active]
+        return [any_of(active), ops.where(active, beside(p), P), active]
 
     start = beside([column(firsts, 0) * 0.0 + 1 / count] * count)
     found, _ = repeated(step, [start, total(start, keepdims=True) > 0.0], max(100, count))

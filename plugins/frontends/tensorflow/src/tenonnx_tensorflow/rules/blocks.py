@@ -24,10 +24,10 @@ def space_to_batch(interpreter: Any, node: Any, x: Value, block: Value, ends: Va
     shape = [_part(sizes, 0)]
     for whole, n in zip(wholes, blocks, strict=True):
         shape += [whole, constant(np.asarray([n]))]
-    apart = ops.reshape(padded, ops.concat(*shape, *(_part(sizes, k) for k in rest), axis=0))
+    split_blocks = ops.reshape(padded, ops.concat(*shape, *(_part(sizes, k) for k in rest), axis=0))
     inner = [2 + 2 * k for k in range(count)]
     outer = [1 + 2 * k for k in range(count)]
-    turned = ops.transpose(apart, perm=[*inner, 0, *outer, *range(1 + 2 * count, 1 + 2 * count + len(rest))])
+    turned = ops.transpose(split_blocks, perm=[*inner, 0, *outer, *range(1 + 2 * count, 1 + 2 * count + len(rest))])
     batch = ops.mul(_part(sizes, 0), constant(np.asarray([int(np.prod(blocks))])))
     found = ops.reshape(turned, ops.concat(batch, *wholes, *(_part(sizes, k) for k in rest), axis=0))
     interpreter.state.blocks[found] = (x, blocks, ends)
@@ -45,11 +45,11 @@ def batch_to_space(interpreter: Any, node: Any, x: Value, block: Value, ends: Va
     sizes, rest = ops.shape(x), range(1 + count, rank)
     batch = ops.div(_part(sizes, 0), constant(np.asarray([int(np.prod(blocks))])))
     heads = [constant(np.asarray([n])) for n in blocks]
-    apart = ops.reshape(x, ops.concat(*heads, batch, *(_part(sizes, k) for k in range(1, rank)), axis=0))
+    split_blocks = ops.reshape(x, ops.concat(*heads, batch, *(_part(sizes, k) for k in range(1, rank)), axis=0))
     order = [count]
     for k in range(count):
         order += [count + 1 + k, k]
-    turned = ops.transpose(apart, perm=[*order, *range(2 * count + 1, 2 * count + 1 + len(rest))])
+    turned = ops.transpose(split_blocks, perm=[*order, *range(2 * count + 1, 2 * count + 1 + len(rest))])
     grown = [ops.mul(_part(sizes, k + 1), constant(np.asarray([n]))) for k, n in enumerate(blocks)]
     whole = ops.reshape(turned, ops.concat(batch, *grown, *(_part(sizes, k) for k in rest), axis=0))
     return _cropped(whole, count, ends)
@@ -99,8 +99,8 @@ def _dilated(padded: dict[Value, Any], x: Value, blocks: list[int]) -> Value | N
     found = _padded(image, len(blocks), ends)
     for node in chain:
         if node.op_type == "Conv":
-            apart = [1] * (found.ndim - 2 - len(blocks)) + blocks
-            found = ops.conv(found, *node.inputs[1:], group=node.attributes.get("group", 1), dilations=apart)
+            dilations = [1] * (found.ndim - 2 - len(blocks)) + blocks
+            found = ops.conv(found, *node.inputs[1:], group=node.attributes.get("group", 1), dilations=dilations)
         elif node.op_type == "Transpose":
             found = ops.transpose(found, perm=node.attributes["perm"])
         else:

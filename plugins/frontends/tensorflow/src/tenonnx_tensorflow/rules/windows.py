@@ -331,10 +331,10 @@ def batch_norm(node: Any, x: Value, scale: Value, offset: Value, mean: Value, va
     image = as_dtype(layout.first(x), scale.dtype)
     axes = [0, *range(2, x.ndim)]
     center = ops.reduce_mean(image, axes, keepdims=1)
-    apart = ops.sub(image, center)
-    spread = ops.reduce_mean(ops.mul(apart, apart), axes, keepdims=1)
+    difference = ops.sub(image, center)
+    spread = ops.reduce_mean(ops.mul(difference, difference), axes, keepdims=1)
     shape = [1, -1, *[1] * (x.ndim - 2)]
-    y = ops.mul(apart, ops.div(ops.reshape(scale, shape), ops.sqrt(ops.add(spread, number(epsilon, spread)))))
+    y = ops.mul(difference, ops.div(ops.reshape(scale, shape), ops.sqrt(ops.add(spread, number(epsilon, spread)))))
     y = as_dtype(ops.add(y, ops.reshape(offset, shape)), x.dtype)
     sizes = ops.gather(ops.shape(image), constant(np.asarray(axes)))
     count = as_dtype(ops.reduce_prod(sizes, keepdims=0), scale.dtype)

@@ -19,7 +19,7 @@ from tenonnx_torch.values import is_fake
 TORCH = rule_kind("torch", "tensors, then attributes; a tensor, a tuple, or NotImplemented")
 
 #: Rules for calls with uint32 tensors, or with numpy arrays of uint32.
-UNSIGNED = rule_kind("torch.unsigned", "as torch, but some tensors are uint32, or arrays of numpy of it")
+UNSIGNED = rule_kind("torch.unsigned", "as torch, but with tensors or numpy arrays of uint32")
 
 
 def rule(

@@ -49,8 +49,8 @@ def transpose_rule(x: torch.Tensor, *, perm: list[int] | None) -> torch.Tensor:
 @rule(ops.squeeze, moves=True, numbers=[1])
 def squeeze_rule(x: torch.Tensor, axes: torch.Tensor | Numbers | None) -> torch.Tensor:
     listed = axes is not None and ints(axes)
-    gone = axes_of(axes, x.ndim) if listed else [k for k, n in enumerate(x.shape) if _is(n, 1)]
-    return x.reshape([n for k, n in enumerate(x.shape) if k not in gone])
+    removed_axes = axes_of(axes, x.ndim) if listed else [k for k, n in enumerate(x.shape) if _is(n, 1)]
+    return x.reshape([n for k, n in enumerate(x.shape) if k not in removed_axes])
 
 
 @rule(ops.unsqueeze, moves=True, numbers=[1])
