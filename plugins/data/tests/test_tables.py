@@ -94,7 +94,7 @@ def test_all_formats_have_the_same_rows(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_columns_that_are_left_make_the_only_input(name, tmp_path):
+def test_remaining_columns_are_joined_for_a_single_input(name, tmp_path):
     feeds = read_table(write(tmp_path / name)).feeds(graph_of(*PAIR), {}, ["kind"])
     np.testing.assert_array_equal(feeds["x"], np.float32([A, B]).T)
 
@@ -123,7 +123,7 @@ def test_missing_columns(name, columns, message, tmp_path):
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name != "r.npz"])
-def test_a_number_that_does_not_fit_is_named_with_its_row(name, tmp_path):
+def test_an_invalid_number_is_reported_with_its_row(name, tmp_path):
     with pytest.raises(tx.InvalidCall, match='column "a" is not a value of int64') as caught:
         read_table(write(tmp_path / name)).column("a", tx.DType.int64)
     assert "1.5" in str(caught.value.given)
@@ -144,7 +144,7 @@ def test_a_bad_row_is_named(tmp_path):
         read_table(str(tmp_path / "r.jsonl")).column("x", tx.DType.float32)
 
 
-def test_labels_are_numbered_as_the_model_knows_them(tmp_path):
+def test_labels_are_numbered_by_the_classes_of_the_model(tmp_path):
     graph = graph_of(*PAIR)
     ClassNames(graph).keep("kind", ["tulip", "daisy", "rose"])
     assert read_labels(read_table(write(tmp_path / "r.csv")), "kind", graph).tolist() == [0, 2, 2]
@@ -163,7 +163,7 @@ def test_a_missing_label_is_not_a_class(tmp_path):
     assert "line 3" in caught.value.given
 
 
-def test_labels_of_which_some_are_numbers_are_not_numbered(tmp_path):
+def test_a_column_of_numbers_and_text_is_not_a_label_column(tmp_path):
     (tmp_path / "r.csv").write_text("kind,a\n0,1\nx,2\n")
     with pytest.raises(tx.InvalidCall, match='line 3, column "kind" is not a value of int64'):
         read_labels(read_table(str(tmp_path / "r.csv")), "kind", graph_of(*PAIR))
@@ -179,7 +179,7 @@ def test_the_class_names_of_a_dataset_are_kept(tmp_path):
         read_labels(table, "b", graph)
 
 
-def test_names_of_classes_that_are_damaged(tmp_path):
+def test_damaged_class_names_are_refused(tmp_path):
     graph = graph_of(*PAIR)
     for text in ("[", "[1]", '{"kind": [1]}', "3", "[" * 100_000):
         graph.metadata["tenonnx.classes"] = text
@@ -197,13 +197,13 @@ def test_splits_of_a_dataset_are_named(tmp_path):
 
 
 @pytest.mark.parametrize("state", ["[]", "{", "{}", '{"_data_files": [{"filename": "../../secret.arrow"}]}'])
-def test_a_dataset_whose_state_is_damaged(state, tmp_path):
+def test_a_damaged_state_file_is_refused(state, tmp_path):
     (tmp_path / "state.json").write_text(state)
     with pytest.raises(tx.InvalidCall, match=r"state.json"):
         read_table(str(tmp_path))
 
 
-def test_pyarrow_is_asked_for_where_it_is_needed(tmp_path, monkeypatch):
+def test_missing_pyarrow_is_reported(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(tx.InvalidCall, match="the package pyarrow is not installed") as caught:
         read_table(str(tmp_path / "r.parquet"))

@@ -129,7 +129,7 @@ def beam_search_cases(draw):
     return call(*inputs, **attributes, _outputs=draw(st.sampled_from([1, 2])))
 
 
-OF_GPUS = Gap("outputs", "onnxruntime gives the products of queries and keys, and no_speech, on GPUs alone")
+OF_GPUS = Gap("outputs", "onnxruntime returns the products of queries and keys, and no_speech, only on GPUs")
 
 
 @cases(whisper_beam_search, gradient=False, gaps=[OTHER_DECODERS, OF_GPUS])

@@ -65,7 +65,7 @@ def search(draw):
 
 
 #: Gap: some requirements cannot be violated by changing a call.
-OTHER_DECODERS = Gap("requirements", "a decoder of another kind is needed for it, which no change to a call gives")
+OTHER_DECODERS = Gap("requirements", "it needs another kind of decoder, which cannot be made by changing a call")
 
 
 @cases(greedy_search, gradient=False, gaps=[OTHER_DECODERS])

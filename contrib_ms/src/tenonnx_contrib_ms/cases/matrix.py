@@ -75,7 +75,7 @@ def gemm_fast_gelu_cases(draw):
 
 @cases(
     sparse_to_dense_matmul,
-    gaps=[Gap("versions", "the schema takes a sparse tensor alone, and the body one that is dense")],
+    gaps=[Gap("versions", "the schema accepts only a sparse tensor, and the body only a dense one")],
 )
 def sparse_to_dense_matmul_cases(draw):
     _, dtype, sides, turned = matrices(draw)

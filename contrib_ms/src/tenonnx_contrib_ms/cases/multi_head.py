@@ -25,10 +25,10 @@ def as_declared(call):
     return call.outputs == 4
 
 
-UNTYPED = Gap("onnxruntime", "its fourth output has no type unless the file says it", when=as_declared)
+UNTYPED = Gap("onnxruntime", "its fourth output has no type unless the file declares it", when=as_declared)
 LATER = Gap(
     "onnxruntime",
-    "its last query sees all keys, also where there are fewer queries than new keys",
+    "its last query attends to all keys, also with fewer queries than new keys",
     when=lambda call: call.attributes["unidirectional"] and call.inputs[0].shape[1] != call.inputs[1].shape[-2],
 )
 

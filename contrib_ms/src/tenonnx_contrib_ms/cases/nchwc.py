@@ -81,7 +81,7 @@ def same_and_dilated(call):
 
 
 FORGOTTEN = [
-    Gap(check, "onnxruntime forgets dilations under auto_pad SAME", same_and_dilated)
+    Gap(check, "onnxruntime ignores dilations with auto_pad SAME", same_and_dilated)
     for check in ("onnxruntime", "export")
 ]
 

@@ -61,12 +61,12 @@ CLIP = {"activation": "Clip", "activation_params": [-1e4, 1e4]}
 
 MIXED = Gap(
     "export",
-    "BatchNormalization takes statistics and parameters of another dtype than the data from version 15 on",
+    "BatchNormalization accepts statistics and parameters of another dtype than the data only from version 15",
     lambda call: len({value.dtype for value in call.inputs if value is not None and value.dtype.kind == "f"}) > 1,
 )
 
 
-SECOND = Gap("onnxruntime", "the kernel of onnxruntime 1.32 takes the second axis for the channels")
+SECOND = Gap("onnxruntime", "the kernel of onnxruntime 1.32 uses the second axis as the channels")
 
 
 def declare(op: Op, standard: Op, *images: str) -> None:

@@ -10,7 +10,7 @@ from tenonnx_contrib_ms.cases.paged import drawn_int8, drawn_pages
 from tenonnx_contrib_ms.dynamic_sparse_attention import dynamic_sparse_attention, sparse_paged_attention
 from tenonnx_testing import Gap, call, cases, tensors
 
-STATUS = Gap("outputs", "validation_status is what a kernel for GPUs finds, of a length that is not documented")
+STATUS = Gap("outputs", "validation_status is set by a GPU kernel, and its length is undocumented")
 
 
 def selection(draw, limits, most=4):
@@ -27,7 +27,7 @@ def selection(draw, limits, most=4):
 @cases(
     dynamic_sparse_attention,
     gradient=["query", "key", "value", "past_key", "past_value", "auxiliary_key"],
-    gaps=[Gap("requirements", "the requirement before it refuses what would break the choice of modes"), STATUS],
+    gaps=[Gap("requirements", "an earlier requirement already refuses calls that violate the choice of modes"), STATUS],
 )
 def dynamic_sparse_attention_cases(draw):
     dtype, batch, size = draw(st.sampled_from(["float32", "float16"])), draw(st.integers(1, 2)), 16

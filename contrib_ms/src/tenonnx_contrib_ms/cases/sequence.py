@@ -38,7 +38,7 @@ def attn_lstm_cases(draw):
 
 
 @cases(
-    dynamic_time_warping, gradient=False, gaps=[Gap("special values", "which path wins beside a NaN is not specified")]
+    dynamic_time_warping, gradient=False, gaps=[Gap("special values", "the path chosen next to a NaN is not specified")]
 )
 def dynamic_time_warping_cases(draw):
     shape = draw(shapes(2, 2, 1, 5))

@@ -9,7 +9,7 @@ from tenonnx_contrib_ms.cases.grouped_query import heads_of, held, projections
 from tenonnx_contrib_ms.sparse import longformer_attention, sparse_attention
 from tenonnx_testing import Gap, call, cases, tensors
 
-IN_PLACE = Gap("onnxruntime", "its kernel wants past and present in one piece of memory, which a file cannot say")
+IN_PLACE = Gap("onnxruntime", "its kernel requires past and present to share memory, which a file cannot express")
 
 
 @cases(sparse_attention, gradient=["query", "key", "value", "past_key", "past_value"], gaps=[IN_PLACE])

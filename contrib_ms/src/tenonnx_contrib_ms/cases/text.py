@@ -14,7 +14,7 @@ TOKENS = [".", "[a-c]+", "[a-z]*", r"\b\w\w+\b", "[[:alpha:]]+", r"\d"]
 
 
 EMPTY = [
-    Gap(check, "no strings give no axis of tokens, and with a symbolic dim it is not known whether there are some")
+    Gap(check, "without strings there is no axis of tokens, and with a symbolic dim the number of strings is unknown")
     for check in ("types", "bad input")
 ]
 

@@ -22,7 +22,7 @@ def array_feature_extractor_cases(draw):
     gaps=[
         Gap(
             "reference",
-            "onnx.reference gives the type of the inputs, and takes a vector for a column",
+            "onnx.reference returns the type of the inputs, and treats a vector as a column",
             when=lambda c: c.inputs[0].dtype != "float32" or c.inputs[0].ndim == 1,
         )
     ],

@@ -30,7 +30,7 @@ def coefficients_of(draw, scores, features):
     ).tolist()
 
 
-WIDE = Gap("reference", "onnx.reference gives float64 for float64", when=lambda c: c.inputs[0].dtype == np.float64)
+WIDE = Gap("reference", "onnx.reference returns float64 for float64", when=lambda c: c.inputs[0].dtype == np.float64)
 
 
 @cases(linear_classifier, gaps=[WIDE])
@@ -54,7 +54,7 @@ def linear_classifier_cases(draw):
     gaps=[
         Gap(
             "reference",
-            "onnx.reference gives minus the score to the first class, onnxruntime its complement to 1",
+            "the first score is minus the second in onnx.reference, and one minus it in onnxruntime",
             when=lambda c: c.attributes["post_transform"] != "LOGISTIC" or c.inputs[0].dtype == np.float64,
         ),
     ],
@@ -96,14 +96,14 @@ def is_single(c):
 
 OTHER_TYPE = Gap(
     "reference",
-    "onnx.reference gives the type of the input, and a vector for a vector",
+    "onnx.reference returns the type of the input, and a vector for a vector",
     when=lambda c: c.inputs[0].dtype != np.float32 or c.inputs[0].ndim == 1,
 )
 
 
 NO_INTERCEPT = Gap(
     "reference",
-    "onnx.reference gives NaN without intercepts, onnxruntime the product",
+    "without intercepts onnx.reference returns NaN, and onnxruntime the product",
     when=lambda c: c.attributes["intercepts"] is None,
 )
 

@@ -39,7 +39,7 @@ def cast_map_cases(draw):
 @cases(
     dict_vectorizer,
     gradient=False,
-    gaps=[Gap("reference", "onnx.reference gives a vector, onnxruntime one row")],
+    gaps=[Gap("reference", "onnx.reference returns a vector, onnxruntime a row")],
 )
 def dict_vectorizer_cases(draw):
     dtype = draw(st.sampled_from(["float32", "float64", "int64", "string"]))

@@ -29,7 +29,7 @@ def scaler_cases(draw):
     gaps=[
         Gap(
             "reference",
-            "onnx.reference gives the type of the input, and the maximum of magnitudes",
+            "onnx.reference returns the type of the input, and uses the maximum of magnitudes",
             when=lambda c: c.inputs[0].dtype != "float32" or c.attributes["norm"] == "MAX",
         ),
     ],
@@ -50,7 +50,7 @@ def binarizer_cases(draw):
 
 BEYOND = Gap(
     "onnxruntime",
-    "beyond matrices onnxruntime takes axis 1 for the features",
+    "for more than two axes onnxruntime uses axis 1 as the features",
     when=lambda c: c.inputs[0].ndim > 2 and len(c.attributes["imputed_value_floats"]) > 1,
 )
 

@@ -44,7 +44,7 @@ def classes_of(c):
 
 OTHERS = Gap(
     "reference",
-    "onnx.reference gives the type of the input, and transforms the pair of scores of two classes",
+    "onnx.reference returns the type of the input, and transforms the two scores of two classes",
     when=lambda c: c.inputs[0].dtype != "float32" or classes_of(c) == 2,
 )
 
@@ -63,7 +63,7 @@ def svm_classifier_cases(draw):
     gaps=[
         Gap(
             "reference",
-            "onnx.reference couples with wrong products from three classes on",
+            "onnx.reference is wrong for probabilities of three or more classes",
             when=lambda c: c.inputs[0].dtype != np.float32 or classes_of(c) > 2,
         )
     ],
@@ -78,7 +78,7 @@ def svm_classifier_cases_2(draw):
     return call(x, post_transform=draw(st.sampled_from(TRANSFORMS)), **attributes, **platt)
 
 
-SIGN = Gap("reference", "with one number in rho, onnx.reference gives the sign of a score for the label")
+SIGN = Gap("reference", "with one number in rho, onnx.reference returns the sign of the score instead of the label")
 
 
 @cases(svm_classifier, gaps=[SIGN])

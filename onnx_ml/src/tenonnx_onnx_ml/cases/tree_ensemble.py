@@ -114,8 +114,10 @@ def has_nan_at_unequal(c):
     return x.dtype.kind == "f" and bool(np.isnan(x).any()) and "BRANCH_NEQ" in c.attributes["nodes_modes"]
 
 
-NAN = Gap("onnxruntime", "onnxruntime takes NaN for unequal, whatever the node says of it", when=has_nan_at_unequal)
-WIDE = Gap("reference", "onnx.reference gives float64 for float64", when=lambda c: c.inputs[0].dtype == np.float64)
+NAN = Gap(
+    "onnxruntime", "onnxruntime treats NaN as unequal, whatever the node's attribute says", when=has_nan_at_unequal
+)
+WIDE = Gap("reference", "onnx.reference returns float64 for float64", when=lambda c: c.inputs[0].dtype == np.float64)
 TRANSFORMS = ["NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO"]
 
 
@@ -134,7 +136,7 @@ def tree_ensemble_classifier_cases(draw):
 @cases(
     tree_ensemble_classifier,
     gradient=False,
-    gaps=[NAN, Gap("reference", "onnx.reference has other conventions where one of two classes has votes")],
+    gaps=[NAN, Gap("reference", "onnx.reference has other conventions if only one of two classes has votes")],
 )
 def tree_ensemble_classifier_cases_2(draw):
     """Two classes, only one of which has votes."""
@@ -152,7 +154,7 @@ def tree_ensemble_classifier_cases_2(draw):
     tree_ensemble_classifier,
     gradient=False,
     gaps=[
-        Gap("onnxruntime", "onnxruntime gives 0 or 1 as the label of two classes that both have votes"),
+        Gap("onnxruntime", "onnxruntime returns the label 0 or 1 if both of two classes have votes"),
         Gap(
             "reference",
             "onnx.reference takes the label from the transformed scores",
@@ -197,7 +199,7 @@ def has_a_target_without_votes(c):
 
 UNVOTED = Gap(
     "onnxruntime",
-    "onnxruntime gives 0 for targets without votes, whatever their base value",
+    "onnxruntime returns 0 for targets without votes, and ignores their base value",
     has_a_target_without_votes,
 )
 
@@ -286,8 +288,8 @@ def has_zero(c):
 
 LISTED = [
     Gap("onnxruntime", NAN.reason, when=meets_nan_at_unequal),
-    Gap("reference", "onnx.reference takes NaN for unequal, too", when=meets_nan_at_unequal),
-    Gap("reference", "onnx.reference finds nothing in a set with 0", when=has_zero),
+    Gap("reference", "onnx.reference treats NaN as unequal, too", when=meets_nan_at_unequal),
+    Gap("reference", "onnx.reference finds no member of a set that contains 0", when=has_zero),
 ]
 
 
@@ -301,7 +303,7 @@ def lacks_votes(c):
     gradient=False,
     gaps=[
         *LISTED,
-        Gap("reference", "onnx.reference gives the greatest float where there is no vote", when=lacks_votes),
+        Gap("reference", "onnx.reference returns the largest float without votes", when=lacks_votes),
     ],
 )
 def tree_ensemble_cases(draw):
@@ -314,7 +316,7 @@ def tree_ensemble_cases(draw):
 @cases(
     tree_ensemble,
     gradient=False,
-    gaps=[Gap("onnxruntime", "onnxruntime looks for the whole part of a feature in a set")],
+    gaps=[Gap("onnxruntime", "onnxruntime searches a set for the integer part of a feature")],
 )
 def tree_ensemble_cases_2(draw):
     """A fraction whose integer part is in the set."""
@@ -352,7 +354,7 @@ def tree_ensemble_cases_2(draw):
         ),
         Gap(
             "reference",
-            "onnx.reference leaves the transform out",
+            "onnx.reference omits the transform",
             when=lambda c: c.attributes["n_targets"] > 1 or c.attributes["post_transform"] == PROBIT,
         ),
     ],

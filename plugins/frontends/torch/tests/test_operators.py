@@ -109,17 +109,17 @@ def test_every_core_operator_has_a_form():
 def test_factors_are_those_of_lapack(shape):
     matrix = torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     for mode in ("reduced", "complete", "r"):
-        found = zip(matrices.orthogonal_and_upper(matrix, mode), torch.linalg.qr(matrix, mode=mode), strict=True)
+        found = zip(matrices.qr(matrix, mode), torch.linalg.qr(matrix, mode=mode), strict=True)
         assert all(torch.allclose(mine, theirs) for mine, theirs in found)
-    found = zip(matrices.three_factors(matrix), torch.linalg.lu(matrix), strict=True)
+    found = zip(matrices.lu(matrix), torch.linalg.lu(matrix), strict=True)
     assert all(torch.allclose(mine, theirs) for mine, theirs in found)
-    both, places, _ = matrices.lower_and_upper(matrix)
+    both, places, _ = matrices.lu_factor(matrix)
     assert places.tolist() == torch.linalg.lu_factor(matrix)[1].tolist()
     if shape[-1] == shape[-2]:
         right = torch.ones(*shape[:-1], 2, dtype=torch.float64)
         for adjoint in (False, True):
             expected = torch.linalg.lu_solve(both, places, right, adjoint=adjoint)
-            assert torch.allclose(matrices.solution_by_factors(both, places, right, adjoint=adjoint), expected)
+            assert torch.allclose(matrices.lu_solve(both, places, right, adjoint=adjoint), expected)
 
 
 @pytest.mark.parametrize("weights", [(), ("fweights",), ("aweights",), ("fweights", "aweights")])
@@ -269,18 +269,18 @@ def test_linear_algebra():
     a[0, 0, 0] = 0  # requires pivoting
     positive = a @ a.mT + torch.eye(5)
     same(matrices.inverse(a)[:1], [a.inverse()], 1e-3)
-    same(matrices.solution(a, b)[:1], [torch.linalg.solve(a, b)], 1e-3)
-    same(matrices.solution(a, b.mT, left=False)[:1], [torch.linalg.solve(a, b.mT, left=False)], 1e-3)
-    same(matrices.sign_and_logarithm(a)[:2], torch.linalg.slogdet(a))
+    same(matrices.solve(a, b)[:1], [torch.linalg.solve(a, b)], 1e-3)
+    same(matrices.solve(a, b.mT, left=False)[:1], [torch.linalg.solve(a, b.mT, left=False)], 1e-3)
+    same(matrices.slogdet(a)[:2], torch.linalg.slogdet(a))
     for upper in (False, True):
         factor = torch.linalg.cholesky(positive, upper=upper)
         same([matrices.cholesky(positive, upper)], [factor])
         same(
-            [matrices.triangular_solution(factor, b, upper=upper)],
+            [matrices.solve_triangular(factor, b, upper=upper)],
             [torch.linalg.solve_triangular(factor, b, upper=upper)],
             1e-3,
         )
-        same([matrices.solution_by_cholesky(b, factor, upper)], [torch.cholesky_solve(b, factor, upper)], 1e-3)
+        same([matrices.cholesky_solve(b, factor, upper)], [torch.cholesky_solve(b, factor, upper)], 1e-3)
 
 
 def test_matrices_of_a_size_that_varies_are_refused():
@@ -297,10 +297,10 @@ def test_medians_and_greatest_common_divisors():
     same([sort.nanmedian_of_all(x)], [x.nanmedian()])
     a, b = torch.randint(-1000, 1000, (2, 50))
     a[3:7], b[:5] = 0, 0
-    assert torch.equal(sort.greatest_common_divisor(a, b), torch.gcd(a, b))
-    assert torch.equal(sort.least_common_multiple(a, b), torch.lcm(a, b))
+    assert torch.equal(sort.gcd(a, b), torch.gcd(a, b))
+    assert torch.equal(sort.lcm(a, b), torch.lcm(a, b))
     far = torch.tensor([7540113804746346429]), torch.tensor([4660046610375530309])  # near Fibonacci numbers
-    assert torch.equal(sort.greatest_common_divisor(*far), torch.gcd(*far))
+    assert torch.equal(sort.gcd(*far), torch.gcd(*far))
 
 
 class Slope(torch.nn.Module):
@@ -378,7 +378,7 @@ def test_fractional_max_pooling(kernel, size):
 def test_exponentials_of_matrices(scale):
     x = scale * torch.randn(3, 5, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     expected = torch.linalg.matrix_exp(x)
-    assert torch.allclose(matrices.exponential(x), expected, rtol=1e-11, atol=1e-11 * float(expected.abs().max()))
+    assert torch.allclose(matrices.matrix_exp(x), expected, rtol=1e-11, atol=1e-11 * float(expected.abs().max()))
 
 
 @pytest.mark.parametrize("shape", [(4, 4), (2, 5, 3), (3, 5), (1, 1), (3, 1)])
@@ -387,14 +387,14 @@ def test_reflections_are_those_of_lapack(shape, zeros):
     matrix = torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     matrix = matrix.triu() if zeros else matrix
     normals, factors = torch.geqrf(matrix)
-    same(matrices.reflections(matrix), (normals, factors), 1e-12)
+    same(matrices.geqrf(matrix), (normals, factors), 1e-12)
     for left, transpose in itertools.product((False, True), repeat=2):
         other = torch.ones(*shape[:-2], *((shape[-2], 2) if left else (2, shape[-2])), dtype=torch.float64)
         options = other, left, transpose
-        same([matrices.reflected(normals, factors, *options)], [torch.ormqr(normals, factors, *options)], 1e-12)
+        same([matrices.ormqr(normals, factors, *options)], [torch.ormqr(normals, factors, *options)], 1e-12)
     if shape[-2] >= shape[-1]:
         expected = torch.linalg.householder_product(normals, factors)
-        same([matrices.product_of_reflections(normals, factors)], [expected], 1e-12)
+        same([matrices.householder_product(normals, factors)], [expected], 1e-12)
 
 
 def test_operands_of_two_types_are_those_of_the_result(tmp_path):

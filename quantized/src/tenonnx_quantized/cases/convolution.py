@@ -34,7 +34,7 @@ def images(draw, *, kinds=EIGHT_BITS):
     gaps=[
         Gap(
             "reference",
-            "onnx.reference shapes zero points of channels for two-dimensional images alone",
+            "onnx.reference reshapes per-channel zero points only for two-dimensional images",
             when=lambda c: c.inputs[3] is not None and c.inputs[3].ndim == 1 and c.inputs[0].ndim != 4,
         )
     ],

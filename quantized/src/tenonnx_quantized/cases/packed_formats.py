@@ -41,7 +41,7 @@ def gather_packed_cases(draw):
     return call(table, indices, K=columns, packed_type=number, output_dtype=draw(st.sampled_from([1, 10, 16])))
 
 
-@cases(matmul_packed, gradient=False, undrawn={"global_scale": "it is of a format that is not among those known"})
+@cases(matmul_packed, gradient=False, undrawn={"global_scale": "its format is undocumented"})
 def matmul_packed_cases(draw):
     number = draw(st.sampled_from(sorted(FORMATS)))
     outputs = draw(st.integers(1, 3))

@@ -58,7 +58,7 @@ GRANULARITIES = st.sampled_from(["tensor", "axis", "block"])
 
 
 QUANTIZED_NAN = Gap(
-    "special values", "the body leaves the code of NaN to a cast, and the rule gives the least, as onnxruntime does"
+    "special values", "the body casts NaN, and the rule returns the lowest quantized value, as onnxruntime does"
 )
 
 

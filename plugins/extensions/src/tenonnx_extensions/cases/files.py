@@ -25,7 +25,7 @@ def decode_image_cases(draw):
     return call(encode_image(image, format="png" if is_png else "jpg"), color_space=draw(st.sampled_from(SPACES)))
 
 
-BYTES = Gap("expected", "the library compresses to other bytes, which decode to the same pixels")
+BYTES = Gap("expected", "the library's encoder writes other bytes, which decode to the same pixels")
 
 
 @cases(encode_image, gradient=False, gaps=[BYTES], reference=kernel("EncodeImage", domain=DOMAIN))

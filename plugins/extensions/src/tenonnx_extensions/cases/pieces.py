@@ -43,7 +43,7 @@ def flag(draw):
 
 TURNED = Gap(
     "expected",
-    "the library ignores fairseq where it reverses",
+    "the library ignores fairseq together with reverse",
     when=lambda call: len(call.inputs) > 6 and call.inputs[6] is not None and call.inputs[5].any(),
 )
 

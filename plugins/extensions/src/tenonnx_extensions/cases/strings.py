@@ -50,7 +50,7 @@ def string_upper_cases(draw):
 
 LATIN = Gap(
     "expected",
-    "the library lowers some letters of other scripts, too, and some of Greek to wrong ones",
+    "the library also lowercases some letters of other scripts, and some Greek ones wrongly",
     when=lambda call: not all(text.isascii() for text in call.inputs[0].reshape(-1)),
 )
 
@@ -62,12 +62,12 @@ def string_lower_cases(draw):
 
 WHITE = Gap(
     "expected",
-    "the library keeps a string of white space alone",
+    "the library does not strip a string that is only white space",
     when=lambda call: any(text and not text.strip(" \t\n\v\f\r") for text in call.inputs[0].reshape(-1)),
 )
 BYTES = Gap(
     "expected",
-    "the library splits the bytes of characters that are not of ASCII",
+    "the library splits non-ASCII characters into bytes",
     when=lambda call: not all(text.isascii() for each in call.inputs[:2] for text in each.reshape(-1)),
 )
 

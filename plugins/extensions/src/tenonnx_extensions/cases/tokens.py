@@ -71,7 +71,7 @@ def texts(draw, least=1, most=3):
 
 PLACES = Gap(
     "expected",
-    "the library counts offsets wrong behind white space, at the ends of a text and behind what the normalizer drops",
+    "the library's offsets are wrong after white space, at the ends of a text and after removed characters",
     when=lambda call: any(
         not text or text != " ".join(text.split()) or not text.isascii() for text in call.inputs[0].reshape(-1)
     ),
@@ -81,7 +81,7 @@ PLACES = Gap(
 KNOWN = {"hello", "world", ",", "!", "walk", "walking", "it", "'", "s", ""}
 ENDS = Gap(
     "expected",
-    "of a word with an unknown end the library gives the pieces before it, and tokenizers the unknown token alone",
+    "for a word with an unknown end the library returns the pieces before it, and tokenizers only the unknown token",
     when=lambda call: any(
         word not in KNOWN for text in call.inputs[0].reshape(-1) for word in re.split(r"(\W)|\s", text.lower()) if word
     ),
@@ -141,7 +141,7 @@ def basic_tokenizer_cases(draw):
     gaps=[
         Gap(
             "expected",
-            "the library cuts words that are not of letters",
+            "the library splits words with characters other than letters",
             when=lambda call: not all(word.isalpha() for word in call.inputs[0].reshape(-1)),
         )
     ],

@@ -111,10 +111,10 @@ def put_by_mask(x: Tensor, indices: Sequence[Any], values: Tensor, accumulate: b
 _REDUCTIONS = {"add": "sum", "multiply": "prod"}
 
 
-def scatter_reduced(x: Tensor, dim: int, index: Tensor, source: Any, *, reduce: str) -> Tensor:
+def scatter_with_reduction(x: Tensor, dim: int, index: Tensor, source: Any, *, reduce: str) -> Tensor:
     source = source if isinstance(source, Tensor) else torch.full_like(index, source, dtype=x.dtype)
     if not x.ndim:
-        return scatter_reduced(x.reshape(1), 0, index.reshape(1), source.reshape(1), reduce=reduce).reshape(())
+        return scatter_with_reduction(x.reshape(1), 0, index.reshape(1), source.reshape(1), reduce=reduce).reshape(())
     return x.scatter_reduce(dim, index, source, _REDUCTIONS[reduce])
 
 
@@ -125,7 +125,7 @@ def scatter_add(x: Tensor, dim: int, index: Tensor, source: Tensor) -> Any:
     return x.reshape(1).scatter_add(0, index.reshape(-1), source.reshape(-1)).reshape(())
 
 
-def joined_of_nothing(tensors: Sequence[Tensor], dim: int = 0) -> Any:
+def concat_empty(tensors: Sequence[Tensor], dim: int = 0) -> Any:
     """Concatenate empty tensors, among which PyTorch accepts 1-D tensors of size 0."""
     if any(count(part.shape) != 0 for part in tensors):
         return NotImplemented
@@ -153,7 +153,7 @@ def nonzero_static(x: Tensor, *, size: int, fill_value: int = -1) -> Tensor:
     return torch.where((first < whole).unsqueeze(1), found, fill_value)
 
 
-def weighed(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Any:
+def weighted_bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Any:
     """Bin counts with weights: one sum for each bin."""
     if weights is None:
         return NotImplemented
@@ -232,14 +232,14 @@ INDEXING: Mapping[Any, Callable[..., Any]] = {
     aten.put.default: put,
     aten.take.default: take,
     aten.scatter_reduce.two: scatter_mean,
-    aten.scatter.reduce: scatter_reduced,
-    aten.scatter.value_reduce: scatter_reduced,
+    aten.scatter.reduce: scatter_with_reduction,
+    aten.scatter.value_reduce: scatter_with_reduction,
     aten.scatter_add.default: scatter_add,
-    aten.cat.default: joined_of_nothing,
+    aten.cat.default: concat_empty,
     aten.nonzero.default: nonzero_of_scalar,
     aten.argwhere.default: nonzero_of_scalar,
     aten.nonzero_static.default: nonzero_static,
-    aten.bincount.default: weighed,
+    aten.bincount.default: weighted_bincount,
     aten.histogram.bins_tensor: histogram_by_edges,
     aten.histogram.bin_ct: histogram,
     aten.full.default: full,

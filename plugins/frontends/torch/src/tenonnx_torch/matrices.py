@@ -20,11 +20,11 @@ def _steps(matrix: Tensor) -> range:
     return range(size)
 
 
-def _no_problem(matrix: Tensor) -> Tensor:
+def _no_errors(matrix: Tensor) -> Tensor:
     return torch.zeros(matrix.shape[:-2], dtype=torch.int32)
 
 
-def _eliminated(matrix: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
+def _eliminate(matrix: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
     """Solve ``matrix @ x = right`` by Gauss-Jordan elimination with partial pivoting; returns it and signed pivots."""
     both = torch.cat([matrix, right], -1)
     rows = torch.arange(matrix.shape[-1])
@@ -46,10 +46,10 @@ def _eliminated(matrix: Tensor, right: Tensor) -> tuple[Tensor, Tensor]:
 
 def inverse(matrix: Tensor, check_errors: bool = False) -> tuple[Tensor, Tensor]:
     unit = torch.eye(matrix.shape[-1], dtype=matrix.dtype).expand(matrix.shape)
-    return _eliminated(matrix, unit)[0], _no_problem(matrix)
+    return _eliminate(matrix, unit)[0], _no_errors(matrix)
 
 
-def solution(
+def solve(
     matrix: Tensor, right: Tensor, *, left: bool = True, check_errors: bool = False
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The solution, with unusable placeholders for the factors."""
@@ -58,14 +58,14 @@ def solution(
     given = given.unsqueeze(-1) if vector else given
     batch = torch.broadcast_shapes(matrix.shape[:-2], given.shape[:-2])
     given = given.expand(*batch, *given.shape[-2:])
-    found, _ = _eliminated(matrix.expand(*batch, *matrix.shape[-2:]), given)
+    found, _ = _eliminate(matrix.expand(*batch, *matrix.shape[-2:]), given)
     found = found.squeeze(-1) if vector else found
     places = torch.zeros(matrix.shape[:-1], dtype=torch.int32)
-    return found if left else found.mT, matrix, places, _no_problem(matrix)
+    return found if left else found.mT, matrix, places, _no_errors(matrix)
 
 
-def sign_and_logarithm(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    _, pivots = _eliminated(matrix, matrix[..., :0])
+def slogdet(matrix: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    _, pivots = _eliminate(matrix, matrix[..., :0])
     sizes = pivots.abs().log().sum(-1)
     return pivots.sign().prod(-1), sizes, matrix, torch.zeros(matrix.shape[:-1], dtype=torch.int32)
 
@@ -84,11 +84,11 @@ def cholesky(matrix: Tensor, upper: bool = False) -> Tensor:
     return found.mT if upper else found
 
 
-def cholesky_and_state(matrix: Tensor, *, upper: bool = False, check_errors: bool = False) -> tuple[Tensor, Tensor]:
-    return cholesky(matrix, upper), _no_problem(matrix)
+def cholesky_ex(matrix: Tensor, *, upper: bool = False, check_errors: bool = False) -> tuple[Tensor, Tensor]:
+    return cholesky(matrix, upper), _no_errors(matrix)
 
 
-def triangular_solution(
+def solve_triangular(
     matrix: Tensor, right: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False
 ) -> Tensor:
     triangle = matrix.triu() if upper else matrix.tril()
@@ -96,7 +96,7 @@ def triangular_solution(
         unit = torch.eye(matrix.shape[-1], dtype=matrix.dtype)
         triangle = triangle * (1 - unit) + unit
     if not left:
-        return triangular_solution(triangle.mT, right.mT, upper=not upper).mT
+        return solve_triangular(triangle.mT, right.mT, upper=not upper).mT
     rows = torch.arange(matrix.shape[-1])
     batch = torch.broadcast_shapes(triangle.shape[:-2], right.shape[:-2])
     found = right.expand(*batch, *right.shape[-2:])
@@ -106,22 +106,22 @@ def triangular_solution(
     return found
 
 
-def triangular_solution_and_matrix(
+def triangular_solve(
     right: Tensor, matrix: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> tuple[Tensor, Tensor]:
     triangle = matrix.mT if transpose else matrix
-    found = triangular_solution(triangle, right, upper=upper != transpose, unitriangular=unitriangular)
+    found = solve_triangular(triangle, right, upper=upper != transpose, unitriangular=unitriangular)
     return found, matrix.expand([*found.shape[:-2], *matrix.shape[-2:]]).clone()
 
 
-def solution_by_cholesky(right: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
+def cholesky_solve(right: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
     lower = factor.mT if upper else factor
-    half = triangular_solution(lower, right, upper=False)
-    return triangular_solution(lower.mT, half, upper=True)
+    half = solve_triangular(lower, right, upper=False)
+    return solve_triangular(lower.mT, half, upper=True)
 
 
-def inverse_by_cholesky(factor: Tensor, upper: bool = False) -> Tensor:
-    return solution_by_cholesky(torch.eye(factor.shape[-1], dtype=factor.dtype), factor, upper)
+def cholesky_inverse(factor: Tensor, upper: bool = False) -> Tensor:
+    return cholesky_solve(torch.eye(factor.shape[-1], dtype=factor.dtype), factor, upper)
 
 
 # ----- factors --------------------------------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def _swapped(matrix: Tensor, k: int, place: Tensor) -> Tensor:
     return torch.where((rows == k).unsqueeze(-1), row, other)
 
 
-def lower_and_upper(matrix: Tensor, *, pivot: bool = True, check_errors: bool = False) -> tuple[Tensor, Tensor, Tensor]:
+def lu_factor(matrix: Tensor, *, pivot: bool = True, check_errors: bool = False) -> tuple[Tensor, Tensor, Tensor]:
     """Both triangles in one matrix, and the pivot rows, counted from 1, of each step."""
     _steps(matrix)
     rows, columns, both = torch.arange(matrix.shape[-2]), torch.arange(matrix.shape[-1]), matrix
@@ -151,7 +151,7 @@ def lower_and_upper(matrix: Tensor, *, pivot: bool = True, check_errors: bool = 
         below = (rows > k).unsqueeze(-1)
         both = torch.where(below & (columns > k), both - share * row, torch.where(below & (columns == k), share, both))
     exchanged = torch.stack(places, -1) if places else torch.zeros((*matrix.shape[:-2], 0))
-    return both, exchanged.to(torch.int32), _no_problem(matrix)
+    return both, exchanged.to(torch.int32), _no_errors(matrix)
 
 
 def _permutation(places: Tensor, size: int, dtype: torch.dtype) -> Tensor:
@@ -161,7 +161,7 @@ def _permutation(places: Tensor, size: int, dtype: torch.dtype) -> Tensor:
     return found.mT
 
 
-def unpacked(both: Tensor, places: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> tuple[Tensor, ...]:
+def lu_unpack(both: Tensor, places: Tensor, unpack_data: bool = True, unpack_pivots: bool = True) -> tuple[Tensor, ...]:
     """The permutation, and the lower and upper triangle."""
     size = min(both.shape[-2:])
     nothing = both.new_zeros(0)
@@ -170,23 +170,21 @@ def unpacked(both: Tensor, places: Tensor, unpack_data: bool = True, unpack_pivo
     return (_permutation(places, both.shape[-2], both.dtype) if unpack_pivots else nothing, *triangles)
 
 
-def three_factors(matrix: Tensor, *, pivot: bool = True) -> tuple[Tensor, ...]:
-    both, places, _ = lower_and_upper(matrix, pivot=pivot)
-    return unpacked(both, places, unpack_pivots=pivot)
+def lu(matrix: Tensor, *, pivot: bool = True) -> tuple[Tensor, ...]:
+    both, places, _ = lu_factor(matrix, pivot=pivot)
+    return lu_unpack(both, places, unpack_pivots=pivot)
 
 
-def solution_by_factors(
-    both: Tensor, places: Tensor, right: Tensor, *, left: bool = True, adjoint: bool = False
-) -> Tensor:
-    permutation, lower, upper = unpacked(both, places)
+def lu_solve(both: Tensor, places: Tensor, right: Tensor, *, left: bool = True, adjoint: bool = False) -> Tensor:
+    permutation, lower, upper = lu_unpack(both, places)
     if adjoint or not left:
         whole = permutation @ lower @ upper
-        return solution(whole.mT if adjoint else whole, right, left=left)[0]
-    half = triangular_solution(lower, permutation.mT @ right, upper=False, unitriangular=True)
-    return triangular_solution(upper, half, upper=True)
+        return solve(whole.mT if adjoint else whole, right, left=left)[0]
+    half = solve_triangular(lower, permutation.mT @ right, upper=False, unitriangular=True)
+    return solve_triangular(upper, half, upper=True)
 
 
-def reflections(matrix: Tensor) -> tuple[Tensor, Tensor]:
+def geqrf(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """QR factors in LAPACK's format: R in the upper triangle, Householder vectors below, and scalar factors."""
     _steps(matrix)
     rows, columns, product, factors = torch.arange(matrix.shape[-2]), torch.arange(matrix.shape[-1]), matrix, []
@@ -205,10 +203,10 @@ def reflections(matrix: Tensor) -> tuple[Tensor, Tensor]:
     return product, torch.stack(factors, -1) if factors else matrix.new_zeros((*matrix.shape[:-2], 0))
 
 
-def reflected(normals: Tensor, factors: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
+def ormqr(normals: Tensor, factors: Tensor, other: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
     """A matrix times the product of Householder reflections."""
     if not left:
-        return reflected(normals, factors, other.mT, transpose=not transpose).mT
+        return ormqr(normals, factors, other.mT, transpose=not transpose).mT
     _steps(normals)
     rows, order = torch.arange(normals.shape[-2]), range(factors.shape[-1])
     for k in order if transpose else reversed(order):
@@ -217,19 +215,19 @@ def reflected(normals: Tensor, factors: Tensor, other: Tensor, left: bool = True
     return other
 
 
-def product_of_reflections(normals: Tensor, factors: Tensor, width: int | None = None) -> Tensor:
+def householder_product(normals: Tensor, factors: Tensor, width: int | None = None) -> Tensor:
     unit = torch.eye(normals.shape[-2], normals.shape[-1] if width is None else width, dtype=normals.dtype)
-    return reflected(normals, factors, unit.expand(*normals.shape[:-2], *unit.shape))
+    return ormqr(normals, factors, unit.expand(*normals.shape[:-2], *unit.shape))
 
 
-def orthogonal_and_upper(matrix: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
+def qr(matrix: Tensor, mode: str = "reduced") -> tuple[Tensor, Tensor]:
     size = matrix.shape[-2] if mode == "complete" else min(matrix.shape[-2:])
-    normals, factors = reflections(matrix)
-    orthogonal = matrix.new_zeros(0) if mode == "r" else product_of_reflections(normals, factors, size)
+    normals, factors = geqrf(matrix)
+    orthogonal = matrix.new_zeros(0) if mode == "r" else householder_product(normals, factors, size)
     return orthogonal, normals[..., :size, :].triu()
 
 
-def exponential(matrix: Tensor) -> Tensor:
+def matrix_exp(matrix: Tensor) -> Tensor:
     """Matrix exponential by scaling and squaring: a Taylor sum of the matrix with a norm below 1/2; for any size.
 
     The number of squarings is limited by the digits of the dtype; beyond it no digit would be right.
@@ -255,29 +253,29 @@ _TERMS = 14
 MATRICES: Mapping[Any, Callable[..., Any]] = {
     aten.linalg_inv.default: lambda matrix: inverse(matrix)[0],
     aten.inverse.default: lambda matrix: inverse(matrix)[0],
-    aten.linalg_solve.default: lambda matrix, right, *, left=True: solution(matrix, right, left=left)[0],
+    aten.linalg_solve.default: lambda matrix, right, *, left=True: solve(matrix, right, left=left)[0],
     aten.linalg_cholesky.default: lambda matrix, *, upper=False: cholesky(matrix, upper),
     aten.linalg_inv_ex.default: inverse,
-    aten._linalg_solve_ex.default: solution,
-    aten._linalg_slogdet.default: sign_and_logarithm,
-    aten.linalg_cholesky_ex.default: cholesky_and_state,
+    aten._linalg_solve_ex.default: solve,
+    aten._linalg_slogdet.default: slogdet,
+    aten.linalg_cholesky_ex.default: cholesky_ex,
     aten.cholesky.default: cholesky,
-    aten.cholesky_solve.default: solution_by_cholesky,
-    aten.cholesky_inverse.default: inverse_by_cholesky,
-    aten.linalg_solve_triangular.default: triangular_solution,
-    aten.triangular_solve.default: triangular_solution_and_matrix,
-    aten.linalg_lu_factor_ex.default: lower_and_upper,
-    aten.linalg_lu_factor.default: lambda matrix, *, pivot=True: lower_and_upper(matrix, pivot=pivot)[:2],
-    aten.linalg_lu.default: three_factors,
-    aten.lu_unpack.default: unpacked,
-    aten.linalg_lu_solve.default: solution_by_factors,
-    aten.lu_solve.default: lambda right, both, places: solution_by_factors(both, places, right),
-    aten.linalg_qr.default: orthogonal_and_upper,
-    aten.geqrf.default: reflections,
-    aten.ormqr.default: reflected,
-    aten.linalg_householder_product.default: product_of_reflections,
-    aten.orgqr.default: product_of_reflections,
-    aten.linalg_matrix_exp.default: exponential,
-    aten.matrix_exp.default: exponential,
-    aten.qr.default: lambda matrix, some=True: orthogonal_and_upper(matrix, "reduced" if some else "complete"),
+    aten.cholesky_solve.default: cholesky_solve,
+    aten.cholesky_inverse.default: cholesky_inverse,
+    aten.linalg_solve_triangular.default: solve_triangular,
+    aten.triangular_solve.default: triangular_solve,
+    aten.linalg_lu_factor_ex.default: lu_factor,
+    aten.linalg_lu_factor.default: lambda matrix, *, pivot=True: lu_factor(matrix, pivot=pivot)[:2],
+    aten.linalg_lu.default: lu,
+    aten.lu_unpack.default: lu_unpack,
+    aten.linalg_lu_solve.default: lu_solve,
+    aten.lu_solve.default: lambda right, both, places: lu_solve(both, places, right),
+    aten.linalg_qr.default: qr,
+    aten.geqrf.default: geqrf,
+    aten.ormqr.default: ormqr,
+    aten.linalg_householder_product.default: householder_product,
+    aten.orgqr.default: householder_product,
+    aten.linalg_matrix_exp.default: matrix_exp,
+    aten.matrix_exp.default: matrix_exp,
+    aten.qr.default: lambda matrix, some=True: qr(matrix, "reduced" if some else "complete"),
 }

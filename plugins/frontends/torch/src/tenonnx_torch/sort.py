@@ -11,7 +11,7 @@ from torch import Tensor
 aten, prims = torch.ops.aten, torch.ops.prims
 
 
-def kth(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     if not x.ndim:
         return x.clone(), torch.zeros((), dtype=torch.int64)
     values, places = x.sort(dim)
@@ -21,7 +21,7 @@ def kth(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[Tensor
 
 def median(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     length = x.shape[dim] if x.ndim else 1
-    values, places = kth(x, (length + 1) // 2, dim, keepdim)
+    values, places = kthvalue(x, (length + 1) // 2, dim, keepdim)
     if x.is_floating_point() and x.ndim:
         missing = x.isnan()
         first = missing.to(torch.int64).argmax(dim, keepdim)
@@ -67,7 +67,7 @@ def mode(x: Tensor, dim: int = -1, keepdim: bool = False) -> tuple[Tensor, Tenso
     return (values, places) if keepdim else (values.squeeze(dim), places.squeeze(dim))
 
 
-def extremes(x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+def aminmax(x: Tensor, *, dim: int | None = None, keepdim: bool = False) -> tuple[Tensor, Tensor]:
     axes = list(range(x.ndim)) if dim is None else [dim]
     return (x.amin(axes, keepdim), x.amax(axes, keepdim)) if x.ndim else (x.clone(), x.clone())
 
@@ -87,7 +87,7 @@ def masked_select(x: Tensor, mask: Tensor) -> Tensor:
     return x[mask]
 
 
-def greatest_common_divisor(a: Tensor, b: Tensor) -> Tensor:
+def gcd(a: Tensor, b: Tensor) -> Tensor:
     """Euclid's algorithm with a fixed number of steps: the worst case of the dtype."""
     dtype = torch.result_type(a, b)
     a, b = torch.broadcast_tensors(a.to(torch.int64).abs(), b.to(torch.int64).abs())
@@ -97,7 +97,7 @@ def greatest_common_divisor(a: Tensor, b: Tensor) -> Tensor:
     return a.to(dtype)
 
 
-def with_diagonal(x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+def diagonal_scatter(x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     last = x.movedim((dim1, dim2), (-2, -1))
     rows, columns = torch.arange(last.shape[-2]), torch.arange(last.shape[-1])
     place = (rows + min(offset, 0)).clamp(min=0).clamp(max=source.shape[-1] - 1)
@@ -105,7 +105,7 @@ def with_diagonal(x: Tensor, source: Tensor, offset: int = 0, dim1: int = 0, dim
     return torch.where(on_it, source[..., place].unsqueeze(-1), last).movedim((-2, -1), (dim1, dim2))
 
 
-def with_strided(
+def as_strided_scatter(
     x: Tensor, source: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
 ) -> Tensor:
     """Replace elements of the contiguous tensor ``x`` at strided positions."""
@@ -115,7 +115,7 @@ def with_strided(
     return x.flatten().scatter(0, place.flatten(), source.flatten()).reshape(x.shape)
 
 
-def pair_distances(x: Tensor, p: float = 2.0) -> Tensor:
+def pdist(x: Tensor, p: float = 2.0) -> Tensor:
     """The distance of each row from every later row."""
     first, second = torch.triu_indices(x.shape[0], x.shape[0], 1)
     return torch.linalg.vector_norm(x[first] - x[second], p, -1)
@@ -125,8 +125,8 @@ def pair_distances(x: Tensor, p: float = 2.0) -> Tensor:
 _STEPS = {torch.uint8: 13, torch.int8: 11, torch.int16: 23, torch.int32: 46, torch.int64: 91}
 
 
-def least_common_multiple(a: Tensor, b: Tensor) -> Tensor:
-    common = greatest_common_divisor(a, b)
+def lcm(a: Tensor, b: Tensor) -> Tensor:
+    common = gcd(a, b)
     return (a // common.clamp(min=1) * b).abs()
 
 
@@ -136,17 +136,17 @@ ORDER: Mapping[Any, Callable[..., Any]] = {
     aten.median.default: median_of_all,
     aten.nanmedian.dim: nanmedian,
     aten.nanmedian.default: nanmedian_of_all,
-    aten.kthvalue.default: kth,
+    aten.kthvalue.default: kthvalue,
     aten.mode.default: mode,
-    aten.aminmax.default: extremes,
+    aten.aminmax.default: aminmax,
     aten.amin.default: _over_all(torch.amin),
     aten.amax.default: _over_all(torch.amax),
     aten.masked_select.default: masked_select,
-    aten.gcd.default: greatest_common_divisor,
-    aten.lcm.default: least_common_multiple,
-    aten.diagonal_scatter.default: with_diagonal,
-    aten.as_strided_scatter.default: with_strided,
-    prims.as_strided_scatter.default: with_strided,
-    aten._pdist_forward.default: pair_distances,
-    prims.gcd.default: greatest_common_divisor,
+    aten.gcd.default: gcd,
+    aten.lcm.default: lcm,
+    aten.diagonal_scatter.default: diagonal_scatter,
+    aten.as_strided_scatter.default: as_strided_scatter,
+    prims.as_strided_scatter.default: as_strided_scatter,
+    aten._pdist_forward.default: pdist,
+    prims.gcd.default: gcd,
 }

@@ -38,7 +38,7 @@ def in_float32(check, whose):
 
 
 #: numpy's maximum may return either zero, so Relu, and ops that add to it, have no defined sign of zero.
-EITHER_ZERO = Gap("special values", "the greater of 0 and -0 is either of them in numpy", when=holds_negative_zero)
+EITHER_ZERO = Gap("special values", "in numpy the maximum of 0 and -0 may be either", when=holds_negative_zero)
 
 factors = st.sampled_from([-1.5, -0.25, 0.5, 1.0, 2.0])
 

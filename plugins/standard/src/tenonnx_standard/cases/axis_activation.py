@@ -39,7 +39,7 @@ def log_softmax_2d_cases(draw):
 @cases(
     hardmax,
     gradient="it is constant but for jumps",
-    gaps=[Gap("empty axes", "the body finds the greatest of no elements, the rule answers with none")],
+    gaps=[Gap("empty axes", "the body takes the maximum of no elements, and the rule returns an empty result")],
 )
 def hardmax_cases(draw):
     return along_axis(draw, max_rank=3)
@@ -53,7 +53,7 @@ def hardmax_2d_cases(draw):
 @cases(
     hardmax,
     gradient="it is constant but for jumps",
-    gaps=[Gap("empty axes", "the body finds the greatest of no elements, the rule answers with none")],
+    gaps=[Gap("empty axes", "the body takes the maximum of no elements, and the rule returns an empty result")],
 )
 def hardmax_cases_2(draw):
     ties = draw(tensors("int32", min_rank=1, max_rank=3, min_value=0, max_value=2))

@@ -60,7 +60,7 @@ def batch_normalization_cases_2(draw):
     return call(x, scale, shift, mean, variance, training_mode=training, _outputs=outputs, **attributes(draw))
 
 
-ALWAYS_TRAINS = Gap("reference", "it normalizes by the batch even where one output is asked for")
+ALWAYS_TRAINS = Gap("reference", "it normalizes by the batch even if only one output is requested")
 
 
 @cases(batch_normalization_by_outputs, gaps=[*SAVED_VARIANCE, ALWAYS_TRAINS])

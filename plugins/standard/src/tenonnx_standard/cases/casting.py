@@ -46,7 +46,7 @@ def cast_cases(draw):
 ROUNDS = [
     Gap(
         check,
-        "onnxruntime rounds floats to integers of 4 bits and fewer, and cuts them for all others",
+        "onnxruntime rounds floats to integers of at most 4 bits, and truncates to all others",
         when=lambda c: _is_cut(c),
     )
     for check in ("onnxruntime", "export")
@@ -75,7 +75,7 @@ def _is_beyond(drawn):
 SATURATES = [
     Gap(
         check,
-        "onnxruntime makes 480 the float8e4m3fn 448 instead of NaN, and too large a float8e5m2 NaN instead of infinity",
+        "onnxruntime casts 480 to float8e4m3fn 448, not NaN, and overflow of float8e5m2 to NaN, not infinity",
         when=_is_beyond,
     )
     for check in ("onnxruntime", "export")
@@ -98,7 +98,7 @@ def cast_cases_4(draw):
 
 TEXT = Gap(
     "reference",
-    "onnx.reference writes bools and floats as Python does, onnxruntime as C does",
+    "onnx.reference formats bools and floats as Python does, onnxruntime as C does",
     when=lambda drawn: drawn.inputs[0].dtype.kind not in "iu",
 )
 
@@ -135,7 +135,7 @@ INFINITE = Gap(
 UNSIGNED_ZERO = [
     Gap(
         check,
-        "onnxruntime makes infinities the greatest number of the float8 types without a negative zero",
+        "onnxruntime casts infinities to the largest number of the float8 types without a negative zero",
         when=lambda drawn: _is_infinity_without_form(drawn),
     )
     for check in ("onnxruntime", "export")

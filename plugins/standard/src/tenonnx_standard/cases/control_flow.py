@@ -13,7 +13,9 @@ from tenonnx_testing import Gap, call, cases, tensors
 
 NUMBER, TRUTH = TensorType(DType.int64, ()), TensorType(DType.bool, ())
 
-JOINED = Gap("reference", "it joins what a loop stacks along the first axis, and adds an axis of one to numbers")
+JOINED = Gap(
+    "reference", "it concatenates scan outputs along the first axis, and adds an axis of length one to scalars"
+)
 
 
 @cases(if_)

@@ -139,8 +139,8 @@ SHORT = "onnxruntime ends the output with the last window, where auto_pad asks f
         Gap("special values", ZEROS_BETWEEN, holds_no_number),
         Gap("onnxruntime", SHORT, too_short_for_same),
         Gap("export", SHORT, too_short_for_same),
-        Gap("reference", "it pads less than nothing, and forgets the padding that output_shape implies", not_padded),
-        Gap("reference", "it mixes up the biases and channels of groups", groups_with_more),
+        Gap("reference", "it pads by negative amounts, and ignores the padding that output_shape implies", not_padded),
+        Gap("reference", "it confuses the biases and channels of groups", groups_with_more),
     ],
 )
 def conv_transpose_cases(draw):
@@ -194,7 +194,7 @@ WRONG_VOLUMES = "onnxruntime forgets dilations of blocks of three axes"
 @cases(
     col2im,
     gaps=[
-        Gap("special values", "the body adds by products with zeros, which a NaN survives"),
+        Gap("special values", "the body adds products with zeros, which are NaN for NaN"),
         Gap("onnxruntime", WRONG_VOLUMES, dilated_volume),
         Gap("export", WRONG_VOLUMES, dilated_volume),
     ],

@@ -44,7 +44,7 @@ def aligned(draw):
     roi_align,
     gradient=("X",),
     gaps=[
-        Gap("special values", "the body weighs elements by zeros, and an infinity times zero is NaN"),
+        Gap("special values", "the body multiplies elements by zero weights, and infinity times zero is NaN"),
     ],
 )
 def roi_align_cases(draw):
@@ -62,7 +62,7 @@ def roi_align_unshifted_cases(draw):
 @cases(
     max_roi_pool,
     gradient=("X",),
-    gaps=[Gap("special values", "the greatest of numbers among which is a NaN is not specified")],
+    gaps=[Gap("special values", "the maximum of numbers with a NaN is not specified")],
 )
 def max_roi_pool_cases(draw):
     count = draw(st.integers(1, 3))

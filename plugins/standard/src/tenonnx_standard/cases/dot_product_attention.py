@@ -55,16 +55,16 @@ def drawn(draw, *, external=False, windows=False, shorter=False, broadcast=False
 
 RAW = Gap(
     "reference",
-    "what it shows as the raw products is capped",
+    "its output of raw products is after the softcap",
     when=lambda c: c.attributes["softcap"] and c.attributes["qk_matmul_output_mode"] == 0,
 )
-LOWEST = [Gap(check, "it shows the least number where keys are masked") for check in ("onnxruntime", "export")]
+LOWEST = [Gap(check, "it outputs the lowest number where keys are masked") for check in ("onnxruntime", "export")]
 ALIGNED = Gap(
     "onnxruntime",
-    "its kernel of version 23 aligns the causal frontier with the last key instead of the past",
+    "its kernel of version 23 aligns the causal mask with the last key instead of the past",
     when=lambda c: c.attributes["is_causal"] and c.inputs[4] is not None,
 )
-PADDED = Gap("reference", "it lengthens the mask as version 24 does")
+PADDED = Gap("reference", "it extends the mask as version 24 does")
 
 
 @cases(attention, gradient=("Q", "K", "V"), gaps=[RAW])

@@ -72,7 +72,7 @@ def lengths(draw, x, attributes, axes=None):
     resize,
     gradient=("X",),
     steps=1,
-    gaps=[Gap("special values", "the body weighs elements by zeros, and a NaN times zero is NaN")],
+    gaps=[Gap("special values", "the body multiplies elements by zero weights, and NaN times zero is NaN")],
 )  # onnxruntime cuts off fractions of integers
 def resize_cases(draw):
     attributes = method(draw, COORDINATES)
@@ -169,7 +169,7 @@ CLAMPED = "it moves the position to the border where onnxruntime and PyTorch mov
 
 @cases(
     grid_sample,
-    gaps=[Gap("empty axes", "the body reshapes by lengths of which one is 0"), Gap("reference", CLAMPED, clamped)],
+    gaps=[Gap("empty axes", "the body reshapes to a shape with a 0"), Gap("reference", CLAMPED, clamped)],
 )
 def grid_sample_cases(draw):
     return sampled(draw, draw(st.integers(1, 3)), ["linear", "nearest", "cubic"])
@@ -180,7 +180,7 @@ def grid_sample_2d_cases(draw):
     return sampled(draw, 2, ["bilinear", "nearest", "bicubic"])
 
 
-@cases(affine_grid, gaps=[Gap("reference", "it answers in float32", lambda c: c.inputs[0].dtype != np.float32)])
+@cases(affine_grid, gaps=[Gap("reference", "it returns float32", lambda c: c.inputs[0].dtype != np.float32)])
 def affine_grid_cases(draw):
     rank = draw(st.sampled_from([2, 3]))
     theta = draw(tensors(["float32", "float32", "float64"], shape=(draw(st.integers(1, 2)), rank, rank + 1)))

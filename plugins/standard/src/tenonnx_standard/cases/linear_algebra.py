@@ -53,7 +53,7 @@ def gemm_with_c_cases(draw):
 
 BETA = Gap(
     "reference",
-    "onnx.reference leaves out beta where C is not broadcast",
+    "onnx.reference ignores beta if C is not broadcast",
     when=lambda call: not call.attributes["broadcast"] and call.attributes["beta"] != 1,
 )
 

@@ -29,7 +29,7 @@ def labeled(draw):
 
 MINUS_ONE_COUNTS = Gap(
     "reference",
-    "without weights it takes ignore_index=-1 for none",
+    "without weights it treats ignore_index=-1 as absent",
     when=lambda call: call.attributes["ignore_index"] == -1 and call.inputs[2] is None,
 )
 

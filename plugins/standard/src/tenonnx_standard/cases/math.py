@@ -32,7 +32,7 @@ def binary(op, dtypes=NUMBERS, *, gaps=(), gradient=True, **range_of_values):
 
 NO_AXIS = Gap(
     "reference",
-    "onnx.reference takes no notice of axis, which aligned the axes of B with those of A before opset 7",
+    "onnx.reference ignores axis, which aligned the axes of B with those of A before opset 7",
     when=lambda call: call.attributes.get("axis") is not None and np.ndim(call.inputs[1]) > 0,
 )
 
@@ -88,7 +88,12 @@ one_way(ops.pow_one_way, min_value=0.5, max_value=3)
 
 unary(ops.neg, [*FLOATS, *SIGNED])
 unary(ops.absolute, NUMBERS, exclude_near=(0,))
-unary(ops.sign, NUMBERS, gradient=STEPS, gaps=[Gap("special values", "a NaN has no sign, and the body gives it 0")])
+unary(
+    ops.sign,
+    NUMBERS,
+    gradient=STEPS,
+    gaps=[Gap("special values", "the sign of NaN is undefined, and the body returns 0")],
+)
 unary(ops.reciprocal, exclude_near=(0,))
 
 # ----- rounding -------------------------------------------------------------------------------------------------------
@@ -97,7 +102,7 @@ unary(ops.ceil, gradient=STEPS)
 unary(ops.floor, gradient=STEPS)
 SIGN_OF_ZERO = Gap(
     "special values",
-    "its body adds to what is below, and -0 + 0 is 0",
+    "its body adds 0, and -0 + 0 is 0",
     when=lambda call: bool((np.abs(call.inputs[0].astype(np.float64)) <= 0.5).any()),
 )
 unary(ops.round_, gradient=STEPS, gaps=[SIGN_OF_ZERO])

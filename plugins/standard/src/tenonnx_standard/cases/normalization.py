@@ -55,7 +55,7 @@ def normalized_groups(draw, dtypes, stash):
 
 IN_HALF = Gap(
     "other attributes",
-    "statistics in half floats are rounded at every step, of which older versions have others",
+    "statistics in half floats are rounded at every step, and older versions have other steps",
     when=lambda call: call.attributes["stash_type"] in (10, 16),
 )
 
@@ -72,7 +72,7 @@ def group_normalization_cases_2(draw):
 
 
 @cases(
-    group_normalization_by_group, gaps=[Gap("export", "onnx.checker takes this meaning for deprecated from the start")]
+    group_normalization_by_group, gaps=[Gap("export", "onnx.checker treats this version as deprecated from the start")]
 )
 def group_normalization_by_group_cases(draw):
     x, groups = grouped(draw, ["float32", "float64"])
@@ -174,7 +174,7 @@ def channel_normalization_before_onnx_cases(draw):
 
 SIGNED_SUM = Gap(
     "reference",
-    "with p=1 it divides by the sum, not by that of magnitudes",
+    "with p=1 it divides by the sum instead of the sum of magnitudes",
     when=lambda call: call.attributes["p"] == 1,
 )
 
@@ -188,9 +188,9 @@ def lp_normalization_cases(draw):
 @cases(
     lrn,
     gaps=[
-        Gap("special values", "squares overflow in the body's half floats, the rule takes them wider"),
+        Gap("special values", "squares overflow in the body's half floats, and the rule uses float32"),
         Gap("other attributes", "powers of negative sums are NaN or infinite in half floats"),
-        Gap("reference", "it counts the channels by the length of the batch"),
+        Gap("reference", "it uses the batch size as the number of channels"),
     ],
 )
 def lrn_cases(draw):

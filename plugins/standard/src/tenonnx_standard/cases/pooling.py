@@ -68,12 +68,12 @@ def unusual(call):
     return same(call) or any(a["pads"] or ()) or max(dilations(call)) > 1 or a["ceil_mode"] or call.inputs[0].ndim != 4
 
 
-NEGATIVE = "onnxruntime forgets dilations under auto_pad SAME, and pads less than nothing where strides are wide"
+NEGATIVE = "onnxruntime ignores dilations with auto_pad SAME, and pads less than nothing where strides are wide"
 GAPS = [
     Gap("onnxruntime", NEGATIVE, same_beyond_kernel),
     Gap("export", NEGATIVE, same_beyond_kernel),
     Gap("broadcast", NEGATIVE, same_beyond_kernel),
-    Gap("reference", "it rounds, pads and dilates in ways of its own, and images unlike other inputs", unusual),
+    Gap("reference", "it rounds, pads and dilates differently, and images differently from other inputs", unusual),
 ]
 
 
@@ -102,9 +102,9 @@ def max_pool_cases(draw):
     max_pool,
     gaps=[
         *GAPS,
-        Gap("reference", "it counts places in every image anew"),
-        Gap("special values", "where all of a window is -inf, the body finds the padding, which is -inf, too", lowest),
-        Gap("special values", "the greater of 0 and -0 is either of them in numpy", holds_negative_zero),
+        Gap("reference", "its positions start again in every image"),
+        Gap("special values", "in a window of -inf the body may select the padding, which is also -inf", lowest),
+        Gap("special values", "in numpy the maximum of 0 and -0 may be either", holds_negative_zero),
     ],
 )
 def max_pool_cases_2(draw):
@@ -115,7 +115,7 @@ def max_pool_cases_2(draw):
 @cases(
     max_pool_gradient,
     gradient=("dY",),
-    undrawn={"Y": "it spares the forward pass, and changes no result"},
+    undrawn={"Y": "it avoids the forward pass, and does not change the result"},
     gaps=[Gap("special values", "its body adds up from 0, and 0 + -0 is 0", when=holds_negative_zero)],
 )
 def max_pool_gradient_cases(draw):
@@ -131,7 +131,7 @@ def has_windows_of_padding(call):
 
 
 NO_MEAN = Gap(
-    "other attributes", "a window of padding alone has no mean, and is refused elsewhere", has_windows_of_padding
+    "other attributes", "a window of padding only has no mean, and is refused elsewhere", has_windows_of_padding
 )
 
 
@@ -166,7 +166,7 @@ def global_average_pool_cases(draw):
     return call(images(draw))
 
 
-@cases(global_max_pool, gaps=[Gap("reference", "it reduces axes 2 and 3 alone", lambda c: c.inputs[0].ndim != 4)])
+@cases(global_max_pool, gaps=[Gap("reference", "it reduces only axes 2 and 3", lambda c: c.inputs[0].ndim != 4)])
 def global_max_pool_cases(draw):
     return call(images(draw, distinct=True))
 
@@ -193,7 +193,7 @@ def resized(call):
     max_unpool,
     gradient=("X",),
     gaps=[
-        Gap("empty axes", "the body reshapes by lengths of which one is 0"),
+        Gap("empty axes", "the body reshapes to a shape with a 0"),
         Gap("onnxruntime", ANOTHER_SHAPE, resized),
         Gap("export", ANOTHER_SHAPE, resized),
     ],

@@ -20,8 +20,8 @@ def rounds_root(call):
 @cases(
     flex_attention,
     gaps=[
-        Gap("empty axes", "without heads of queries the body gives those of the keys"),
-        Gap("reference", "onnx.reference has the root of the size in float32", rounds_root),
+        Gap("empty axes", "without query heads the body returns those of the keys"),
+        Gap("reference", "onnx.reference computes the square root of the size in float32", rounds_root),
     ],
 )
 def flex_attention_cases(draw):

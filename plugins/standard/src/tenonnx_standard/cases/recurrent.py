@@ -51,7 +51,7 @@ def _beyond_reference(call):
     return "activations" in call.attributes or call.inputs[4] is not None
 
 
-PLAIN = Gap("reference", "it knows neither other activations nor the lengths of sequences", when=_beyond_reference)
+PLAIN = Gap("reference", "it supports neither other activations nor sequence lengths", when=_beyond_reference)
 
 MISSPELT = Gap("signature", 'version 1 misspells the default of direction as "foward"')
 

@@ -79,7 +79,7 @@ def reduce_l2_cases(draw):
 
 AS_INT64 = Gap(
     "reference",
-    "it gives 64-bit integers for 32-bit ones",
+    "it returns 64-bit integers for 32-bit ones",
     when=lambda call: call.inputs[0].dtype.name in ("int32", "uint32"),
 )
 

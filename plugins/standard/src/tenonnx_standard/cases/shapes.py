@@ -47,7 +47,7 @@ def ends_before_front(call):
     return counted < 0 and bool(places[call.attributes.get("start") or 0 : counted])
 
 
-@cases(shape, gaps=[Gap("reference", "it does not cut positions before the front off", ends_before_front)])
+@cases(shape, gaps=[Gap("reference", "it does not clamp positions before the start", ends_before_front)])
 def shape_cases(draw):
     end = draw(st.one_of(st.none(), st.integers(-5, 5)))
     return call(draw(tensors(ANY, min_side=0)), start=draw(st.integers(-5, 5)), end=end)

@@ -31,7 +31,7 @@ def string_concat_cases(draw):
 
 ASCII_CLASSES = Gap(
     "reference",
-    "it takes the pattern for one of Python, which has no classes like [:alpha:]",
+    "it uses Python's regular expressions, which have no classes like [:alpha:]",
     when=lambda call: "[:" in call.attributes["pattern"],
 )
 
@@ -56,9 +56,9 @@ def _is_empty(call):
 
 
 SPLIT = [
-    Gap("reference", "it keeps white space at the end behind the last of maxsplit cuts", when=_has_tail),
+    Gap("reference", "it keeps trailing white space after maxsplit splits", when=_has_tail),
     *(
-        Gap(check, "it finds no piece in an empty string, also with a delimiter", when=_is_empty)
+        Gap(check, "it returns no piece for an empty string, even with a delimiter", when=_is_empty)
         for check in ("onnxruntime", "export")
     ),
 ]
@@ -73,7 +73,7 @@ def string_split_cases(draw):
 
 CASES = Gap(
     "reference",
-    "it minds the case of stopwords unless it changes that of the strings",
+    "it compares stopwords case-sensitively unless it changes the case of the strings",
     when=lambda call: call.attributes["case_change_action"] == "NONE" and not call.attributes["is_case_sensitive"],
 )
 
@@ -93,7 +93,7 @@ def string_normalizer_cases(draw):
 
 WEIGHED = Gap(
     "reference",
-    "it takes weights by coordinate, not by n-gram",
+    "it indexes weights by coordinate instead of by n-gram",
     when=lambda call: call.attributes["weights"] is not None and call.attributes["mode"] != "TF",
 )
 

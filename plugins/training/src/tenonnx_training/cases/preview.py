@@ -33,7 +33,7 @@ def momentum_cases(draw: Any) -> Any:
 
 
 _WIDENED = Gap(
-    "reference", "onnx.reference gives float64 for float32 once the rate is corrected", lambda c: c.inputs[1] > 0
+    "reference", "onnx.reference returns float64 for float32 if the rate is corrected", lambda c: c.inputs[1] > 0
 )
 
 

@@ -20,37 +20,36 @@ from tenonnx_sklearn.tracing import traced
 def transformed_target(model: Any, X: Table) -> Outputs:
     step = model.transformer_
     y = output(model.regressor_, X, "predict")
-    y = _undone(model, step, upright(y))
+    y = _inverted(model, step, upright(y))
     return {"predict": flat(y) if model._training_dim == 1 else y}
 
 
-def _undone(model: Any, step: Any, y: Value) -> Value:
+def _inverted(model: Any, step: Any, y: Value) -> Value:
     """Invert the transformer of a target; a pipeline from its last step."""
     for _, each in reversed(getattr(step, "steps", [("", step)])):
         if each in (None, "passthrough"):
             continue
         name = type(each).__name__
-        if name not in _UNDONE:
+        if name not in _INVERSES:
             raise refusal(model, f"a target transformed by {name}")
-        y = _UNDONE[name](each, y)
+        y = _INVERSES[name](each, y)
     return y
 
 
-def _unscaled(model: Any, y: Value) -> Value:
-    for name in ("scale_",):
-        found = getattr(model, name, None)
-        y = y if found is None else y * like(y, found)
+def _inverse_scaling(model: Any, y: Value) -> Value:
+    scale = getattr(model, "scale_", None)
+    y = y if scale is None else y * like(y, scale)
     center = getattr(model, "mean_", None) if hasattr(model, "with_mean") else getattr(model, "center_", None)
     return y if center is None or not getattr(model, "with_mean", True) else y + like(y, center)
 
 
-def _unstretched(model: Any, y: Value) -> Value:
+def _inverse_min_max(model: Any, y: Value) -> Value:
     return (y - like(y, model.min_)) / like(y, model.scale_)
 
 
-def _unpowered(model: Any, y: Value) -> Value:
+def _inverse_power(model: Any, y: Value) -> Value:
     if model.standardize:
-        y = _unscaled(model._scaler, double(y))
+        y = _inverse_scaling(model._scaler, double(y))
     parts = []
     for k, power in enumerate(np.asarray(model.lambdas_, np.float64)):
         each = double(column(y, k))
@@ -68,18 +67,18 @@ def _root(x: Value, power: float) -> Value:
     return ops.pow_(ops.relu(x * float(power) + 1.0), np.float64(1 / power))
 
 
-def _unapplied(model: Any, y: Value) -> Value:
+def _inverse_function(model: Any, y: Value) -> Value:
     if model.inverse_func is None:
         return y
     return traced(model.inverse_func, y, **(model.inv_kw_args or {}))
 
 
-_UNDONE: dict[str, Callable[[Any, Value], Value]] = {
-    "StandardScaler": _unscaled,
-    "RobustScaler": _unscaled,
-    "MaxAbsScaler": _unscaled,
-    "MinMaxScaler": _unstretched,
-    "PowerTransformer": _unpowered,
+_INVERSES: dict[str, Callable[[Any, Value], Value]] = {
+    "StandardScaler": _inverse_scaling,
+    "RobustScaler": _inverse_scaling,
+    "MaxAbsScaler": _inverse_scaling,
+    "MinMaxScaler": _inverse_min_max,
+    "PowerTransformer": _inverse_power,
     "QuantileTransformer": quantile_of,
-    "FunctionTransformer": _unapplied,
+    "FunctionTransformer": _inverse_function,
 }

@@ -81,19 +81,19 @@ def complex_of(x: Any) -> Complex:
 
 
 @of_complex("Shape", "Size", "Rank", "ShapeN")
-def measured(node: Any, *values: Any) -> Any:
+def shape_of_complex(node: Any, *values: Any) -> Any:
     return RULES[node.op].function(node, *(v.real if isinstance(v, Complex) else v for v in values))
 
 
 @rule("Complex")
-def made(node: Any, x: Value, y: Value) -> Complex:
+def complex_from_parts(node: Any, x: Value, y: Value) -> Complex:
     if x.type == y.type:
         return Complex(x, y)
     return Complex(ops.add(x, ops.zeros_like(y)), ops.add(y, ops.zeros_like(x)))
 
 
 @rule("Real", "Imag", "Conj", "ComplexAbs", "Angle")
-def of_real(node: Any, x: Value) -> Value:
+def parts_of_real(node: Any, x: Value) -> Value:
     if node.op == "Imag":
         return ops.zeros_like(x)
     return ops.absolute(x) if node.op == "ComplexAbs" else x
