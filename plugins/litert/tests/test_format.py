@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import numpy as np
-import onnx
+import onnx.parser
 import pytest
 import tflite
 from ai_edge_litert.interpreter import Interpreter
@@ -88,6 +88,14 @@ def test_every_unsupported_node_is_named_and_nothing_is_written(tmp_path):
         tx.convert(graph, tmp_path / "m.tflite")
     for word in ("StringNormalizer", "Mul", "Add", "float64"):
         assert word in str(caught.value)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_invalid_model_is_not_called_unsupported(tmp_path):
+    text = '<ir_version: 8, opset_import: ["": 18]> g (float[N, 3] x, float[4] w) => (float[N, 3] y) { y = Mul(x, w) }'
+    graph = tx.load(onnx.parser.parse_model(text))
+    with pytest.raises(tx.InvalidModel, match="do not broadcast"):
+        tx.convert(graph, tmp_path / "m.tflite")
     assert list(tmp_path.iterdir()) == []
 
 

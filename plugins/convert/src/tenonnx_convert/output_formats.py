@@ -16,8 +16,10 @@ from typing import Any, NamedTuple, Protocol, Self
 from tenonnx.errors import InvalidCall, NotRepresentable, OutOfTime, UnsupportedOp, VerificationFailed
 from tenonnx.formats.files import AtomicWriter
 from tenonnx.graph.graph import Graph
+from tenonnx.op.graph_inference import infer
 from tenonnx.registry.discovery import Plugin, cure, plugins
 from tenonnx.registry.hints import provider
+from tenonnx.transforms.rewrite import copy_graph
 
 #: Entry-point group of file formats, named by the suffix of their files, such as ``xml``.
 GROUP = "tenonnx.formats"
@@ -127,11 +129,14 @@ class FormatWriter:
         return self
 
     def write(self, graph: Graph) -> None:
-        """Write a graph. Raises ``PluginError`` if the package fails."""
+        """Write a graph. Raises ``InvalidModel`` for an invalid node, and ``PluginError`` if the package fails."""
         try:
             with self._plugin.running("cannot write the model"):
                 self._limits = self.form.write(graph, self.file)
-        except UnsupportedOp as error:
+        except (NotRepresentable, UnsupportedOp) as error:
+            infer(copy_graph(graph))  # an invalid node is named first
+            if isinstance(error, NotRepresentable):
+                raise
             raise NotRepresentable(
                 f"the model has no {self.form.title} form: {error.what}",
                 given=error.given,
