@@ -47,7 +47,7 @@ OURS = [
 
 @dataclass(frozen=True)
 class Tool:
-    """A tool: patterns of its test files, excluded test files, and code before its README examples.
+    """A tool: a pattern of its test files, excluded ones or ``only`` these, and code before its README examples.
 
     ``packages`` are the requirements of its tests, ``ours`` the front end that its functions need. ``wheel`` tells that
     PyPI only has a wheel. Examples with a word of ``elsewhere`` need a program, a model or a device that is not on
@@ -57,6 +57,7 @@ class Tool:
 
     tests: str = ""
     without: Sequence[str] = ()
+    only: Sequence[str] = ()
     before: str = ""
     after: str = ""
     packages: Sequence[str] = ()
@@ -181,7 +182,8 @@ if os.path.exists("model.pt"):
     "onnxruntime": Tool(packages=("onnxruntime",), wheel=True),
     "onnx": Tool(wheel=True),
     "tf2onnx": Tool(
-        tests="tests/test_api.py",
+        tests="tests/test_*.py",
+        only=["api", "convert"],
         before="""
 import shutil
 import tensorflow as tf
@@ -225,6 +227,9 @@ assert (session.run(None, feeds)[0] == 6).all()
 
 #: Texts of failures that count as refused.
 REFUSED = ("NotSupported", "tenonnx-compat does not have", "does not support")
+
+#: Texts of failures of tests that lack a program, or a file that no distribution has.
+FILES = r"No such file or directory: '(/data|tests/models)|\"/data/\S+: No such file|Failed to spawn"
 
 #: Texts of failures of tests that use internals of the tool, or functions that register converters in it.
 INTERNAL = ("internal of the tool: ", "work on Scope and Operator", "own classes", "work on the graph of tf2onnx")
@@ -312,9 +317,7 @@ def kind(outcome: str, text: str) -> str:
     if outcome in ("passed", "skipped"):
         return outcome
     lacking = re.search(r"No module named '([^']*)'", text)
-    if re.search(r"No such file or directory: '/data|\"/data/\S+: No such file|Failed to spawn", text) or (
-        lacking and lacking[1].partition(".")[0] not in TOOLS
-    ):
+    if re.search(FILES, text) or (lacking and lacking[1].partition(".")[0] not in TOOLS):
         return "skipped"
     if lacking or any(words in text for words in INTERNAL):
         return "internal"

@@ -6,11 +6,15 @@ fails. Imported internals of the tool are placeholders that raise when they are 
 
 from __future__ import annotations
 
+import importlib
 import json
+import logging
+import shutil
 import signal
 import sys
+import tempfile
 import types
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any, NoReturn
@@ -47,6 +51,8 @@ def with_placeholders(name: str, module: types.ModuleType) -> None:
     def missing(attribute: str) -> Any:
         if attribute.startswith("__"):
             raise AttributeError(attribute)
+        if f"{name}.{attribute}" in HELPERS:
+            return importlib.import_module(f"{name}.{attribute}")
         try:
             if theirs is not None:
                 return theirs(attribute)
@@ -68,9 +74,7 @@ class Redirect(imports._Redirect):
             module = types.ModuleType(spec.name)
             module.__path__ = []
             module.__spec__ = spec
-            if spec.name == "skl2onnx.common._topology":  # helpers of the tests read a table of it
-                versions = {row[2]: row[1] for row in onnx.helper.VERSION_TABLE}
-                module.OPSET_TO_IR_VERSION = {n: versions.get(n, 10) for n in range(1, 30)}  # type: ignore[attr-defined]
+            vars(module).update(HELPERS.get(spec.name, dict)())
         for name in [name for name in sys.modules if name == spec.name or name.startswith(f"{spec.name}.")]:
             with_placeholders(name, sys.modules[name])
         with_placeholders(spec.name, module)
@@ -79,6 +83,43 @@ class Redirect(imports._Redirect):
     def exec_module(self, module: types.ModuleType) -> None:
         if module.__spec__ is not None and module.__spec__.name in getattr(self, "_specs", {}):
             super().exec_module(module)
+
+
+def ir_versions() -> dict[str, Any]:
+    versions = {row[2]: row[1] for row in onnx.helper.VERSION_TABLE}
+    return {"OPSET_TO_IR_VERSION": {n: versions.get(n, 10) for n in range(1, 30)}}
+
+
+def tensorflow_version() -> dict[str, Any]:
+    import tensorflow as tf
+    from packaging.version import Version
+
+    return {"get_tf_version": lambda: Version(tf.__version__)}
+
+
+def tensorflow_graphs() -> dict[str, Any]:
+    import tensorflow as tf
+
+    return {"is_tf2": lambda: True, "tf_reset_default_graph": tf.compat.v1.reset_default_graph}
+
+
+def files() -> dict[str, Any]:
+    return {
+        "delete_directory": lambda path: shutil.rmtree(path, ignore_errors=True),
+        "get_temp_directory": tempfile.mkdtemp,
+        "is_debug_mode": lambda: False,
+    }
+
+
+#: Internals of tools that their tests only use to set up and skip tests, by module.
+HELPERS: dict[str, Callable[[], dict[str, Any]]] = {
+    "skl2onnx.common._topology": ir_versions,
+    "tf2onnx.constants": lambda: {"PREFERRED_OPSET": 15, "DEFAULT_TARGET": [], "POSSIBLE_TARGETS": []},
+    "tf2onnx.logging": lambda: vars(logging) | {"get_verbosity_level": lambda *_: logging.WARNING},
+    "tf2onnx.tf_loader": tensorflow_graphs,
+    "tf2onnx.tf_utils": tensorflow_version,
+    "tf2onnx.utils": files,
+}
 
 
 class Log:
@@ -119,7 +160,10 @@ class Log:
     def failure(self, report: pytest.TestReport | pytest.CollectReport) -> dict[str, str]:
         """The last line of a failure, and its full text."""
         crash = getattr(report.longrepr, "reprcrash", None)
-        return {"message": crash.message if crash else str(report.longrepr or ""), "text": report.longreprtext}
+        return {
+            "message": crash.message if crash else str(report.longrepr or ""),
+            "text": report.longreprtext + report.capstderr[-1000:],
+        }
 
 
 def name_of(path: Path, node: str) -> str:

@@ -6,6 +6,7 @@ import pytest
 import tensorflow as tf
 from onnxruntime import InferenceSession
 
+import tenonnx as tx
 from tenonnx_compat import NotSupported, tf2onnx
 
 IMAGES = np.random.default_rng(0).random((2, 6, 6, 3), np.float32)
@@ -41,6 +42,23 @@ def test_keras(model, tmp_path):
     turned, _ = tf2onnx.convert.from_keras(model, signature, inputs_as_nchw=["input"])
     assert turned.opset_import[0].version == 15
     np.testing.assert_allclose(run(turned, IMAGES.transpose(0, 3, 1, 2)), model(IMAGES), atol=1e-5)
+
+
+def test_a_keras_model_of_two_inputs():
+    image, factor = tf.keras.Input((3,), name="image"), tf.keras.Input((1,), name="factor")
+    model = tf.keras.Model([image, factor], image * factor)
+    signature = [tf.TensorSpec((None, n), tf.float32, name=name) for n, name in ((3, "image"), (1, "factor"))]
+    message, _ = tf2onnx.convert.from_keras(model, signature)
+    assert [value.name for value in message.graph.input] == ["image", "factor"]
+    np.testing.assert_array_equal(run(message, np.ones((2, 3), "f4"), np.float32([[2], [3]])), [[2] * 3, [3] * 3])
+    with pytest.raises(tx.InvalidCall, match=r"Expected shape \(None, 1\)"):
+        tf2onnx.convert.from_keras(model, [signature[0], tf.TensorSpec((), tf.float32)])
+
+
+def test_the_rows_of_an_array_are_a_signature():
+    root = tf.function(lambda x: tf.math.sqrt(x))
+    message, _ = tf2onnx.convert.from_function(root, np.asarray([[1.0, 4.0]]))
+    np.testing.assert_array_equal(run(message, np.asarray([4.0, 9.0])), [2, 3])
 
 
 def test_functions_and_graphs():

@@ -69,6 +69,7 @@ def max_unpool_type(X, I, output_shape=None, *, kernel_shape, **attributes):  # 
             given=f"{list(kernel_shape)}, {X!r}",
         )
     if output_shape is not None:
+        check_shape(max_unpool, "output_shape", output_shape, (X.ndim,))
         contents = elements(output_shape)
         return TensorType(X.dtype, (None,) * X.ndim if contents is None else tuple(contents))
     return TensorType(X.dtype, (*X.shape[:2], *_unpooled(window, sizes)))

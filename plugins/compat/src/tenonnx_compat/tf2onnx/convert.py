@@ -12,6 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 import tenonnx as tx
 from tenonnx_compat.models import save
 from tenonnx_compat.refusal import announce, announce_command, ignore_options, refuse_options
@@ -161,7 +163,9 @@ def _refuse(function: str, ops: Any, handlers: Any, rewriter: Any, extra: Any, l
 
 
 def _flat(signature: Any) -> list[Any]:
-    return [] if signature is None else list(signature) if isinstance(signature, tuple | list) else [signature]
+    if signature is None:
+        return []
+    return list(signature) if isinstance(signature, tuple | list | np.ndarray) else [signature]
 
 
 def _shaped(shapes: Shapes | None) -> dict[str, Any]:

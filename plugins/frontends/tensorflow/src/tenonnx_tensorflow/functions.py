@@ -120,6 +120,8 @@ def concrete_of(function: Any, arguments: Sequence[Any], options: Mapping[str, A
         raise
     except Exception as error:
         lines = [line for line in str(error).split("\n") if line.strip()]
+        bold = [line.replace("\x1b[1m", "").replace("\x1b[0m", "") for line in lines if line.startswith("\x1b[1m")]
+        lines += bold[:1]  # Keras prints the reason in bold, and arguments behind it
         raise InvalidCall(
             f"TensorFlow cannot trace {getattr(function, '__name__', 'the function')} for these types",
             given=f"{_listed(arguments)}: {type(error).__name__}: {lines[-1].strip()[:300]}"

@@ -23,6 +23,9 @@ def read_traced(source: Any, examples: Sequence[Any], signature: str | None, tra
 
 
 def _read_keras(model: Any, examples: Sequence[Any], training: bool) -> Model:
+    inputs = getattr(model, "_inputs_struct", None)
+    if len(examples) > 1 and len(examples) == len(tf.nest.flatten(inputs)):  # a functional model takes one structure
+        examples = [keras.tree.pack_sequence_as(inputs, list(examples))]
     structure = _structure_of_examples(model, examples) if examples else _structure_of(model)
     if structure is None:
         raise InvalidCall(
