@@ -24,8 +24,8 @@ def planted() -> list[Mistake]:
     return [Mistake(*line[:5], tuple(line[5:]) or None) for line in map(json.loads, lines)]
 
 
-def find(words: str) -> None:
-    """Print the undetected mistakes, and the share of detected ones by kind."""
+def find(words: str, save: bool) -> None:
+    """Print the undetected mistakes, and the share of detected ones by kind; ``save`` also writes the share."""
     found, total = collections.Counter(), collections.Counter()
     for mistake in planted():
         title = f"{mistake.kind}: {mistake.op}: {mistake.what}"
@@ -39,6 +39,9 @@ def find(words: str) -> None:
     for kind, count in total.items():
         print(f"{kind:16} {found[kind]:3} of {count}")
     print(f"{'all':16} {found.total():3} of {total.total()}")
+    if save:
+        shares = {kind: [found[kind], count] for kind, count in total.most_common()}
+        (FOLDER / "found.json").write_text(json.dumps(shares, indent=2) + "\n", "utf-8")
 
 
 def alarm(seeds: int) -> None:
@@ -55,8 +58,9 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("words", nargs="?", default="", help="only the mistakes whose titles contain this")
     parser.add_argument("--seeds", type=int, default=0, metavar="N", help="look for false alarms with so many seeds")
+    parser.add_argument("--save", action="store_true", help="write the shares, for tools/generate_planted_defects.py")
     chosen = parser.parse_args()
     if chosen.seeds:
         alarm(chosen.seeds)
     else:
-        find(chosen.words)
+        find(chosen.words, chosen.save)

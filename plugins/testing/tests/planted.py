@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import functools
+import json
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -82,6 +84,17 @@ should return NaN. The third is the check that finds it: `numpy=body` compares t
 inputs, `variations` does so on other ranks, sizes and element types.
 `tools/generate_planted_defects.py` writes this page.
 
+## Mistakes of authors
+
+{total} mistakes of authors are planted in the same way in {ops} ops of a package with their own cases, as [the
+guide](../how-to/plugin-tests.md) shows them; the kit finds {found}, {share:.1%}. `plugins/testing/tests/mistakes.py`
+measures this, names those that escape, and with `--save` writes the table.
+
+| kind | found | of |
+| --- | --- | --- |
+{kinds}
+## Defects by check
+
 | kind | what is wrong | found by |
 | --- | --- | --- |
 """
@@ -90,4 +103,15 @@ inputs, `variations` does so on other ranks, sizes and element types.
 def page() -> str:
     """Return the page of the documentation with a table of all defects."""
     rows = (f"| {each.kind} | {each.what} | {each.check} |\n" for each in DEFECTS)
-    return INTRODUCTION.format(count=len(DEFECTS)) + "".join(rows)
+    authored = Path(__file__).with_name("authored")
+    shares = json.loads((authored / "found.json").read_text("utf-8"))
+    found, total = (sum(numbers) for numbers in zip(*shares.values(), strict=True))
+    introduction = INTRODUCTION.format(
+        count=len(DEFECTS),
+        total=total,
+        found=found,
+        share=found / total,
+        ops=len(list(authored.glob("[a-z]*.py"))),
+        kinds="".join(f"| {kind} | {some} | {of} |\n" for kind, (some, of) in shares.items()),
+    )
+    return introduction + "".join(rows)

@@ -163,8 +163,10 @@ def _differing(
 ) -> list[Any]:
     """Masks of elements outside the range of the body's gradients nearby: at a kink, any subgradient is accepted."""
     low, high = [w.copy() for w in wanted], [w.copy() for w in wanted]
+    cancelled = CANCELLED * max([1.0, *(1 / size for k in wrt if 0 < (size := float(np.abs(inputs[k]).max())) < 1)])
     for side in range(SIDES + 1):
-        differing = [_outside(a, b, x, y, epsilon) for a, b, x, y in zip(found, wanted, low, high, strict=True)]
+        pairs = zip(found, wanted, low, high, strict=True)
+        differing = [_outside(a, b, x, y, epsilon, cancelled) for a, b, x, y in pairs]
         if side == SIDES or not any(mask.any() for mask in differing):
             break
         moved = list(inputs)
@@ -180,15 +182,18 @@ def _differing(
     return differing
 
 
-def _outside(found: Any, wanted: Any, low: Any, high: Any, epsilon: float) -> Any:
-    """Mask of elements that are outside ``low`` to ``high`` or NaN, where the body's gradient is finite."""
+def _outside(found: Any, wanted: Any, low: Any, high: Any, epsilon: float, cancelled: float) -> Any:
+    """Mask of elements that are outside ``low`` to ``high`` or NaN, where the body's gradient is finite.
+
+    Terms of a gradient that cancel may be as large as ``cancelled``: the inverse of a small input.
+    """
     if found.shape != wanted.shape or found.dtype != wanted.dtype:
         return np.ones(wanted.shape or (1,), bool)
     finite = np.isfinite(wanted)
     if not finite.any():
         return np.zeros(wanted.shape, bool)
     sizes = np.abs(wanted.astype(np.float64))
-    margin = EPSILONS * epsilon * (sizes + sizes[finite].mean() + CANCELLED)
+    margin = EPSILONS * epsilon * (sizes + sizes[finite].mean() + cancelled)
     one, below, above = (v.astype(np.float64) for v in (found, low, high))
     return finite & ~((one >= below - margin) & (one <= above + margin))
 
