@@ -56,6 +56,8 @@ from tenonnx_debug.anonymize import anonymize as anonymize
 from tenonnx_debug.reduce import reduce as reduce
 from tenonnx_explain.explain import explain as explain
 from tenonnx_extensions.pipelines.decoder import decoder as decoder
+from tenonnx_extensions.pipelines.detokenizer import detokenizer as detokenizer
+from tenonnx_extensions.pipelines.generation import generator as generator
 from tenonnx_extensions.pipelines.image_processor import image_processor as image_processor
 from tenonnx_extensions.pipelines.speech import feature_extractor as feature_extractor
 from tenonnx_extensions.pipelines.tokenizer import tokenizer as tokenizer

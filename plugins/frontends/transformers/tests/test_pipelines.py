@@ -1,10 +1,12 @@
-"""Pipelines in one file, from image, text or audio to labels, compared with those of transformers."""
+"""Pipelines in one file, from image, text or audio to labels or text, compared with those of transformers."""
 
 import io
+import json
 import warnings
 
 import numpy as np
 import pytest
+import sentencepiece
 import tokenizers
 import torch
 import transformers
@@ -129,6 +131,52 @@ def test_text_classification(tmp_path):
     for row, each in enumerate(expected):
         assert found["labels"][row].tolist() == [pair["label"] for pair in each]
         np.testing.assert_allclose(found["scores"][row], [pair["score"] for pair in each], rtol=1e-3)
+
+
+SENTENCES = ["hello world, this is a test", "the quick brown fox jumps over the lazy dog", "12 34"]
+
+
+def marian(folder):
+    """A tokenizer of Marian, whose files are in a folder, and a model with random weights."""
+    model = io.BytesIO()
+    options = {"vocab_size": 60, "hard_vocab_limit": False, "minloglevel": 2}
+    sentencepiece.SentencePieceTrainer.train(sentence_iterator=iter(SENTENCES * 9), model_writer=model, **options)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=model.getvalue())
+    pieces = [processor.id_to_piece(number) for number in range(3, processor.get_piece_size() - 5)]
+    words = ["</s>", "<unk>", *reversed(pieces), "<pad>"]
+    for name in ("source.spm", "target.spm"):
+        (folder / name).write_bytes(model.getvalue())
+    (folder / "vocab.json").write_text(json.dumps({word: k for k, word in enumerate(words)}), "utf-8")
+    tokenizer = transformers.MarianTokenizer(*(str(folder / n) for n in ("source.spm", "target.spm", "vocab.json")))
+    parts = [f"{part}_{name}" for part in ("encoder", "decoder") for name in ("layers", "attention_heads", "ffn_dim")]
+    sizes = {"d_model": 32, "max_position_embeddings": 64} | dict(zip(parts, [1, 4, 64] * 2, strict=True))
+    pad = len(words) - 1
+    tokens = {"decoder_start_token_id": pad, "pad_token_id": pad, "eos_token_id": 0, "forced_eos_token_id": 0}
+    config = transformers.MarianConfig(vocab_size=len(words), **sizes, **tokens)
+    made = seeded(transformers.MarianMTModel, config)
+    made.generation_config.update(bad_words_ids=[[pad]], num_beams=4, max_length=12)
+    return tokenizer, made
+
+
+@pytest.mark.filterwarnings("ignore:Recommended. pip install sacremoses")
+def test_translation(tmp_path):
+    tokenizer, model = marian(tmp_path)
+    model.save_pretrained(tmp_path)
+    tokenizer.save_pretrained(tmp_path)
+    model = type(model).from_pretrained(tmp_path)  # with positions that are not stored
+    out = tmp_path / "out"
+    tenonnx_transformers.export(tmp_path, out, verify=False)
+    arguments = ["compose", str(out), str(out), "-o", str(tmp_path / "whole.onnx"), "--decode", "text"]
+    done = CliRunner().invoke(program, arguments)
+    assert done.exit_code == 0, done.output
+    texts = ["hello world, the dog", "12 34", "unknown \u4f60", ""]
+    given = tokenizer(texts, return_tensors="pt", padding=True)
+    expected = tokenizer.batch_decode(model.generate(**given, num_beams=1), skip_special_tokens=True)
+    whole = tx.load(tmp_path / "whole.onnx")
+    assert [value.name for value in whole.outputs] == ["generated_text"]
+    assert len(set(expected)) > 1
+    found = whole.run({"text": np.array(texts, object)})["generated_text"]
+    assert found.tolist() == expected
 
 
 def test_audio_classification(tmp_path):

@@ -22,7 +22,7 @@ LETTERBOX = "letterbox"
 
 def is_tokenizer(path: str) -> bool:
     """Whether a path is a tokenizer: a file, or a folder with one."""
-    names = {"tokenizer.json", "vocab.txt"}
+    names = {"tokenizer.json", "vocab.txt", "source.spm"}
     given = Path(path)
     if given.is_dir():
         return any((given / name).is_file() for name in names) or any(given.glob("*.model"))
@@ -78,10 +78,17 @@ def is_feature_extractor(path: str) -> bool:
 )
 @click.option(
     "--decode",
-    type=click.Choice(["classification", "detection", "segmentation"]),
+    type=click.Choice(["classification", "detection", "segmentation", "text"]),
     help="Behind an image processor and a model, and for classification behind a tokenizer or a feature extractor and "
     "one, too: scores and labels of the five most probable classes, by id2label of the config.json beside FIRST; boxes "
-    "with scores and labels; or a map with the class of each pixel.",
+    "with scores and labels; or a map with the class of each pixel. For text, SECOND is a folder that tenonnx convert "
+    "wrote for a model that generates text, such as a translation.",
+)
+@click.option(
+    "--new-tokens",
+    type=click.IntRange(min=1),
+    metavar="N",
+    help="With --decode text: generate at most N tokens, by default those of generation_config.json, or 20.",
 )
 @click.option(
     "--threshold",
@@ -113,6 +120,7 @@ def command(
     mapping: Sequence[str],
     length: int | None,
     decode: str | None,
+    new_tokens: int | None,
     threshold: float | None,
     colors: bool,
     encoded: bool,
@@ -130,11 +138,16 @@ def command(
     """
     from tenonnx.tools import extension
 
-    after = load_model(second)
+    if new_tokens is not None and decode != "text":
+        raise click.UsageError("--new-tokens was given without --decode text")
+    if decode == "text" and not is_tokenizer(first):
+        raise click.UsageError("--decode text was given without a tokenizer as the first model")
+    after = extension("generator")(second, new_tokens=new_tokens) if decode == "text" else load_model(second)
     fitted = None if mapping else after
     speech = is_feature_extractor(first)
     processor, tokenizer = not speech and is_image_processor(first), not speech and is_tokenizer(first)
-    if decode is not None and not processor and not ((tokenizer or speech) and decode == "classification"):
+    behind = ("classification", "text") if tokenizer else ("classification",) if speech else ()
+    if decode is not None and not processor and decode not in behind:
         raise click.UsageError("--decode was given without an image processor as the first model")
     if encoded and not processor and not speech:
         raise click.UsageError(
@@ -162,7 +175,9 @@ def command(
     for of, name in found:
         joined.setdefault(of, []).append(name)
     whole = extension("compose")(before, after, joined or None)
-    if decode is not None:
+    if decode == "text":
+        whole = extension("compose")(whole, extension("detokenizer")(first))
+    elif decode is not None:
         options: dict[str, Any] = {"colors": colors, "letterbox": first == LETTERBOX}
         if threshold is not None:
             options["threshold"] = threshold

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, Graph, InvalidCall, InvalidModel, Value
+from tenonnx.extend import DType, Graph, InvalidCall, InvalidModel, NotRepresentable, Value
 from tenonnx_extensions.bpe import hf_json_tokenizer, of_json
 from tenonnx_extensions.checks import DOMAIN, module
 from tenonnx_extensions.pipelines.files import contents, settings
@@ -18,10 +18,13 @@ from tenonnx_extensions.ragged import ragged_tensor_to_dense
 from tenonnx_extensions.unigram import processor_of, sentencepiece_tokenizer
 
 #: Tokenizer files, in order of preference.
-FILES = ("tokenizer.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model")
+FILES = ("tokenizer.json", "vocab.txt", "spiece.model", "sentencepiece.bpe.model", "tokenizer.model", "source.spm")
 
 #: Classes of transformers with fairseq's ids.
-_FAIRSEQ = ("XLMRobertaTokenizer", "XLMRobertaTokenizerFast")
+FAIRSEQ = ("XLMRobertaTokenizer", "XLMRobertaTokenizerFast")
+
+#: Special tokens of Marian.
+_MARIAN = ("<unk>", "</s>", "<pad>")
 
 _OPSETS = {"ai.onnx": 21, DOMAIN: 1}
 
@@ -29,28 +32,30 @@ _OPSETS = {"ai.onnx": 21, DOMAIN: 1}
 def tokenizer(path: str | os.PathLike[str], *, model: Graph | None = None, length: int | None = None) -> Graph:
     """The graph of a tokenizer: from ``text``, string[batch], to the inputs of a model.
 
-    ``path`` is a ``tokenizer.json``, a ``vocab.txt`` of BERT, a ``.model`` of SentencePiece, or a folder with one of
-    these; a ``tokenizer_config.json`` beside it is read, too. Outputs are ``input_ids``, ``attention_mask`` and
-    ``token_type_ids``, int64[batch, tokens], and, but for SentencePiece, ``offset_mapping``, int64[batch, tokens, 2],
-    which counts characters. Rows are padded to the longest. With ``length`` they are padded or truncated to that many
-    tokens. With ``model``, only the outputs that it has as inputs are computed, in the types of these. Raises
-    ``InvalidModel`` for a file that cannot be read, and ``InvalidCall`` if ``model`` has none of these inputs.
+    ``path`` is a ``tokenizer.json``, a ``vocab.txt`` of BERT, a ``.model`` of SentencePiece, a ``source.spm`` of Marian
+    beside its ``vocab.json``, or a folder with one of these; a ``tokenizer_config.json`` beside it is read, too.
+    Outputs are ``input_ids``, ``attention_mask`` and ``token_type_ids``, int64[batch, tokens], and, but for
+    SentencePiece, ``offset_mapping``, int64[batch, tokens, 2], which counts characters. Rows are padded to the longest.
+    With ``length`` they are padded or truncated to that many tokens. With ``model``, only the outputs that it has as
+    inputs are computed, in the types of these. Raises ``InvalidModel`` for a file that cannot be read, and
+    ``InvalidCall`` if ``model`` has none of these inputs.
     """
     if length is not None and length < 1:
         raise InvalidCall("length is not positive", given=str(length))
-    file = _file(Path(path))
+    file = file_of(Path(path))
     beside = file.parent / "tokenizer_config.json"
     config = settings(beside) if beside.is_file() else {}
     graph = Graph("tokenizer", opsets=_OPSETS)
     text = graph.input("text", "string", ("batch",))
-    if file.suffix == ".model":
+    if file.suffix in (".model", ".spm"):
         found = _sentencepiece(graph, text, file, config, length)
     else:
-        found = _of_hugging_face(text, _json(file, config, length), config)
+        found = _of_hugging_face(text, read_json(file, config, length), config)
     return _with_outputs(graph, found, model)
 
 
-def _file(path: Path) -> Path:
+def file_of(path: Path) -> Path:
+    """The file of a tokenizer at a path, or in a folder. Raises ``InvalidModel`` if there is none."""
     if not path.is_dir():
         if not path.is_file():
             raise InvalidModel(f'cannot read "{path}": No such file or directory')
@@ -95,7 +100,7 @@ def _of_hugging_face(text: Value, written: str, config: dict[str, Any]) -> dict[
     return found | {"offset_mapping": offsets}
 
 
-def _json(file: Path, config: dict[str, Any], length: int | None) -> str:
+def read_json(file: Path, config: dict[str, Any], length: int | None) -> str:
     """The contents of a ``tokenizer.json`` that says how rows are truncated and padded."""
     tokenizers = module("tokenizers", "text")
     if file.suffix == ".json":
@@ -153,20 +158,24 @@ def _bert(tokenizers: Any, vocabulary: str, config: dict[str, Any]) -> Any:
 def _sentencepiece(
     graph: Graph, text: Value, file: Path, config: dict[str, Any], length: int | None
 ) -> dict[str, Value]:
-    try:
-        data = file.read_bytes()
-    except OSError as error:
-        raise InvalidModel(f'cannot read "{file}": {error.strerror}') from error
-    processor = processor_of(f'"{file}"', data)
+    processor = read_sentencepiece(file)
     kind = str(config.get("tokenizer_class", ""))
-    fairseq = kind in _FAIRSEQ
+    fairseq = kind in FAIRSEQ
     starts = bool(config.get("add_bos_token", fairseq or kind.startswith(("Llama", "Gemma"))))
-    ends = bool(config.get("add_eos_token", fairseq or kind.startswith(("T5", "MT5"))))
-    pad = 1 if fairseq else max(processor.pad_id(), 0)
+    marian = file.suffix == ".spm"
+    ends = bool(config.get("add_eos_token", fairseq or marian or kind.startswith(("T5", "MT5"))))
+    pad, last = (1, 2) if fairseq else (max(processor.pad_id(), 0), processor.eos_id())
+    if marian:
+        vocabulary, _ = marian_vocabulary(file)
+        pad, last = vocabulary["<pad>"], vocabulary["</s>"]
     flags = [graph.variable(name, np.asarray([flag])) for name, flag in _flags(starts, ends, fairseq)]
     samples = graph.variable("nbest_size", np.zeros(1, np.int64)), graph.variable("alpha", np.zeros(1, np.float32))
-    ids, rows, _ = sentencepiece_tokenizer(text, *samples, *flags, model=data)
+    ids, rows, _ = sentencepiece_tokenizer(text, *samples, *flags, model=processor.serialized_model_proto())
     ids = ops.cast(ids, to=DType.int64)
+    if marian:  # its ids are not those of SentencePiece
+        pieces = (processor.id_to_piece(number) for number in range(processor.get_piece_size()))
+        numbers = np.array([vocabulary.get(piece, vocabulary["<unk>"]) for piece in pieces])
+        ids = ops.gather(graph.variable("numbers", numbers), ids)
     zero = graph.variable("zero", np.zeros(1, np.int64))
     fill = graph.variable("pad", np.asarray([pad], np.int64))
     found = {
@@ -174,11 +183,33 @@ def _sentencepiece(
         "attention_mask": ragged_tensor_to_dense(zero, ids * 0 + 1, zero, rows),
     }
     if length is not None:
-        end = None
-        if ends:
-            end = graph.variable("end", np.asarray([2 if fairseq else processor.eos_id()], np.int64))
+        end = graph.variable("end", np.asarray([last], np.int64)) if ends else None
         found = _of_length(graph, found, length, pad, end)
     return found | {"token_type_ids": found["input_ids"] * 0}
+
+
+def read_sentencepiece(file: Path) -> Any:
+    """The processor of a SentencePiece file. Raises ``InvalidModel`` if the file cannot be read."""
+    try:
+        data = file.read_bytes()
+    except OSError as error:
+        raise InvalidModel(f'cannot read "{file}": {error.strerror}') from error
+    return processor_of(f'"{file}"', data)
+
+
+def marian_vocabulary(file: Path) -> tuple[dict[str, int], set[int]]:
+    """The ids of pieces in the ``vocab.json`` beside a ``source.spm``, and those of special tokens.
+
+    Raises ``InvalidModel`` without special tokens, and ``NotRepresentable`` if there are codes of languages.
+    """
+    found = settings(file.parent / "vocab.json")
+    missing = [token for token in _MARIAN if not isinstance(found.get(token), int)]
+    if missing:
+        raise InvalidModel(f"vocab.json has no token {missing[0]}", given=f"{len(found)} tokens")
+    code = next((token for token in found if token.startswith(">>") and token.endswith("<<")), None)
+    if code is not None:
+        raise NotRepresentable("language codes before the text of Marian are not supported yet", given=code)
+    return found, {found[token] for token in _MARIAN}
 
 
 def _flags(starts: bool, ends: bool, fairseq: bool) -> list[tuple[str, bool]]:
