@@ -127,6 +127,7 @@ class Log:
 
     def __init__(self, path: Path, seconds: int) -> None:
         self.path, self.seconds = path, seconds
+        self.names: dict[str, str] = {}
 
     def write(self, **line: str) -> None:
         with self.path.open("a") as file:
@@ -134,7 +135,8 @@ class Log:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Iterator[None]:
-        self.write(test=name_of(item.path, item.nodeid), outcome="started")
+        self.names[item.nodeid] = name_of(item.path, item.nodeid)
+        self.write(test=self.names[item.nodeid], outcome="started")
         signal.setitimer(signal.ITIMER_PROF, self.seconds)
         try:
             return (yield)
@@ -144,7 +146,7 @@ class Log:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" or report.outcome != "passed":
             self.write(
-                test=name_of(Path(report.fspath), report.nodeid),
+                test=self.names[report.nodeid],
                 outcome=report.outcome,
                 **self.failure(report),
             )
