@@ -4,9 +4,11 @@ import json
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
 import tenonnx as tx
 import tenonnx_standard as ops
+from tenonnx_cli.program import program
 from tenonnx_extensions.pipelines.generation import generator
 
 DRAWN = np.random.default_rng(0)
@@ -96,3 +98,18 @@ def test_wrong_settings_of_generation(config, error, message, tmp_path):
 def test_no_new_tokens(tmp_path):
     with pytest.raises(tx.InvalidCall, match="new_tokens is not positive"):
         generator(tmp_path, new_tokens=0)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--new-tokens", "3"], "--new-tokens was given without --decode text"),
+        (["--decode", "text"], "--decode text was given without a tokenizer"),
+    ],
+)
+def test_wrong_options_of_the_command(options, message, tmp_path):
+    write_decoder(tmp_path)
+    model = str(tmp_path / "model.onnx")
+    done = CliRunner().invoke(program, ["compose", model, model, "-o", str(tmp_path / "whole.onnx"), *options])
+    assert done.exit_code == 2
+    assert message in done.output
