@@ -54,6 +54,49 @@ def test_sequences_of_any_lengths_are_padded(side, tmp_path):
     passes(pad, torch.randn(3, 2), torch.randn(5, 2), torch.randn(4, 2), path=tmp_path, dims=sizes)
 
 
+class Experts(nn.Module):
+    """Three experts, of which a loop calls those that rows select; nothing selects a fourth."""
+
+    def __init__(self):
+        super().__init__()
+        self.router = nn.Linear(4, 3)
+        self.experts = nn.ModuleDict({f"expert_{place}": nn.Linear(4, 4) for place in range(4)})
+        self.weights = nn.Parameter(torch.randn(3, 4, 4))
+
+    def forward(self, x):
+        self.router = self.router.to(torch.float32)
+        chosen = functional.one_hot(self.router(x).topk(2, 1)[1], 4).permute(2, 1, 0)
+        found = torch.zeros_like(x)
+        for place in torch.greater(chosen.sum((-1, -2)), 0).nonzero():
+            at, rows = torch.where(chosen[place[0]].squeeze(0))
+            if rows.numel() == 0:
+                continue
+            y = self.experts[f"expert_{place[0]}"](x[rows]) @ self.weights[place[0]]
+            found.index_add_(0, rows, y * (at + 1)[:, None])
+        return found
+
+
+def test_loops_over_selected_experts():
+    torch.manual_seed(0)
+    module = Experts().eval()
+    graph = tx.load(module, torch.randn(5, 4), dims={"x": {0: "rows"}}, verify=False)
+    for rows in (1, 7):  # one row selects two of the three
+        x = torch.randn(rows, 4)
+        (found,) = graph.run({"x": x.numpy()}, backend="onnxruntime").values()
+        assert torch.allclose(torch.from_numpy(found), module(x), atol=1e-5)
+
+
+def test_loops_over_nonzero_entries_that_select_nothing_are_refused():
+    def total(x):
+        found = torch.zeros(())
+        for place in (x[:3] > 0).nonzero():
+            found = found + x[place[0]]
+        return found
+
+    with pytest.raises(tx.NotRepresentable, match="trace"):
+        tx.load(Apply(total), torch.randn(4))
+
+
 @pytest.mark.parametrize("ends", QUANTIZED)
 @pytest.mark.parametrize("dims", [None, {0: {0: "rows"}}])
 def test_fake_quantization_of_any_range(ends, dims, tmp_path):

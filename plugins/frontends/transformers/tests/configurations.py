@@ -29,20 +29,19 @@ _EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
 _MANY_EXPERTS = {"num_experts": 4, "num_experts_per_tok": 2}
 _WINDOW = {"sliding_window": 8, "layer_types": ["sliding_attention", "full_attention"]}
 _MAMBA = {**_TOKENS, "hidden_size": 32, "num_hidden_layers": 2, "state_size": 8, "time_step_rank": 4, "expand": 2}
+_ROUTED = {"n_routed_experts": 4, "num_experts_per_tok": 2, "moe_intermediate_size": 16, "first_k_dense_replace": 1}
 _LATENT = {
     **_GATED,
+    **_ROUTED,
     "num_key_value_heads": 4,
     "q_lora_rank": 16,
     "kv_lora_rank": 8,
     "qk_rope_head_dim": 4,
     "qk_nope_head_dim": 8,
     "v_head_dim": 8,
-    "n_routed_experts": 4,
-    "num_experts_per_tok": 2,
-    "moe_intermediate_size": 16,
-    "first_k_dense_replace": 1,
     "n_shared_experts": 1,
 }
+_LONGCAT = {"expert_ffn_hidden_size": 16, "zero_expert_num": 2}
 _T5 = {**_TOKENS, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "decoder_start_token_id": 0}
 _MAMBA_HEADS = {
     "mamba_n_heads": 8,
@@ -156,7 +155,7 @@ CONFIGURATIONS = {
     "deepseek_v3": Configuration("DeepseekV3Config", {**_LATENT, "n_group": 2, "topk_group": 1}),
     "deepseek_v2": Configuration("DeepseekV2Config", _LATENT),
     "lfm2": Configuration("Lfm2Config", {**_GATED, "layer_types": ["conv", "full_attention"]}),
-    "minicpm3": Configuration("MiniCPM3Config", _GATED),
+    "minicpm3": Configuration("MiniCPM3Config", {**_GATED, "num_key_value_heads": 4}),
     "dbrx": Configuration(
         "DbrxConfig",
         {
@@ -168,6 +167,10 @@ CONFIGURATIONS = {
             "attn_config": {"kv_n_heads": 2, "clip_qkv": 8, "rope_theta": 10000.0},
             "ffn_config": {"ffn_hidden_size": 32, "moe_num_experts": 4, "moe_top_k": 2},
         },
+    ),
+    "longcat_flash": Configuration(
+        "LongcatFlashConfig",
+        {**_LATENT, **_LONGCAT, "num_layers": 1, "ffn_hidden_size": 64, "moe_topk": 2, "head_dim": 4},
     ),
     "arcee": Configuration("ArceeConfig", _GATED),
     "apertus": Configuration("ApertusConfig", _GATED),
@@ -292,8 +295,7 @@ CONFIGURATIONS = {
         },
     ),
     "minimax": Configuration(
-        "MiniMaxConfig",
-        {**_HEADS, **_EXPERTS, "layer_types": ["linear_attention", "full_attention"], "block_size": 4},
+        "MiniMaxConfig", {**_HEADS, **_EXPERTS, "layer_types": _DELTA["layer_types"], "block_size": 4}
     ),
     "kimi_linear": Configuration(
         "KimiLinearConfig",
@@ -317,33 +319,12 @@ CONFIGURATIONS = {
             "layer_types": ["chunked_attention", "full_attention"],
         },
     ),
-    "glm4_moe": Configuration(
-        "Glm4MoeConfig",
-        {
-            **_HEADS,
-            "n_routed_experts": 4,
-            "num_experts_per_tok": 2,
-            "moe_intermediate_size": 16,
-            "first_k_dense_replace": 1,
-        },
-    ),
+    "glm4_moe": Configuration("Glm4MoeConfig", {**_HEADS, **_ROUTED}),
     "ernie4_5_moe": Configuration(
         "Ernie4_5_MoeConfig",
         {**_GATED, "moe_num_experts": 4, "moe_k": 2, "moe_intermediate_size": 16, "moe_layer_start_index": 1},
     ),
-    "dots1": Configuration(
-        "Dots1Config",
-        {
-            **_HEADS,
-            "n_routed_experts": 4,
-            "num_experts_per_tok": 2,
-            "moe_intermediate_size": 16,
-            "n_group": 1,
-            "topk_group": 1,
-            "first_k_dense_replace": 1,
-            "n_shared_experts": 1,
-        },
-    ),
+    "dots1": Configuration("Dots1Config", {**_HEADS, **_ROUTED, "n_group": 1, "topk_group": 1, "n_shared_experts": 1}),
     "hunyuan_moe": Configuration("HunYuanMoEV1Config", {**_HEADS, "num_experts": 4, "moe_topk": 2}),
     "flex_olmo": Configuration("FlexOlmoConfig", {**_GATED, **_MANY_EXPERTS}),
     "minimax_m2": Configuration("MiniMaxM2Config", {**_HEADS, **_EXPERTS}),
@@ -416,6 +397,17 @@ CONFIGURATIONS = {
     ),
     "mt5": Configuration("MT5Config", _T5, "MT5ForConditionalGeneration"),
     "umt5": Configuration("UMT5Config", _T5, "UMT5ForConditionalGeneration"),
+    "switch_transformers": Configuration(
+        "SwitchTransformersConfig",
+        {
+            **_T5,
+            "num_decoder_layers": 2,
+            "num_experts": 4,
+            "num_sparse_encoder_layers": 1,
+            "num_sparse_decoder_layers": 1,
+        },
+        "SwitchTransformersForConditionalGeneration",
+    ),
     "longt5": Configuration(
         "LongT5Config", {**_T5, "encoder_attention_type": "local", "local_radius": 4}, "LongT5ForConditionalGeneration"
     ),

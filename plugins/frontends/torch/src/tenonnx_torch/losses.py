@@ -12,7 +12,7 @@ from torch._higher_order_ops.scan import scan
 from torch.overrides import TorchFunctionMode
 
 from tenonnx_torch import statistics
-from tenonnx_torch.indexing import get_item
+from tenonnx_torch.nonzero_loops import NONZERO
 from tenonnx_torch.polynomials import POLYNOMIALS
 from tenonnx_torch.traceable import TRACEABLE
 
@@ -95,7 +95,7 @@ _FUNCTIONS: Mapping[Any, Callable[..., Any]] = {
     torch.take_along_dim: statistics.take_along_dim,
     torch.Tensor.take_along_dim: statistics.take_along_dim,
     torch.linspace: statistics.linspace,
-    torch.Tensor.__getitem__: get_item,
+    **NONZERO,
     **POLYNOMIALS,
     **TRACEABLE,
 }

@@ -67,8 +67,17 @@ def fix_program(program: Program) -> None:
                 node.kwargs = {}
         elif node.target in _WITH_STATISTICS:
             _write_statistics(node)
+        elif node.target is aten.squeeze.dim and not _has_size_one(*node.args[:2]):
+            node.replace_all_uses_with(node.args[0])
+            node.graph.erase_node(node)
         if node.target in _OF_ONE_TYPE:
             _cast_alike(node)
+
+
+def _has_size_one(x: Call, dim: int) -> bool:
+    """Whether an axis may have size 1: PyTorch keeps others, and ONNX fails on them."""
+    shape = x.meta["val"].shape
+    return not shape or not isinstance(shape[dim], int) or shape[dim] == 1
 
 
 def _multiply_sizes(node: Call) -> None:

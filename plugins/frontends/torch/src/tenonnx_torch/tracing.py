@@ -29,6 +29,7 @@ from tenonnx_torch.functional import written_out
 from tenonnx_torch.looping import with_loops
 from tenonnx_torch.losses import WithoutOperation
 from tenonnx_torch.lowerings import GROUP, Forms
+from tenonnx_torch.nonzero_loops import without_conversions
 from tenonnx_torch.program_fixes import Program, fix_decomposed_program, fix_program, with_views_of_copies
 from tenonnx_torch.programs import call_of, program_of, returned_by, shapes_of
 from tenonnx_torch.recurrences import TRANSLATIONS, Recurrences
@@ -210,6 +211,7 @@ def _exported(module: torch.nn.Module, examples: Examples) -> Program:
         Recurrences(),
         functions,
         without_branches(),
+        without_conversions(),
         traceable.fixed_observers(module),
     ):
         failure = None
