@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -54,13 +54,32 @@ class Layout:
         metavar="TYPE",
     )
 
+    max_shard: int | None = option(
+        None,
+        "With --layout for a folder of transformers: the maximum size of a file of weights.",
+        "--max-shard",
+        kind="version",
+        metavar="BYTES",
+    )
+
+    adapters: Collection[str] = option(
+        (),
+        "With --layout for a folder of transformers: a folder of LoRA adapters of PEFT, which becomes an adapter file. "
+        "Repeatable.",
+        "--adapter",
+        kind="texts",
+        metavar="FOLDER",
+    )
+
     def __call__(self, graph: Graph, state: ConversionState) -> StepResult:
         from tenonnx_convert.conversion import StepResult
 
-        if self.layout is None or self.precision is not None:
+        given = {"--precision": self.precision, "--max-shard": self.max_shard, "--adapter": self.adapters}
+        wrong = next((flag for flag, value in given.items() if value), None)
+        if self.layout is None or wrong:
             raise InvalidCall(
-                "the option --precision is for a folder of transformers that becomes that of a layout",
-                do="use --float16, or tenonnx quantize",
+                f"the option {wrong} is for a folder of transformers that becomes that of a layout",
+                do="use --float16, or tenonnx quantize" if wrong == "--precision" else f"leave out {wrong}",
             )
         path, plugin = state.path, layout_named(self.layout)
         if not isinstance(path, str | os.PathLike) or Path(path).is_file() or Path(path).suffix:

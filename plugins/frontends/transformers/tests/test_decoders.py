@@ -73,6 +73,15 @@ def test_a_beam_is_followed_by_reordering_the_states(llama):
     assert np.allclose(found, expected, atol=1e-4)
 
 
+def test_a_model_that_fails_by_itself_is_refused(tmp_path):
+    model = make("llama")
+    model.model.layers[1].mlp.up_proj = torch.nn.Linear(32, 5)
+    with pytest.raises(tx.InvalidCall, match="LlamaMLP: The size of tensor a") as caught:
+        tenonnx_transformers.export(model, tmp_path / "out")
+    assert "modeling_llama.py" in str(caught.value)
+    assert not (tmp_path / "out").exists()
+
+
 def test_sliding_window_attention_of_a_module_in_memory(tmp_path):
     """The past is longer than the window, so that the model masks older states."""
     done = tenonnx_transformers.export(make("gemma3_text"), tmp_path / "out")

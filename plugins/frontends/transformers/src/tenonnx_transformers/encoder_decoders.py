@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -10,7 +11,6 @@ import torch
 from torch import Tensor
 from transformers import cache_utils
 
-from tenonnx.extend import NotRepresentable
 from tenonnx_transformers.calls import inputs_for
 from tenonnx_transformers.parts import Part
 from tenonnx_transformers.sources import Source
@@ -18,6 +18,9 @@ from tenonnx_transformers.states import BATCH, LENGTH, State, cache_parameter, f
 
 #: Name of the dynamic dim for the encoder's sequence length in decoder graphs.
 SOURCE = "encoder_sequence_length"
+
+#: Name of the encoder's mask in decoder graphs.
+MASK = "encoder_attention_mask"
 
 #: Batch size, encoder length and decoder length of two calls, which differ so that dynamic axes can be found.
 _PROBES = ((2, 6, 4), (3, 9, 7))
@@ -39,17 +42,20 @@ def encoder_decoder_parts(source: Source) -> Parts:
     inputs = inputs_for(source, batch, length)
     masked = "attention_mask" in inputs
     states = _states(source)
-
-    def encode(given: Mapping[str, Tensor]) -> list[Tensor]:
-        return [model.get_encoder()(**given, return_dict=True).last_hidden_state]
-
     with torch.no_grad():
-        encoded = model.get_encoder()(**inputs, return_dict=True)
+        encoded = _encoded(model, inputs)
     kind: Any = type(encoded)  # models read fields of their own class
     hidden: Tensor = encoded.last_hidden_state
+    seen: Tensor | None = getattr(encoded, "attention_mask", None)  # the mask of frames, made by some speech encoders
+    seen = seen if masked else None
+
+    def encode(given: Mapping[str, Tensor]) -> list[Tensor]:
+        found = _encoded(model, given)
+        return [found.last_hidden_state] if seen is None else [found.last_hidden_state, found.attention_mask]
+
     other = inputs_for(source, *_PROBES[1][:2])
     with torch.no_grad():
-        (longer,) = encode(other)
+        longer = encode(other)[0]
     grows = hidden.shape[1] != longer.shape[1]
     source_dims = {0: BATCH, 1: SOURCE} if grows else {0: BATCH}
     length_name = SOURCE if hidden.shape[1] == length else "num_samples"  # convolutions shorten sound
@@ -57,21 +63,22 @@ def encoder_decoder_parts(source: Source) -> Parts:
         name: {0: BATCH, 1: length_name} if tensor.shape[1] != other[name].shape[1] else {0: BATCH}
         for name, tensor in inputs.items()
     }
-    encoder = Part("encoder_model", model, encode, inputs, ["last_hidden_state"], input_dims)
+    computed = ["last_hidden_state", *([MASK] if seen is not None else [])]
+    encoder = Part("encoder_model", model, encode, inputs, computed, input_dims)
 
-    mask = {"encoder_attention_mask": inputs["attention_mask"]} if masked else {}
+    mask = {MASK: inputs["attention_mask"] if seen is None else seen} if masked else {}
     tokens = {"input_ids": torch.arange(batch * new).reshape(batch, new) % 7}
     dims: dict[str, Mapping[int, str]] = {
-        "encoder_attention_mask": input_dims.get("attention_mask", {}),
+        MASK: input_dims.get("attention_mask", {}) if seen is None else source_dims,
         "input_ids": {0: BATCH, 1: LENGTH},
         "encoder_hidden_states": source_dims,
         **{state.past: state.axes for state in states},
     }
 
     def decode(given: Mapping[str, Tensor], cache: Any, encoded: Tensor) -> list[Tensor]:
-        mask = {"attention_mask": given["encoder_attention_mask"]} if masked else {}
+        mask = {"attention_mask": given[MASK]} if masked else {}
         found = model(
-            encoder_outputs=kind(last_hidden_state=encoded),
+            encoder_outputs=kind(last_hidden_state=encoded, **(mask if seen is not None else {})),
             decoder_input_ids=given["input_ids"],
             use_cache=True,
             **mask,
@@ -106,6 +113,13 @@ def encoder_decoder_parts(source: Source) -> Parts:
     return Parts(encoder, begin, Part("decoder_with_past_model", model, step, examples, outputs, dims), states)
 
 
+def _encoded(model: Any, given: Mapping[str, Tensor]) -> Any:
+    """Run the encoder without a cache, which some encoders reject."""
+    encoder = model.get_encoder()
+    known = inspect.signature(encoder.forward).parameters
+    return encoder(**given, return_dict=True, **({"use_cache": False} if "use_cache" in known else {}))
+
+
 def _new_cache(model: Any) -> Any:
     caches = [new_cache(model.config) for _ in range(2)]
     return cache_utils.EncoderDecoderCache(*caches)
@@ -117,13 +131,7 @@ def _states(source: Source) -> list[State]:
     for batch, length, new in _PROBES:
         inputs, cache = inputs_for(source, batch, length), _new_cache(model)
         with torch.no_grad():
-            encoded = model.get_encoder()(**inputs, return_dict=True)
-            if getattr(encoded, "attention_mask", None) is not None:
-                raise NotRepresentable(
-                    f"the decoder of {type(model).__name__} reads a mask that its encoder computes, which is not "
-                    "supported yet",
-                    given=type(encoded).__name__,
-                )
+            encoded = _encoded(model, inputs)
             model(
                 **inputs,
                 decoder_input_ids=torch.zeros(batch, new, dtype=torch.int64),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
@@ -33,6 +33,7 @@ def export(
     layout: str = "onnxruntime",
     precision: str = "fp32",
     max_shard: int | None = None,
+    adapters: Sequence[str | os.PathLike[str]] = (),
     trust: bool = False,
     verify: bool = True,
     atol: float | None = None,
@@ -47,6 +48,7 @@ def export(
     - ``layout``: the runtime that reads the folder: ``onnxruntime``, ``genai`` or ``transformers.js``;
     - ``precision``: ``fp32``, ``fp16``, ``bf16``, or for weights only ``int8`` or ``int4``;
     - ``max_shard``: the maximum size of a file of weights, in bytes; a single tensor can exceed it;
+    - ``adapters``: folders of LoRA adapters as PEFT writes them, which become ``.onnx_adapter`` files of their names;
     - ``trust``: allows running code of the folder and reading pickles;
     - ``verify``: compares the files with the model before anything is written to ``out``, on logits at several sizes
       and on greedy tokens. Lower precisions are compared with the float32 graph;
@@ -71,7 +73,9 @@ def export(
         fields["opset_version"] = 17 if opset_version is None else opset_version
     elif opset_version is not None:
         fields["opset_version"] = opset_version
-    settings = Settings(chosen, fields, verify, atol, rtol, progress, precision, max_shard)
+    settings = Settings(
+        chosen, fields, verify, atol, rtol, progress, precision, max_shard, [Path(each) for each in adapters]
+    )
     place.parent.mkdir(parents=True, exist_ok=True)
     with (
         TemporaryDirectory(prefix=f".{place.name}-", dir=place.parent) as temporary,

@@ -151,8 +151,10 @@ def is_installed() -> bool:
 _UNPACKED = json.dumps({"model": {"decoder": {"session_options": {"session.disable_prepacking": "1"}}}})
 
 
-def generated_by_genai(folder: Path, prompts: Prompts, steps: int) -> np.ndarray[Any, Any]:
+def generated_by_genai(folder: Path, prompts: Prompts, steps: int, adapter: Path | None = None) -> np.ndarray[Any, Any]:
     """Generate greedy tokens with onnxruntime-genai, int of shape (batch, ``steps``), without stopping early.
+
+    ``adapter`` is the file of an adapter to use.
 
     Raises ``VerificationFailed`` if the runtime cannot run the folder.
     """
@@ -173,6 +175,10 @@ def generated_by_genai(folder: Path, prompts: Prompts, steps: int) -> np.ndarray
             batch_size=len(prompts.tokens),
         )
         generator = runtime.Generator(model, parameters)
+        if adapter is not None:
+            known = runtime.Adapters(model)
+            known.load(str(adapter), adapter.stem)
+            generator.set_active_adapter(known, adapter.stem)
         generator.append_tokens(prompts.on_the_right().numpy().astype(np.int32))
         for _ in range(steps):
             generator.generate_next_token()

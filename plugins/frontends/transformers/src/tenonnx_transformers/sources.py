@@ -6,6 +6,7 @@ import contextlib
 import json
 import logging
 import os
+import traceback
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -16,7 +17,9 @@ import torch
 import transformers
 from transformers import AutoConfig
 
+from tenonnx import TenonnxError
 from tenonnx.extend import InvalidCall, InvalidModel, NotRepresentable, UnsafePath
+from tenonnx_torch import lines
 from tenonnx_transformers.mapped_weights import convert_weights, needs_conversion
 from tenonnx_transformers.tasks import Task, class_for, task_named, task_of
 
@@ -191,6 +194,29 @@ def _weights(folder: Path, config: Any, class_name: str, trust: bool) -> torch.n
 
 def _first_line(error: Exception) -> str:
     return (str(error).strip().splitlines() or [type(error).__name__])[0][:300]
+
+
+@contextlib.contextmanager
+def failures_of(model: torch.nn.Module) -> Iterator[None]:
+    """Report errors that a model raises by itself as ``InvalidCall`` with its innermost layer and lines."""
+    try:
+        yield
+    except TenonnxError:
+        raise
+    except Exception as error:
+        layers = [
+            type(module).__name__
+            for frame, _ in traceback.walk_tb(error.__traceback__)
+            if isinstance(module := frame.f_locals.get("self"), torch.nn.Module)
+        ]
+        if not layers:
+            raise
+        raise InvalidCall(
+            f"{type(model).__name__} failed on example inputs of its task",
+            given=f"{layers[-1]}: {_first_line(error)}",
+            do="check the sizes in its config",
+            also=lines.of_error(error)[-3:],
+        ) from error
 
 
 @contextlib.contextmanager

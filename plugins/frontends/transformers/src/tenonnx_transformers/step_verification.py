@@ -12,7 +12,7 @@ import transformers
 from tenonnx.extend.checks import Tolerance
 from tenonnx_torch.examples import to_numpy
 from tenonnx_transformers.calls import inputs_for
-from tenonnx_transformers.encoder_decoders import Parts, start_tokens
+from tenonnx_transformers.encoder_decoders import MASK, Parts, start_tokens
 from tenonnx_transformers.generation import Generated, compare_tokens, ends_of, pad_of, steps_for
 from tenonnx_transformers.sources import Source, quiet
 from tenonnx_transformers.verification import Compared, Session, check
@@ -26,10 +26,10 @@ class Decoding:
 
     def __init__(self, parts: Parts, runs: Sequence[Session], inputs: Mapping[str, torch.Tensor]) -> None:
         self.parts, self.runs = parts, runs
-        (hidden,) = runs[0]({name: tensor.numpy() for name, tensor in inputs.items()})
+        hidden, *mask = runs[0]({name: tensor.numpy() for name, tensor in inputs.items()})
         self.hidden, self.held = hidden, {"encoder_hidden_states": hidden}
         if "attention_mask" in inputs:
-            self.held["encoder_attention_mask"] = inputs["attention_mask"].numpy()
+            self.held[MASK] = mask[0] if mask else inputs["attention_mask"].numpy()
         self.began = False
 
     def __call__(self, tokens: Any) -> Any:
@@ -55,8 +55,7 @@ def compare_steps(source: Source, parts: Parts, runs: Sequence[Session], allowed
             whole = model(**inputs, decoder_input_ids=tokens, use_cache=False).logits.float().numpy()
         decoding = Decoding(parts, runs, inputs)
         where = f"batch {batch}, length {length}"
-        mask = inputs.get("attention_mask", torch.ones(encoded.shape[:2]))
-        seen = mask.numpy() == 1
+        seen = decoding.held.get(MASK, np.ones(encoded.shape[:2])) == 1
         found.append(
             check(parts.encoder.name, "last_hidden_state", where, decoding.hidden[seen], encoded[seen], allowed)
         )

@@ -56,9 +56,13 @@ class Compared:
 
 @dataclass(frozen=True)
 class Session:
-    """A file in onnxruntime. Calls take arrays by name, ignore unknown names, and return the outputs in order."""
+    """A file in onnxruntime. Calls take arrays by name, ignore unknown names, and return the outputs in order.
+
+    ``options`` are those of a run, such as an adapter.
+    """
 
     session: Any
+    options: Any = None
 
     @classmethod
     def of(cls, path: Path) -> Session:
@@ -81,7 +85,7 @@ class Session:
         known = set(self.inputs)
         given = {name: feeds[name] for name in feeds if name in known}
         try:
-            found: Sequence[Any] = self.session.run(None, given)
+            found: Sequence[Any] = self.session.run(None, given, self.options)
         except Exception as error:  # of its own binding
             sizes = ", ".join(f"{name} {tuple(array.shape)}" for name, array in list(given.items())[:3])
             raise VerificationFailed(

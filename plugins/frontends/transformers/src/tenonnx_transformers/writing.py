@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,15 @@ import numpy as np
 import tenonnx as tx
 from tenonnx.extend import Graph, NotRepresentable
 from tenonnx_transformers import genai
+from tenonnx_transformers.adapters import (
+    Adapter,
+    active,
+    merged,
+    read_adapters,
+    set_defaults,
+    with_adapters,
+    write_adapter,
+)
 from tenonnx_transformers.calls import call_part
 from tenonnx_transformers.data_files import split_data
 from tenonnx_transformers.decoders import decoder_parts, decoder_states
@@ -22,7 +31,7 @@ from tenonnx_transformers.generation import Generated, compare_tokens, generated
 from tenonnx_transformers.layouts import Layout, write_configs
 from tenonnx_transformers.parts import Part
 from tenonnx_transformers.precisions import Loss, file_name, in_precision, loss_of
-from tenonnx_transformers.sources import Source, quiet
+from tenonnx_transformers.sources import Source, failures_of, quiet
 from tenonnx_transformers.states import BATCH, PAST, State, has_window
 from tenonnx_transformers.step_verification import compare_steps, compare_texts
 from tenonnx_transformers.tasks import DECODER, ENCODER_DECODER
@@ -51,6 +60,7 @@ class Settings:
     progress: Callable[[str], object]
     precision: str = "fp32"
     max_shard: int | None = None
+    adapters: Sequence[Path] = ()
 
     @property
     def fuses(self) -> bool:
@@ -64,6 +74,7 @@ class Written:
     """Written graphs (inputs by file name), and results of comparisons.
 
     ``lossy`` are graphs to rewrite in a lower precision, ``losses`` their errors. ``notes`` list skipped steps.
+    ``adapters`` were written, too.
     """
 
     graphs: dict[str, Sequence[str]] = field(default_factory=dict)
@@ -73,12 +84,15 @@ class Written:
     lossy: list[tuple[Part, Path, Graph]] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    adapters: list[Adapter] = field(default_factory=list)
 
 
 def write_model(source: Source, folder: Path, settings: Settings) -> Written:
     """Write the graphs and files of a model to an empty folder. Raises the errors of ``export``."""
+    if settings.adapters and source.task.kind != DECODER:
+        raise NotRepresentable("adapters are supported for decoders only", given=f"the task {source.task.name}")
     write = {DECODER: _write_decoder, ENCODER_DECODER: _write_encoder_decoder}.get(source.task.kind, _write_call)
-    with plain_attention(source.model):
+    with plain_attention(source.model), failures_of(source.model):
         written = write(source, folder, settings)
     if settings.precision != "fp32":
         _lower(written, folder, settings)
@@ -152,6 +166,8 @@ def _write_graph(graph: Graph, path: Path, settings: Settings) -> None:
     embedded = min(settings.layout.embedded, settings.max_shard or settings.layout.embedded)
     external = {"external_data_threshold": 1024 if size > embedded else None}
     tx.export(graph, path, **{**domains, **external, **settings.fields})
+    if settings.adapters:
+        set_defaults(path)
     if settings.max_shard is not None:
         split_data(path, settings.max_shard)
 
@@ -161,6 +177,11 @@ def _write_decoder(source: Source, folder: Path, settings: Settings) -> Written:
     states = decoder_states(model)
     settings.layout.check(model.config.get_text_config(decoder=True).model_type, states)
     parts, written, runs = decoder_parts(model, states), Written(states=states), []
+    if settings.adapters:
+        written.adapters = read_adapters(settings.adapters, model)
+        parts = [with_adapters(part, written.adapters) for part in parts]
+        for adapter in written.adapters:
+            write_adapter(adapter, parts[0], folder)
     if len(parts) > 1 and settings.layout.name != "onnxruntime":
         fixed_state = next(state for state in states if PAST not in state.axes.values())
         raise NotRepresentable(
@@ -215,11 +236,19 @@ def _verify_decoder(written: Written, source: Source, folder: Path, run: Decoder
     allowed = near(graph, settings.atol, settings.rtol)
     written.compared += compare_logits(model, states, run, part.name, allowed)
     written.generated.append(compare_generation(model, states, run, allowed))
-    if settings.layout.name == "genai" and genai.is_installed():
+    by_genai = settings.layout.name == "genai" and genai.is_installed()
+    padded = not has_window(source.config) and all(PAST in state.axes.values() for state in states)
+    if by_genai:
         settings.progress("generating by onnxruntime-genai")
-        padded = not has_window(source.config) and all(PAST in state.axes.values() for state in states)
         padded = padded and takes_inner_padding(model, prompts_for(model.config))
         written.generated.append(_compare_genai(model, folder, allowed, padded))
+    for adapter in written.adapters:
+        settings.progress(f"comparing the adapter {adapter.name} with the model")
+        with active(adapter, folder) as options, merged(model, adapter):
+            adapted = replace(run, runs=[replace(each, options=options) for each in run.runs])
+            written.compared += compare_logits(model, states, adapted, f"{part.name} with {adapter.name}", allowed)
+            if by_genai:
+                written.generated.append(_compare_genai(model, folder, allowed, padded, adapter))
 
 
 def _write_encoder_decoder(source: Source, folder: Path, settings: Settings) -> Written:
@@ -255,7 +284,7 @@ def _write_call(source: Source, folder: Path, settings: Settings) -> Written:
     return written
 
 
-def _compare_genai(model: Any, folder: Path, allowed: Any, padded: bool) -> Generated:
+def _compare_genai(model: Any, folder: Path, allowed: Any, padded: bool, adapter: Adapter | None = None) -> Generated:
     """Compare greedy tokens of onnxruntime-genai, which pads prompts on the right.
 
     Unless ``padded``, prompts run one at a time, since sliding windows and convolutions would include the padding.
@@ -263,6 +292,8 @@ def _compare_genai(model: Any, folder: Path, allowed: Any, padded: bool) -> Gene
     prompts, steps = prompts_for(model.config), steps_for(model.config)
     expected = generated_by_model(model, prompts, steps)
     batches = [prompts] if padded else [prompts.single(row) for row in range(len(prompts.tokens))]
-    actual = np.concatenate([genai.generated_by_genai(folder, each, steps) for each in batches])
-    runtime = "onnxruntime-genai" if padded else "onnxruntime-genai, one prompt at a time"
+    file = None if adapter is None else adapter.file_in(folder)
+    actual = np.concatenate([genai.generated_by_genai(folder, each, steps, file) for each in batches])
+    runtime = "onnxruntime-genai" if adapter is None else f"onnxruntime-genai with {adapter.name}"
+    runtime = runtime if padded else f"{runtime}, one prompt at a time"
     return compare_tokens(runtime, actual, expected, logits_after(model, prompts, expected), allowed)
