@@ -177,14 +177,14 @@ def main(names: list[str], threads: int, rounds: int, samples: int, ways: list[s
         torch.manual_seed(0)
         model, x, trained = build(samples)
         labels = torch.randint(0, CLASSES, (len(x),))
-        contestants = {"torch": eager(model, x, labels, trained)}
-        contestants |= {way: ours(exported(model, x[:2]), x, labels, trained, way) for way in ways}
-        first = {key: epoch() for key, epoch in contestants.items()}
+        implementations = {"torch": eager(model, x, labels, trained)}
+        implementations |= {way: ours(exported(model, x[:2]), x, labels, trained, way) for way in ways}
+        first = {key: epoch() for key, epoch in implementations.items()}
         for way in ways:
             np.testing.assert_allclose(first[way], first["torch"], rtol=0.05, err_msg=f"{name} on {way}: other losses")
-        taken: dict[str, list[Times]] = {key: [] for key in contestants}
+        taken: dict[str, list[Times]] = {key: [] for key in implementations}
         for _ in range(rounds):
-            for key, epoch in contestants.items():
+            for key, epoch in implementations.items():
                 time.sleep(0.3)
                 start = time.perf_counter(), time.process_time()
                 epoch()

@@ -152,16 +152,16 @@ def measured(graph: tx.Graph, feeds: Feeds) -> list[float]:
     ours = graph.compile("numpy")
     fused = session(graph)
     lowered = {str(k): session(tx.retarget(graph, k, domains=["ai.onnx"])) for k in LOWERED}
-    contestants: dict[str, Callable[[], Any]] = {"fused": lambda: fused.run(None, feeds)}
+    implementations: dict[str, Callable[[], Any]] = {"fused": lambda: fused.run(None, feeds)}
     for name, moved in lowered.items():
-        contestants[name] = lambda moved=moved: moved.run(None, feeds)
-    contestants["numpy"] = lambda: list(ours(feeds).values())
-    expected = contestants["fused"]()
-    for call in list(contestants.values()) * 3:  # the numpy backend prepares kernels at the second call
+        implementations[name] = lambda moved=moved: moved.run(None, feeds)
+    implementations["numpy"] = lambda: list(ours(feeds).values())
+    expected = implementations["fused"]()
+    for call in list(implementations.values()) * 3:  # the numpy backend prepares kernels at the second call
         for found, wanted in zip(call(), expected, strict=True):
             np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3)
-    times = rounds(contestants, count=COUNT, clock=time.process_time)
-    return [times["fused"] * 1e3, *(times[name] / times["fused"] for name in contestants if name != "fused")]
+    times = rounds(implementations, count=COUNT, clock=time.process_time)
+    return [times["fused"] * 1e3, *(times[name] / times["fused"] for name in implementations if name != "fused")]
 
 
 def main(*wanted: str) -> None:

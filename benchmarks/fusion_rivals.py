@@ -65,11 +65,11 @@ def main() -> None:
     folder, output = map(Path, sys.argv[1:3])
     for path in sorted(folder.glob("*.onnx")):
         row: dict[str, Any] = {"file": path.stem}
-        contestants: list[tuple[str, Callable[[Path, bool], onnx.ModelProto], bool]] = [
+        implementations: list[tuple[str, Callable[[Path, bool], onnx.ModelProto], bool]] = [
             *((name, make, False) for name, make in {**FUSING, **SIMPLIFYING}.items()),
             *((f"{name}-fixed", make, True) for name, make in SIMPLIFYING.items()),
         ]
-        for name, make, fixed in contestants:
+        for name, make, fixed in implementations:
             start = time.perf_counter()
             try:
                 counts = make(path, fixed)

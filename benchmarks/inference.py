@@ -66,7 +66,7 @@ def measured(model: onnx.ModelProto, feeds: Feeds) -> dict[str, float]:
     graph = tx.load(model)
     ours, fast = graph.compile("numpy"), graph.compile("onnxruntime")
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    contestants: dict[str, Callable[[], Any]] = {
+    implementations: dict[str, Callable[[], Any]] = {
         "numpy": lambda: ours(feeds),
         "our onnxruntime": lambda: fast(feeds),
         "onnxruntime": lambda: session.run(None, feeds),
@@ -74,19 +74,19 @@ def measured(model: onnx.ModelProto, feeds: Feeds) -> dict[str, float]:
     for _ in range(3):  # the second call prepares kernels, which later calls use
         for found, wanted in zip(ours(feeds).values(), session.run(None, feeds), strict=True):
             _check(_rows(found), _rows(wanted))
-    once = sum(rounds(contestants, count=1).values())
-    found = _by_turns(contestants, max(1, min(60, int(0.2 / once))))
+    once = sum(rounds(implementations, count=1).values())
+    found = _by_turns(implementations, max(1, min(60, int(0.2 / once))))
     reference = _reference(model, feeds)
     if reference is not None:
         found |= rounds({"onnx.reference": reference}, count=max(1, min(30, int(0.5 / once))), summary=min)
     return found
 
 
-def _by_turns(contestants: dict[str, Callable[[], Any]], count: int) -> dict[str, float]:
+def _by_turns(implementations: dict[str, Callable[[], Any]], count: int) -> dict[str, float]:
     """Minimum seconds per contestant over five turns of ``count`` calls, with a pause before each turn."""
-    found = dict.fromkeys(contestants, math.inf)
+    found = dict.fromkeys(implementations, math.inf)
     for _ in range(TURNS):
-        for name, call in contestants.items():
+        for name, call in implementations.items():
             time.sleep(PAUSE)
             found[name] = min(found[name], rounds({name: call}, count=count, summary=min)[name])
     return found

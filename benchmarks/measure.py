@@ -1,4 +1,4 @@
-"""Timing of alternating contestants, with the median over the rounds."""
+"""Timing of alternating implementations, with the median over the rounds."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from collections.abc import Callable, Mapping, Sequence
 
 
 def rounds(
-    contestants: Mapping[str, Callable[[], object]],
+    implementations: Mapping[str, Callable[[], object]],
     count: int = 7,
     warmup: int = 1,
     summary: Callable[[Sequence[float]], float] = statistics.median,
     clock: Callable[[], float] = time.perf_counter,
 ) -> dict[str, float]:
-    """Call the contestants in turn; returns the ``summary`` of the seconds of ``count`` calls, without warm-up."""
-    times: dict[str, list[float]] = {name: [] for name in contestants}
+    """Call the implementations in turn; returns the ``summary`` of the seconds of ``count`` calls, without warm-up."""
+    times: dict[str, list[float]] = {name: [] for name in implementations}
     for k in range(count + warmup):
-        for name, call in contestants.items():
+        for name, call in implementations.items():
             start = clock()
             call()
             if k >= warmup:

@@ -195,9 +195,9 @@ def measured(case: Case) -> tuple[float, float, float]:
     program = tx.load(model).compile("numpy")
     for ours, theirs in zip(program(feeds).values(), session.run(None, feeds), strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)
-    contestants = {"numpy": lambda: program(feeds), "onnxruntime": lambda: session.run(None, feeds)}
-    once = sum(rounds(contestants, count=3).values())
-    found = rounds(contestants, count=max(9, min(101, int(1 / once))), summary=min)
+    implementations = {"numpy": lambda: program(feeds), "onnxruntime": lambda: session.run(None, feeds)}
+    once = sum(rounds(implementations, count=3).values())
+    found = rounds(implementations, count=max(9, min(101, int(1 / once))), summary=min)
     evaluator = ReferenceEvaluator(model)
     return found["numpy"], found["onnxruntime"], of_reference(lambda: evaluator.run(None, feeds))
 

@@ -106,11 +106,11 @@ def on_numpy(folder: Path) -> None:
     table("Products of quantized values, one thread", ["op", "numpy ms", "onnxruntime ms", "numpy / onnxruntime"], rows)
 
 
-def timed(contestants: Mapping[str, Callable[[], object]], count: int = 15) -> dict[str, float]:
+def timed(implementations: Mapping[str, Callable[[], object]], count: int = 15) -> dict[str, float]:
     """Minimum processor seconds of each contestant, which other processes disturb less than wall-clock time."""
-    found = dict.fromkeys(contestants, math.inf)
+    found = dict.fromkeys(implementations, math.inf)
     for _ in range(count):
-        for name, call in contestants.items():
+        for name, call in implementations.items():
             start = time.process_time()
             call()
             found[name] = min(found[name], time.process_time() - start)

@@ -24,12 +24,12 @@ def main() -> None:
             path = Path(folder, f"{size}.onnx")
             onnx.save(chain(size), path)
             graph = tx.load(path)
-            contestants = {
+            implementations = {
                 "to 13": lambda graph=graph: tx.retarget(graph, 13),
                 "to 11": lambda graph=graph: tx.retarget(graph, 11),
                 "onnx_ir": lambda path=path: onnx_ir.load(path),
             }
-            found = rounds(contestants, count=max(2, min(20, 20_000 // size)), summary=min)
+            found = rounds(implementations, count=max(2, min(20, 20_000 // size)), summary=min)
             taken[size] = found
             per_node = [seconds / size * 1e6 for seconds in found.values()]
             rows.append([f"{size:,}", *per_node, *(found[name] / found["onnx_ir"] for name in ("to 13", "to 11"))])

@@ -57,8 +57,8 @@ def enlarged(case: Case, drawn: Call) -> Call:
 
 def ratio(op: Op, drawn: Call) -> tuple[float, float]:
     """Microseconds of the rule, and the body's time as a multiple of it."""
-    contestants = {"rule": lambda: evaluate(op, drawn), "body": lambda: evaluate(op, drawn, body_of=op)}
-    found = rounds(contestants, count=5, summary=min)
+    implementations = {"rule": lambda: evaluate(op, drawn), "body": lambda: evaluate(op, drawn, body_of=op)}
+    found = rounds(implementations, count=5, summary=min)
     return found["rule"] * 1e6, found["body"] / found["rule"]
 
 

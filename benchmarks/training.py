@@ -175,14 +175,14 @@ def eager(model: nn.Module, batch: Arrays, *, fused: bool = False, compiled: boo
     return step
 
 
-def agree(contestants: dict[str, Callable[[], float]]) -> None:
-    """Take the same steps with all contestants. Raises if their losses differ."""
-    losses = {name: [step() for _ in range(COMPARED)] for name, step in contestants.items()}
+def agree(implementations: dict[str, Callable[[], float]]) -> None:
+    """Take the same steps with all implementations. Raises if their losses differ."""
+    losses = {name: [step() for _ in range(COMPARED)] for name, step in implementations.items()}
     for name, found in losses.items():
         np.testing.assert_allclose(found, losses["torch"], rtol=2e-3, err_msg=f"{name} is not torch")
 
 
-def contestants(name: str, *, everything: bool) -> dict[str, Callable[[], float]]:
+def implementations(name: str, *, everything: bool) -> dict[str, Callable[[], float]]:
     build, shape = MODELS[name]
     random = np.random.default_rng(0)
     batch = random.standard_normal(shape).astype(np.float32), random.integers(0, CLASSES, shape[0])
@@ -223,14 +223,14 @@ def _compiled(model: nn.Module, batch: Arrays) -> Callable[[], float] | None:
     return eager(model, batch, compiled=True)
 
 
-def turns(contestants: dict[str, Callable[[], float]], count: int, clock: Callable[[], float]) -> dict[str, float]:
+def turns(implementations: dict[str, Callable[[], float]], count: int, clock: Callable[[], float]) -> dict[str, float]:
     """Median seconds of a step; a turn has several steps.
 
     The pause between turns lets the threads of a library stop spinning, which would slow down the next contestant.
     """
-    seconds: dict[str, list[float]] = {name: [] for name in contestants}
+    seconds: dict[str, list[float]] = {name: [] for name in implementations}
     for _ in range(count):
-        for name, step in contestants.items():
+        for name, step in implementations.items():
             time.sleep(PAUSE)
             step()
             start = clock()
@@ -252,7 +252,7 @@ def main(
     torch.set_num_threads(threads)
     rows, ratios = [], []
     for name in names or MODELS:
-        found = turns(contestants(name, everything=everything), count, clock)
+        found = turns(implementations(name, everything=everything), count, clock)
         base = found["torch"]
         best = min(found[way] for way in BACKENDS if way in found)
         ratios.append(best / base)

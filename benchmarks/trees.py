@@ -82,7 +82,7 @@ def session(model: onnx.ModelProto, threads: int) -> Callable[[Any], Any]:
 
 
 def repeated(call: Callable[[], Any], times: int) -> Callable[[], None]:
-    """A function that makes ``times`` calls, since other contestants would evict the caches of a short call."""
+    """A function that makes ``times`` calls, since other implementations would evict the caches of a short call."""
 
     def calls() -> None:
         for _ in range(times):

@@ -22,7 +22,7 @@ def parts(graph):
     return graph.nodes, graph.all_inputs, graph.variables, graph.outputs, dict(graph.names())
 
 
-def test_after_an_error_nothing_of_the_block_is_there():
+def test_after_an_error_the_block_is_rolled_back():
     graph = graph_of_one_node()
     before = [part.copy() for part in parts(graph)]
 
@@ -38,7 +38,7 @@ def test_after_an_error_nothing_of_the_block_is_there():
         assert list(parts(graph)) == before
 
 
-def test_after_an_error_values_have_their_names_again():
+def test_after_an_error_values_get_their_names_back():
     graph = graph_of_one_node()
     (hidden,) = tiny.exp(graph["y"]).producer.outputs
     name = hidden.name

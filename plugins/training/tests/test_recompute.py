@@ -94,7 +94,7 @@ def test_embeddings_and_loops_are_kept():
     assert [step(batch), step(batch)] == [plain(batch), plain(batch)]
 
 
-def test_a_file_remembers_what_is_computed_again():
+def test_a_file_keeps_the_recomputed_patterns():
     graph, batch = deep(), {"x": np.ones((2, 8), np.float32), "labels": np.zeros((2, 8), np.float32)}
     _, step = steps(graph, batch, backend="numpy", recompute=STRETCHES)
     assert list(tt.TrainingStep(step.write_back()).recipe.recompute) == STRETCHES

@@ -48,7 +48,7 @@ class DefaultsProgram(WrappedProgram):
 
     @property
     def is_plain(self) -> bool:
-        """Whether a plain session of the backend computes the same, as the program without defaults says."""
+        """Whether a plain session of the backend computes the same, according to the program without defaults."""
         return bool(getattr(self._program, "is_plain", False))
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:

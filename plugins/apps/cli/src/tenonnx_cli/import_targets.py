@@ -1,4 +1,4 @@
-"""``tenonnx targets import``: target files from measurements published by others."""
+"""``tenonnx targets import``: target files from published third-party measurements."""
 
 from __future__ import annotations
 

@@ -71,7 +71,9 @@ class Checkpoint:
             place = tuple(slice(a, a + n if n >= 0 else None) for a, n in pairs)
             part = self._contents(name, parse("BundleEntry", self.entries[key], f'a slice of "{name}"'))
             if part.shape != whole[place].shape:
-                raise InvalidModel(f'a slice of "{name}" does not have the shape of its place', given=str(part.shape))
+                raise InvalidModel(
+                    f'a slice of "{name}" does not have the shape that its position requires', given=str(part.shape)
+                )
             whole[place] = part
         return whole
 

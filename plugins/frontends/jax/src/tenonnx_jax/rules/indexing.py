@@ -268,7 +268,7 @@ def ways_rule(
 
 
 def _applied(equation: Any, values: Sequence[Value], numbers: Any, mode: Any, given: Any) -> Value:
-    """A function of the elements at positions, ``x.at[places].apply(function)``, once for each time they come."""
+    """A function of the elements at positions, ``x.at[places].apply(function)``, once per occurrence."""
     jaxpr, consts = given["update_jaxpr"], given["update_consts"]
     unique = given["unique_indices"]
 
