@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 import tenonnx as tx
+import tenonnx_standard as ops
 from tenonnx.extend import Graph, limits
 from tenonnx.extend.checks import CallFailed, NoAnswer, ProcessCrashed, SourceProcess, WorkerEnded, size_of
-from tenonnx_frontends import SizedCalls, UnverifiedWarning, verify_calls, warn_unverified
+from tenonnx_frontends import SizedCalls, SourceCall, UnverifiedWarning, verify_calls, warn_unverified
 
 FUNCTIONS = """
 import os, signal, time
@@ -193,3 +194,20 @@ def test_the_size_of_a_folder_is_that_of_its_files(tmp_path: Path) -> None:
     (tmp_path / "b" / "c").write_bytes(bytes(4))
     assert size_of(tmp_path) == 7
     assert size_of(tmp_path / "a") == 3
+
+
+def test_the_sign_of_half_a_turn_is_no_difference() -> None:
+    graph = tx.Graph(opsets={"ai.onnx": 21})
+    graph.output("y", ops.atan(graph.input("x", "float32", (3,))) * 2)
+    feeds = {"x": np.array([np.inf, 1.0, -np.inf], np.float32)}
+    half = np.float32(np.pi)
+
+    def compared(*expected: float) -> Any:
+        return verify_calls("Runtime", graph, [SourceCall(lambda: feeds, lambda: [np.array(expected, np.float32)])])
+
+    found = compared(-half, half / 2, -half)
+    assert found.equal
+    assert found.outputs[0].rule == "pi is the same angle as -pi, at 1 of 3 elements"
+    assert not compared(-half, -half / 2, -half).equal
+    assert not compared(-half, half / 2, 0).equal
+    assert compared(half, half / 2, -half).outputs[0].rule == ""

@@ -10,6 +10,8 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+
 from tenonnx import OutOfTime
 from tenonnx.extend import Graph, TenonnxError, limits
 from tenonnx.extend.backends import file_of
@@ -31,6 +33,10 @@ from tenonnx.extend.checks import (
     worst,
 )
 from tenonnx.extend.frontends import BY_TABLE, Allowed, Verification
+
+
+#: Half turns within this distance of pi may have either sign.
+_NEAR_PI = 1e-5
 
 
 class UnverifiedWarning(UserWarning):
@@ -107,6 +113,7 @@ def verify_calls(
     if found.problems:
         return found
     backend, terms = default_backends()[-1], accumulation(graph)
+    has_angles = any(node.op_type in ("Atan", "Atan2") for node in graph.walk())
     try:
         program = compared_program(graph, backend, found)
     except ProcessCrashed as error:
@@ -120,9 +127,12 @@ def verify_calls(
         outputs = []
         for value, array in zip(graph.outputs, expected, strict=True):
             if value.name not in unverified:
-                near = allowed.around(array, terms, coarse)
-                difference = compare(seen(actual[value.name]), array, accumulation=terms, tolerance=near, steps=steps)
-                outputs.append(OutputDifference(value.name, program.backend, difference, run=where))
+                near, given, rule = allowed.around(array, terms, coarse), seen(actual[value.name]), ""
+                difference = compare(given, array, accumulation=terms, tolerance=near, steps=steps)
+                if not difference.equal and has_angles:
+                    array, rule = same_half_turns(given, array)
+                    difference = compare(given, array, accumulation=terms, tolerance=near, steps=steps)
+                outputs.append(OutputDifference(value.name, program.backend, difference, rule=rule, run=where))
         return outputs
 
     began, most = time.monotonic(), limits.current().seconds
@@ -159,6 +169,20 @@ def verify_calls(
         found.outputs += outputs
         found.add_run(call.where or "the examples", graph, feeds)
     return found.leave_empty(graph)
+
+
+def same_half_turns(actual: Any, expected: Any) -> tuple[Any, str]:
+    """``expected`` with the sign of ``actual`` where one is pi and the other -pi, and the rule if there are any.
+
+    These are the same direction: the sign is that of an imaginary part of 0, or of its rounding error.
+    """
+    if getattr(expected, "dtype", None) not in (np.float32, np.float64) or np.shape(actual) != expected.shape:
+        return expected, ""
+    turned = (np.abs(np.abs(expected) - np.pi) < _NEAR_PI) & (np.abs(actual + expected) < _NEAR_PI)
+    if not turned.any():
+        return expected, ""
+    places = f"{int(turned.sum())} of {expected.size} elements"
+    return np.where(turned, -expected, expected), f"pi is the same angle as -pi, at {places}"
 
 
 def _in_a_session_of_ours(
