@@ -88,3 +88,14 @@ def test_norms_of_large_half_floats_have_gradients():
         found = slope.run({"x": x, "g": np.ones((1, 1, 1), np.float16)}, backend="numpy")["x/grad"]
         wanted = np.sign(x) * (np.abs(x.astype(np.float64)) / norm) ** (p - 1)
         assert np.allclose(found, wanted, rtol=1e-2)
+
+
+@pytest.mark.parametrize("storage_order", [0, 1])
+@pytest.mark.parametrize("sides", [(1, 2, 1, 1), (2, 1, 1, 3)])
+def test_a_window_in_the_padding_alone_has_its_first_index(sides, storage_order):
+    x = np.arange(np.prod(sides), dtype=np.float32).reshape(sides)
+    settings = {"kernel_shape": [2, 2], "dilations": [2, 2], "pads": [1, 1, 1, 1], "storage_order": storage_order}
+    by_rule, by_body = both(ops.max_pool, x, **settings, _outputs=2)
+    assert np.array_equal(by_rule[0], by_body[0])
+    assert np.array_equal(by_rule[1], by_body[1])
+    assert by_rule[1].flat[0] == -1 - (sides[3] if storage_order == 0 else sides[2])

@@ -10,9 +10,29 @@ from typing import Any
 import numpy as np
 
 from tenonnx import default_registry
-from tenonnx.extend import REQUIRED, DType, Graph, Op, TenonnxError, TensorType, Type, Value, find_rule, interpreting
+from tenonnx.extend import (
+    REQUIRED,
+    DType,
+    Graph,
+    Known,
+    Op,
+    TenonnxError,
+    TensorType,
+    Type,
+    Value,
+    find_rule,
+    interpreting,
+)
 from tenonnx.extend.symbolic import symbol
-from tenonnx.extend.transforms import Builder, attributes_key, drop_dead_nodes, foreseeing, invoke, needed_nodes
+from tenonnx.extend.transforms import (
+    Builder,
+    allowed_at,
+    attributes_key,
+    drop_dead_nodes,
+    foreseeing,
+    invoke,
+    needed_nodes,
+)
 from tenonnx_optimize.matching import Match, Matcher
 from tenonnx_optimize.normal_form import Normalizer
 
@@ -109,6 +129,19 @@ class Templates:
         if key not in registry.made and len(registry.made) >= MOST_REMEMBERED:
             registry.made.clear()
         return registry.made.setdefault(key, cls(graph, ops))  # type: ignore[no-any-return]
+
+    def admits(self, op: Op, inputs: Sequence[Value | None], outputs: Sequence[Known | None]) -> bool:
+        """Whether an op accepts the element types of a call at the opsets of the graph."""
+        version = self.opsets.get(op.domain, op.version)
+        table = (self.registry or default_registry()).dtypes(op.domain, op.name, version)
+        if table is None:
+            return True
+        for side, values in (("inputs", inputs), ("outputs", outputs)):
+            for place, value in enumerate(values):
+                kind, allowed = None if value is None else value.type, allowed_at(table[side], place)
+                if isinstance(kind, TensorType) and allowed is not None and int(kind.dtype) not in allowed:
+                    return False
+        return True
 
     def prove(self, proposal: Proposal, root: Value, strict: Matcher) -> bool:
         """Whether ``root`` equals the body of a call, for any contents of its inputs.

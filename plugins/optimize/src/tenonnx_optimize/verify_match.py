@@ -39,7 +39,8 @@ class Prover:
         op, inputs, attributes, after = proposal.op, proposal.inputs, proposal.attributes, proposal.after
         count = None if op.signature.counts_outputs else 1
         op.requirements.check([_of_any_length(v) for v in inputs], attributes)
-        infer_call(op, inputs, attributes, count)
+        if not self.templates.admits(op, inputs, infer_call(op, inputs, attributes, count)):
+            return [None]
         if alone and after is None and self.templates.prove(proposal, root, self.matcher):
             return [root]
         with interpreting(self.normal):

@@ -158,7 +158,7 @@ def reads(window: Windows, sizes: Sequence[int]) -> list[tuple[tuple[slice, ...]
 
 
 def first_maxima(x: Array, y: Array, window: Windows) -> Array:
-    """The kernel offset at which each window first finds its maximum ``y``."""
+    """The kernel offset at which each window first finds its maximum ``y``, 0 for windows that read padding alone."""
     taps = reads(window, x.shape[2:])
     small = np.min_scalar_type(len(taps))
     none = small.type(np.iinfo(small).max)
@@ -174,6 +174,7 @@ def first_maxima(x: Array, y: Array, window: Windows) -> Array:
         numbers -= small.type(1)
         numbers |= small.type(place)
         np.minimum(chosen[(..., *target)], numbers, out=chosen[(..., *target)])
+    chosen[chosen == none] = 0  # windows that read padding alone
     return chosen
 
 

@@ -34,7 +34,6 @@ from tenonnx.extend.checks import (
 )
 from tenonnx.extend.frontends import BY_TABLE, Allowed, Verification
 
-
 #: Half turns within this distance of pi may have either sign.
 _NEAR_PI = 1e-5
 
