@@ -5,7 +5,7 @@ import pytest
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, RobustScaler, StandardScaler
+from sklearn.preprocessing import MaxAbsScaler, MinMaxScaler, PowerTransformer, RobustScaler, StandardScaler
 
 import tenonnx as tx
 from tenonnx_sklearn.scaling import thresholds_before
@@ -35,6 +35,18 @@ def test_trees_read_unscaled_rows(trees, scaler, dtype):
     assert first.inputs[0] is graph.inputs[0]
     assert first.op_type in ("TreeEnsembleRegressor", "TreeEnsemble", "Cast")
     np.testing.assert_array_equal(graph.run({"X": beside})["label"], model.predict(beside))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("method", ["yeo-johnson", "box-cox"])
+def test_trees_read_rows_before_their_powers(method, dtype):
+    X = np.random.default_rng(0).lognormal(size=(600, 4))  # more rows than bins, so that some thresholds are rows
+    y = (X[:, 0] + X[:, 1] * np.random.default_rng(1).random(600) > 2).astype(int)
+    model = make_pipeline(PowerTransformer(method), HistGradientBoostingClassifier(max_iter=30)).fit(X, y)
+    graph = tx.load(model, X.astype(dtype), dtype=dtype)
+    assert "Pow" not in {node.op_type for node in graph.nodes}
+    found = graph.run({"X": X.astype(dtype)})["probabilities"]
+    np.testing.assert_allclose(found, model.predict_proba(X.astype(dtype)), rtol=1e-4)
 
 
 def test_weights_absorb_the_scale_unless_the_center_is_far():

@@ -23,13 +23,13 @@ _NEAR = 4.0
 class Scaling:
     """Scaling of each column: ``rows * factor + shift``, as computed by ``transform`` of the estimator.
 
-    ``transform`` is monotonically increasing in each column.
+    ``transform`` is monotonically increasing in each column. ``factor`` is None if it is not linear.
     """
 
     rows: Value
     transform: Callable[[Array], Array]
-    factor: Array
-    shift: Array
+    factor: Array | None = None
+    shift: Array | None = None
 
 
 _scaled: ContextVar[dict[int, tuple[Value, Scaling]] | None] = ContextVar("scaled", default=None)
@@ -50,7 +50,7 @@ def remembered(exactly: bool = False) -> Iterator[None]:
 def remember(value: Value, scaling: Scaling) -> Value:
     """Record the scaling of ``value``, so that readers may use the unscaled rows; unused scalings are pruned."""
     remembered = _scaled.get()
-    if remembered is not None and (np.asarray(scaling.factor) > 0).all():
+    if remembered is not None and (scaling.factor is None or (np.asarray(scaling.factor) > 0).all()):
         remembered[id(value)] = value, scaling
     return value
 
@@ -82,7 +82,7 @@ def before_scaling(X: Value) -> tuple[Value, Callable[[Array], Array] | None]:
 def absorbed(X: Value, weights: Array, bias: Array) -> tuple[Value, Array, Array]:
     """Unscaled rows with weights and bias of the same linear function; or all unchanged."""
     found = _of(X)
-    if found is None or np.abs(found.shift).max(initial=0) > _NEAR:
+    if found is None or found.factor is None or np.abs(found.shift).max(initial=0) > _NEAR:
         return X, weights, bias
     weights = np.asarray(weights, np.float64)
     return absorbed(found.rows, weights * found.factor, np.asarray(bias, np.float64) + weights @ found.shift)
@@ -107,6 +107,8 @@ def thresholds_before(transform: Callable[[Array], Array], features: Array, thre
         middle = (low | high) - ((low ^ high) >> 1)  # the midpoint, rounded up
         below = is_below(middle)
         low, high = np.where(below, middle, low), np.where(below, high, middle - 1)
+    for next_ones in [np.minimum(low + step, _ordered(greatest)) for step in range(1, 9)]:
+        low = np.where(is_below(next_ones), next_ones, low)  # computed powers may decrease from one number to the next
     found = np.where(none, dtype(-np.inf), np.where(np.isposinf(limits), dtype(np.inf), _number(low, dtype)))
     return np.asarray(found[back.reshape(-1)])
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from copy import copy
 from functools import partial
 from typing import Any
 
@@ -90,7 +92,26 @@ def power_transformer(model: Any, X: Value) -> Outputs:
     y = beside(parts)
     if model.standardize:
         y = (y - model._scaler.mean_) / model._scaler.scale_
-    return {"transform": cast(y, X.dtype)}
+    return {"transform": remember(cast(y, X.dtype), Scaling(X, _powers_of(model)))}
+
+
+def _powers_of(model: Any) -> Callable[[Any], Any]:
+    """``transform`` of a ``PowerTransformer`` for any numbers: a result may overflow, and box-cox takes positive ones.
+
+    Trees are compared with thresholds before it, since a threshold often equals a transformed row, and powers differ
+    between libraries in the last bit.
+    """
+    plain = copy(model)
+    plain.standardize = False
+
+    def transform(rows: Any) -> Any:
+        positive = rows > 0 if model.method == "box-cox" else np.ones(rows.shape, bool)
+        found = plain.transform(np.where(positive, rows, rows.dtype.type(1)))
+        finite = np.isfinite(found)
+        scaled = model._scaler.transform(np.where(finite, found, found.dtype.type(0))) if model.standardize else found
+        return np.where(positive, np.where(finite, scaled, found), -np.inf)
+
+    return transform
 
 
 @converts("sklearn.KBinsDiscretizer")
