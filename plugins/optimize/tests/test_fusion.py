@@ -507,16 +507,3 @@ def test_a_body_of_very_many_terms_is_not_looked_for():
     graph = graph_of(lambda x: wide.function(x), ("n",))
     graph.opsets = {**graph.opsets, "com.example": 1}
     assert len(tx.fuse(graph, [wide]).nodes) == len(graph.nodes)
-
-
-@pytest.mark.parametrize(
-    ("opset", "dtype", "fused"), [(21, "bfloat16", False), (22, "bfloat16", True), (21, "float16", True)]
-)
-def test_a_graph_fuses_to_no_op_in_an_element_type_that_its_version_lacks(opset, dtype, fused):
-    graph = tx.Graph(opsets={"ai.onnx": opset})
-    x = graph.input("x", dtype, (2, 3))
-    below = ops.floor(x)
-    odd = ops.greater(below - ops.floor(below / 2) * 2, 0)
-    up = ops.or_(ops.greater(x - below, 0.5), ops.and_(ops.not_(ops.less(x - below, 0.5)), odd))
-    graph.output("y", below + ops.cast(up, to=x.dtype))
-    assert ("Round" in {node.op_type for node in tx.fuse(graph).nodes}) == fused

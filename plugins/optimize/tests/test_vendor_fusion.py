@@ -1,4 +1,4 @@
-"""Fusion of a vendor's ops that have only bodies."""
+"""Fusion of a vendor's ops that have only bodies, and of element types that the version of an op lacks."""
 
 import numpy as np
 import pytest
@@ -132,3 +132,16 @@ def test_inner_values_with_consumers_are_not_lost(made):
     fused = tx.fuse(written, [made])
     assert [value.name for value in fused.outputs] == ["y", "inner"]
     check_numbers(written, fused)
+
+
+@pytest.mark.parametrize(
+    ("opset", "dtype", "fused"), [(21, "bfloat16", False), (22, "bfloat16", True), (21, "float16", True)]
+)
+def test_a_graph_fuses_to_no_op_in_an_element_type_that_its_version_lacks(opset, dtype, fused):
+    graph = tx.Graph(opsets={"ai.onnx": opset})
+    x = graph.input("x", dtype, (2, 3))
+    below = ops.floor(x)
+    odd = ops.greater(below - ops.floor(below / 2) * 2, 0)
+    up = ops.or_(ops.greater(x - below, 0.5), ops.and_(ops.not_(ops.less(x - below, 0.5)), odd))
+    graph.output("y", below + ops.cast(up, to=x.dtype))
+    assert ("Round" in {node.op_type for node in tx.fuse(graph).nodes}) == fused
