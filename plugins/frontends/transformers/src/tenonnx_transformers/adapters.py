@@ -14,10 +14,11 @@ import numpy as np
 import onnx
 import onnxruntime
 import torch
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from tenonnx.extend import InvalidCall, InvalidModel, NotRepresentable
+from tenonnx.extend.formats import read_tensors
+from tenonnx_transformers.mapped_weights import FLOATS
 from tenonnx_transformers.parts import Part
 from tenonnx_transformers.sources import json_object
 
@@ -83,10 +84,13 @@ def read_adapter(folder: Path, model: nn.Module) -> Adapter:
             given=", ".join([f"peft_type={config.get('peft_type')}", *changed]),
             do="merge the adapter into the base model: merge_and_unload of peft",
         )
-    try:
-        tensors = load_file(folder / "adapter_model.safetensors")
-    except Exception as error:  # of its own binding
-        raise InvalidModel(f'cannot read the weights of the adapter "{folder}"', given=str(error)[:300]) from error
+    tensors = {
+        name: torch.from_numpy(np.frombuffer(entry.region.view(), FLOATS[entry.dtype]).astype(np.float32)).reshape(
+            entry.shape
+        )
+        for name, entry in read_tensors(folder / "adapter_model.safetensors")[0].items()
+        if entry.dtype in FLOATS
+    }
     modules = dict(model.named_modules())
     updates = {}
     for key in [key for key in tensors if key.endswith(".lora_A.weight")]:
@@ -101,7 +105,7 @@ def read_adapter(folder: Path, model: nn.Module) -> Adapter:
             or first.shape[0] != other.shape[1]
         ):
             raise InvalidModel(f'the adapter "{folder}" does not fit {type(model).__name__}', given=key)
-        updates[name] = first.T.float(), other.T.float() * _scale(config, name, first.shape[0])
+        updates[name] = first.T, other.T * _scale(config, name, first.shape[0])
     left = [key for key in tensors if not key.endswith(".lora_A.weight")]
     if left or not updates:
         raise NotRepresentable(
@@ -135,7 +139,7 @@ def inputs_of(part: Part) -> list[str]:
 
 def with_adapters(part: Part, adapters: Sequence[Adapter]) -> Part:
     """Add inputs for the low-rank updates of all modules that some adapter changes."""
-    sizes = {}
+    sizes: dict[str, tuple[int, int]] = {}
     for adapter in adapters:
         sizes |= {name: (a.shape[0], b.shape[1]) for name, (a, b) in adapter.updates.items()}
     examples, dims = dict(part.examples), dict(part.dims)

@@ -12,8 +12,9 @@ import numpy as np
 
 from tenonnx.extend.formats import Pieces, Tensor, read_tensors, write_tensors
 
-#: Element types of safetensors files that are converted, as types of numpy.
-_FLOATS: Mapping[str, Any] = {"F16": np.float16, "BF16": ml_dtypes.bfloat16, "F64": np.float64}
+#: Float types of safetensors files as types of numpy, and those that are converted.
+FLOATS: Mapping[str, Any] = {"F32": np.float32, "F16": np.float16, "BF16": ml_dtypes.bfloat16, "F64": np.float64}
+_FLOATS = {name: kind for name, kind in FLOATS.items() if name != "F32"}
 
 #: Bytes of weights from which they are converted in files: smaller ones are converted in memory.
 LARGE = 250_000_000

@@ -103,7 +103,7 @@ def _config(folder: Path, trust: bool) -> Any:
         raise InvalidCall(
             f'"{folder}" has no {CONFIG}',
             given="adapters without their base model" if adapter else "no folder of transformers",
-            do="merge the adapters into the base model first" if adapter else "give the folder of save_pretrained",
+            do="export the base model with --adapter" if adapter else "give the folder of save_pretrained",
         )
     read = json_object(path)
     if read.get("auto_map") and not trust and not _is_known(read):
