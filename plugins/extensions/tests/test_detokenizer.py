@@ -63,6 +63,7 @@ def test_tokens_of_sentencepiece(kind, fairseq, tmp_path):
         (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "XLMRobertaTokenizer"}', "utf-8")
     processor = text_files.sentencepiece.SentencePieceProcessor(model_proto=data)
     rows = DRAWN.integers(0, processor.get_piece_size(), (100, 15))
+    rows[:10, :2] = processor.piece_to_id("\u2581") + fairseq  # white space at the start
     shift, special = (1, range(4)) if fairseq else (0, range(3))
     expected = [processor.decode([k - shift for k in row if k not in special]) for row in rows.tolist()]
     assert tx.detokenizer(tmp_path).run({"sequences": rows}, backend="numpy")["generated_text"].tolist() == expected

@@ -33,6 +33,9 @@ _CLEAN = [
 #: Number and length of the random rows on which tables are compared with the library.
 _ROWS, _LENGTH = 300, 12
 
+#: Number of tokens that differ at the start of a row of which all pairs are compared, too.
+_AT_START = 30
+
 Decode = Callable[[Sequence[int]], str]
 
 
@@ -136,6 +139,8 @@ def _table(decode: Decode, special: set[int], count: int, file: Path) -> _Table:
         end = len(decode([anchor, anchor])) - size
         later = [text[: len(text) - end] if text else "" for text in later]
         rows = [drawn.choice(usual, 1 + k % _LENGTH).tolist() for k in range(_ROWS)]
+        at_start = sorted((k for k in usual if first[k] != later[k]), key=lambda k: len(later[k]))[:_AT_START]
+        rows += [[one, other] for one in at_start for other in at_start]
         expected = [decode(row) for row in rows]
         for stripped in _STRIPPED:
             found = _Table(later if stripped else first, later, stripped)
