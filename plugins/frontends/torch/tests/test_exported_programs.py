@@ -173,7 +173,15 @@ def test_images_of_any_batch_are_resized_by_factors(factors, how, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("lengths", "mode"), [([9, 7], "linear"), ([3, 8], "linear"), ([6, 4], "linear"), ([12, 4], "nearest")]
+    ("lengths", "mode"),
+    [
+        ([9, 7], "linear"),
+        ([3, 8], "linear"),
+        ([6, 4], "linear"),
+        ([12, 4], "nearest"),
+        ([9, 7], "nearest"),
+        ([9, 7], "cubic"),
+    ],
 )
 def test_images_of_any_batch_are_resized_to_sizes_after_the_batch(lengths, mode, tmp_path):
     made = tx.Graph(opsets={"ai.onnx": 19})

@@ -166,7 +166,10 @@ class Step:
                 return found
         tensors = [as_tensor(each) for each in arguments]
         if is_traced(*(tensor for each in tensors for tensor in tensors_in(each))):
-            return self._by_body(tensors)
+            try:
+                return self._by_body(tensors)
+            except NotRepresentable:  # a size within the body has to be a number
+                return self._by_body(arguments)
         return self._by_numpy(tensors, attributes)
 
     def _by_body(self, arguments: list[Any]) -> Any:
