@@ -123,6 +123,31 @@ class Packed(nn.Module):
         return *pad_packed_sequence(steps, batch_first=self.batch_first, **self.packing), last
 
 
+@pytest.mark.parametrize("mode", ["nearest", "nearest-exact"])
+@pytest.mark.parametrize(
+    "sizes", [{"size": (12, 4)}, {"size": (28, 9)}, {"scale_factor": (1.5, 0.7)}, {"scale_factor": 2}], ids=str
+)
+def test_nearest_elements_are_those_of_pytorch_at_any_size(mode, sizes):
+    module = Apply(lambda x: functional.interpolate(x, mode=mode, **sizes))
+    graph = tx.load(module, torch.zeros(1, 1, 10, 5), dims={"inputs_0": {2: "height"}})
+    for height in (4, 20, 21, 26, 39, 40, 42, 45, 49, 50, 52, 62, 76, 78):
+        x = torch.arange(5.0 * height).reshape(1, 1, height, 5)
+        for backend in ("numpy", "onnxruntime"):
+            (found,) = graph.run({"inputs_0": x.numpy()}, backend=backend).values()
+            assert torch.equal(torch.from_numpy(found), module(x)), (height, backend)
+
+
+@pytest.mark.parametrize(("before", "kind"), [(10, "Resize"), (6, "Resize"), (40, "Gather")])
+def test_static_sizes_are_resized_where_positions_agree(before, kind):
+    module = Apply(lambda x: functional.interpolate(x, size=12, mode="nearest"))
+    x = torch.arange(1.0 * before).reshape(1, 1, before)
+    graph = tx.load(module, x)
+    assert {node.op_type for node in graph.nodes} == {kind}
+    for backend in ("numpy", "onnxruntime"):
+        (found,) = graph.run({"inputs_0": x.numpy()}, backend=backend).values()
+        assert torch.equal(torch.from_numpy(found), module(x))
+
+
 @pytest.mark.filterwarnings("ignore:LSTM with projections")
 @pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU, nn.RNN, functools.partial(nn.LSTM, proj_size=3)])
 def test_packed_sequences_have_any_lengths(kind, tmp_path):
@@ -146,7 +171,7 @@ def test_zero_points_of_channels_may_be_floats(axis):
     x = torch.randn(3, 3, 3, generator=torch.Generator().manual_seed(0)) * 9
     graph = tx.load(Apply(quantized), x)
     for backend in ("numpy", "onnxruntime"):
-        (found,) = graph.run({graph.inputs[0].name: x.numpy()}, backend=backend).values()
+        (found,) = graph.run({"inputs_0": x.numpy()}, backend=backend).values()
         torch.testing.assert_close(torch.from_numpy(found.copy()), quantized(x), atol=1e-5, rtol=1e-5)
 
 

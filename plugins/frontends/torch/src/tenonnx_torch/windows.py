@@ -11,6 +11,7 @@ from onnxscript import opset20 as onnx
 from torch import Tensor
 from torch._decomp import decompositions as known
 
+from tenonnx_frontends.nearest import reads_as_resize
 from tenonnx_torch.empty_tensors import count
 
 aten = torch.ops.aten
@@ -172,9 +173,8 @@ def _cubic(x: Tensor) -> Tensor:
 
 def _antialiased(kernel: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
     def resized(x: Tensor, size: Any, corners: bool, *scales: Any) -> Tensor:
-        factors = scales[0] if scales and isinstance(scales[0], list | tuple) else [s for s in scales if s is not None]
-        given = factors if size is None else None
-        for axis, length in enumerate(known.upsample_compute_output_size(x.shape, size, given), 2):
+        factors = _factors(scales)
+        for axis, length in enumerate(_lengths(x, size, factors), 2):
             size_before, factor = x.shape[axis], None if not factors else factors[axis - 2]
             step: Any = size_before / length if factor is None else 1 / factor
             if corners:
@@ -186,6 +186,42 @@ def _antialiased(kernel: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
         return x
 
     return resized
+
+
+def _nearest(x: Tensor, size: Any, *scales: Any) -> Any:
+    """Resizing to the nearest elements, by ``Resize`` where it reads the same elements."""
+    factors = _factors(scales)
+    pairs = list(zip(x.shape[2:], _lengths(x, size, factors), strict=True))
+    if factors and all(float(factor).is_integer() for factor in factors):
+        return NotImplemented
+    is_static = not factors and all(isinstance(n, int) and isinstance(length, int) for n, length in pairs)
+    if is_static and all(reads_as_resize(n, length, 0.0) for n, length in pairs):
+        return NotImplemented
+    return _at_positions(x, size, factors, 0.0)
+
+
+def _nearest_exact(x: Tensor, size: Any, *scales: Any) -> Tensor:
+    return _at_positions(x, size, _factors(scales), 0.5)
+
+
+def _at_positions(x: Tensor, size: Any, factors: Sequence[float], offset: float) -> Tensor:
+    """Elements at the positions of a resized tensor, which PyTorch computes in float32."""
+    for axis, length in enumerate(_lengths(x, size, factors), 2):
+        before = x.shape[axis]
+        step = 1 / factors[axis - 2] if factors else before / length
+        places = ((torch.arange(length, dtype=torch.float32) + offset) * step).to(torch.int64)
+        x = x.index_select(axis, places.clamp(max=before - 1))
+    return x
+
+
+def _factors(scales: Sequence[Any]) -> Sequence[float]:
+    """Scale factors of a resize, which are given in a list or one by one; none if only sizes are given."""
+    listed = scales[0] if scales and isinstance(scales[0], list | tuple) else scales
+    return [factor for factor in listed if factor is not None]
+
+
+def _lengths(x: Tensor, size: Any, factors: Sequence[float]) -> Any:
+    return known.upsample_compute_output_size(x.shape, size, factors if size is None else None)
 
 
 # ----- gradients of layers --------------------------------------------------------------------------------------------
@@ -272,6 +308,10 @@ WINDOWS: Mapping[Any, Callable[..., Any]] = {
     aten.adaptive_max_pool3d.default: adaptive_maximum,
     aten.fractional_max_pool2d.default: fractional_maximum,
     aten.fractional_max_pool3d.default: fractional_maximum,
+    **dict.fromkeys((getattr(aten, f"upsample_nearest{n}d").default for n in (1, 2, 3)), _nearest),
+    **dict.fromkeys((getattr(aten, f"upsample_nearest{n}d").vec for n in (1, 2, 3)), _nearest),
+    **dict.fromkeys((getattr(aten, f"_upsample_nearest_exact{n}d").default for n in (1, 2, 3)), _nearest_exact),
+    **dict.fromkeys((getattr(aten, f"_upsample_nearest_exact{n}d").vec for n in (1, 2, 3)), _nearest_exact),
     aten._upsample_bilinear2d_aa.default: _antialiased(_triangle),
     aten._upsample_bilinear2d_aa.vec: _antialiased(_triangle),
     aten._upsample_bicubic2d_aa.default: _antialiased(_cubic),

@@ -9,9 +9,10 @@ import numpy as np
 
 import tenonnx_standard as ops
 from tenonnx.extend import DType, NotRepresentable, TensorType, Value, constant, subgraph
+from tenonnx_frontends.nearest import reads_as_resize
 from tenonnx_tensorflow.rules import rule
 from tenonnx_tensorflow.rules.windows import channels_first, channels_last
-from tenonnx_tensorflow.tracked_values import as_dtype, int64, known, number, scalar
+from tenonnx_tensorflow.tracked_values import as_dtype, int64, known, number, scalar, static
 
 
 def _resized(x: Value, size: Value, **attributes: Any) -> Value:
@@ -35,9 +36,34 @@ def bilinear(node: Any, x: Value, size: Value) -> Value:
 
 @rule("ResizeNearestNeighbor")
 def nearest(node: Any, x: Value, size: Value) -> Value:
+    """``Resize`` where it reads the same pixels, else positions computed like in TensorFlow."""
     mode = _coordinates(node)
-    near = "floor" if mode == "asymmetric" else "round_prefer_ceil"
-    return _resized(x, size, mode="nearest", coordinate_transformation_mode=mode, nearest_mode=near)
+    if mode == "align_corners" or _reads_as_resize(x, size, mode):
+        near = "floor" if mode == "asymmetric" else "round_prefer_ceil"
+        return _resized(x, size, mode="nearest", coordinate_transformation_mode=mode, nearest_mode=near)
+    for axis in (1, 2):
+        length = scalar(ops.gather(ops.shape(x), [axis]))
+        wanted = scalar(ops.slice_(int64(size), [axis - 1], [axis], [0]))
+        places = ops.floor(ops.mul(_steps(wanted, mode), _scale(length, wanted)))
+        last = ops.sub(length, constant(np.asarray(1)))
+        x = ops.gather(x, ops.minimum(ops.cast(places, to=DType.int64), last), axis=axis)
+    return x
+
+
+def _reads_as_resize(x: Value, size: Value, mode: str) -> bool:
+    sizes, offset = static(size), 0.5 if mode == "half_pixel" else 0.0
+    pairs = [] if sizes is None else list(zip(x.shape[1:3], sizes.tolist(), strict=True))
+    return bool(pairs) and all(isinstance(n, int) and reads_as_resize(n, after, offset) for n, after in pairs)
+
+
+def _steps(wanted: Value, mode: str) -> Value:
+    """The positions 0, 1, ... of the result, as float32, at the centers of pixels in the mode ``half_pixel``."""
+    steps = ops.cast(ops.range_(constant(np.asarray(0)), wanted, constant(np.asarray(1))), to=DType.float32)
+    return ops.add(steps, number(0.5, DType.float32)) if mode == "half_pixel" else steps
+
+
+def _scale(before: Value, after: Value) -> Value:
+    return ops.div(ops.cast(before, to=DType.float32), ops.cast(after, to=DType.float32))
 
 
 @rule("ResizeBicubic")
@@ -55,15 +81,12 @@ def bicubic(node: Any, x: Value, size: Value) -> Value:
 
 def _cubic_along(x: Value, axis: int, wanted: Value, mode: str) -> Value:
     length = scalar(ops.gather(ops.shape(x), [axis]))
-    one, half = number(1, DType.float32), number(0.5, DType.float32)
-    before, after = (ops.cast(n, to=DType.float32) for n in (length, wanted))
+    before, after, one = length, wanted, constant(np.asarray(1))
     if mode == "align_corners":
         several = ops.greater(after, one)
         before, after = ops.where(several, ops.sub(before, one), before), ops.where(several, ops.sub(after, one), after)
-    scale = ops.div(before, after)
-    steps = ops.cast(ops.range_(constant(np.asarray(0)), wanted, constant(np.asarray(1))), to=DType.float32)
-    shift = half if mode == "half_pixel" else number(0, DType.float32)
-    places = ops.sub(ops.mul(ops.add(steps, shift), scale), shift)
+    places = ops.mul(_steps(wanted, mode), _scale(before, after))
+    places = ops.sub(places, number(0.5, DType.float32)) if mode == "half_pixel" else places
     first = ops.floor(places)
     tabled = number(1024, DType.float32)
     part = ops.div(ops.round_(ops.mul(ops.sub(places, first), tabled)), tabled)
