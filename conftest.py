@@ -43,6 +43,7 @@ SATURATES = "products of uint8 by int8 saturate in onnxruntime on this processor
 
 #: These tests by file, as parts of their names.
 EXACT = {
+    "plugins/compat/tests/test_quantization.py": ("test_pairs_of_weights_as_gpu_runtimes_require",),
     "quantized/tests/test_conformance.py": (
         "QAttention@1-onnxruntime",
         "[ConvInteger@10-onnxruntime",

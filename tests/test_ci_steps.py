@@ -17,6 +17,7 @@ OPTIONS = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["tool"]["p
 #: Files and folders that several steps run, with the reasons.
 REPEATED = {
     "plugins/backends/onnxruntime/tests/test_state.py": "state is kept alike by OpenVINO",
+    "plugins/extensions/tests/test_conformance.py": "the nightly step draws more calls",
     "plugins/frontends/tensorflow/tests/backends": "Keras computes on JAX and on PyTorch",
     "plugins/testing/tests/test_winml.py": "its tables need pyarrow",
     "plugins/training/tests/test_backends_agree.py": "PyTorch and JAX train alike",

@@ -285,8 +285,8 @@ def test_every_estimator_has_a_rule_or_a_reason_for_having_none():
 
 
 REFUSED = [
-    (SparseCoder(np.eye(4)[:3], transform_algorithm="lars"), "walks along a path"),
-    (SparseCoder(np.ones((6, 4)) + np.eye(6, 4), transform_algorithm="lasso_cd"), "depend on each other"),
+    (SparseCoder(np.eye(4)[:3], transform_algorithm="lars"), "follows a regularization path"),
+    (SparseCoder(np.ones((6, 4)) + np.eye(6, 4), transform_algorithm="lasso_cd"), "linearly dependent"),
     (SparseCoder(np.eye(4), transform_algorithm="lasso_lars", positive_code=True), "positive_code"),
     (NMF(2, shuffle=True), "order at random"),
     (NMF(2, solver="mu", max_iter=15), "not a multiple of ten"),

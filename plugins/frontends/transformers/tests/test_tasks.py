@@ -115,10 +115,13 @@ def test_an_encoder_that_shortens_speech_gives_states_of_its_own_length():
     assert crossed.axes == {0: "batch_size", 2: "encoder_sequence_length"}
 
 
-def test_a_mask_that_an_encoder_computes_is_refused():
+def test_a_mask_that_an_encoder_computes_is_its_output():
     model = make("moonshine").eval()
-    with pytest.raises(tx.NotRepresentable, match="reads a mask that its encoder computes"):
-        encoder_decoder_parts(Source(model, task_named("automatic-speech-recognition"), None))
+    parts = encoder_decoder_parts(Source(model, task_named("automatic-speech-recognition"), None))
+    hidden, mask = parts.encoder.call(parts.encoder.examples)
+    assert mask.shape == hidden.shape[:2]
+    assert parts.encoder.outputs == ["last_hidden_state", "encoder_attention_mask"]
+    assert parts.first.dims["encoder_attention_mask"] == parts.first.dims["encoder_hidden_states"]
 
 
 def test_a_decoder_reads_the_encoder_outputs_of_its_own_class():
