@@ -36,7 +36,6 @@ from tenonnx_jax.kernels import (
     Unproven,
     is_symbolic,
     is_traced,
-    sizes,
     traced,
     with_symbols,
 )
@@ -208,8 +207,8 @@ def _array(contents: Any) -> Any:
     """A numpy scalar or a symbolic dim as an array; symbolic dims may cancel to Python numbers."""
     if is_symbolic(contents):
         return np.array(contents, object)
-    if isinstance(contents, np.ndarray) and contents.dtype == object:
-        return sizes(contents.reshape(-1).tolist()).reshape(contents.shape)
+    if isinstance(contents, np.ndarray) and contents.dtype == object and contents.size:
+        return contents.astype(np.int64) if all(isinstance(n, int) for n in contents.flat) else contents
     return np.asarray(contents) if isinstance(contents, np.generic | int) else contents
 
 
