@@ -13,10 +13,13 @@ def reads_as_resize(before: int, after: int, offset: float) -> bool:
     ``offset`` of 0.5 is the mode ``half_pixel`` of ``Resize``, with the nearest mode ``round_prefer_ceil``, and 0 is
     ``asymmetric`` with ``floor``.
     """
-    steps = np.arange(after, dtype=np.float32) + np.float32(offset)
-    wanted = np.minimum(np.floor(steps * (np.float32(before) / np.float32(after))), before - 1)
-    for kind in (np.float32, np.float64):
-        places = steps.astype(kind) / (kind(after) / kind(before)) - kind(offset)
-        if not np.array_equal(np.minimum(np.floor(places + kind(offset)), before - 1), wanted):
-            return False
-    return True
+    steps = np.arange(after) + offset
+    wanted = np.floor(steps.astype(np.float32) * (np.float32(before) / np.float32(after)))
+    return all(_reads(wanted, steps.astype(kind), before, after, offset) for kind in (np.float32, np.float64))
+
+
+def _reads(wanted: np.ndarray, steps: np.ndarray, before: int, after: int, offset: float) -> bool:
+    """Whether a runtime that computes in the dtype of ``steps`` reads the ``wanted`` elements."""
+    factor = np.array(after, steps.dtype) / np.array(before, steps.dtype)
+    places = np.floor(steps / factor - offset + offset)
+    return bool((np.minimum(places, before - 1) == np.minimum(wanted, before - 1)).all())

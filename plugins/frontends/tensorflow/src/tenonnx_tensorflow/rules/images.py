@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 import tenonnx_standard as ops
-from tenonnx.extend import DType, NotRepresentable, TensorType, Value, constant, subgraph
+from tenonnx.extend import DType, NotRepresentable, TensorType, Value, constant, static, subgraph
 from tenonnx_frontends.nearest import reads_as_resize
 from tenonnx_tensorflow.rules import rule
 from tenonnx_tensorflow.rules.windows import channels_first, channels_last
-from tenonnx_tensorflow.tracked_values import as_dtype, int64, known, number, scalar, static
+from tenonnx_tensorflow.tracked_values import as_dtype, int64, known, number, scalar
 
 
 def _resized(x: Value, size: Value, **attributes: Any) -> Value:
