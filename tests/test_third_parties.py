@@ -16,17 +16,17 @@ import numpy as np
 import onnx
 import tenonnx as tx
 
-told = []
+warned = []
 with warnings.catch_warnings():
     warnings.simplefilter("always")
-    warnings.showwarning = lambda message, category, *_: told.append(f"{category.__name__}: {message}")
+    warnings.showwarning = lambda message, category, *_: warned.append(f"{category.__name__}: {message}")
     graph = tx.load(onnx.parser.parse_model(
         '<ir_version: 8, opset_import: ["": 17]> g (float[2, 3] x) => (float[2, 3] y) { s = Softmax(x)  y = Relu(s) }'
     ))
     y = graph.run({"x": np.arange(6, dtype=np.float32).reshape(2, 3)})["y"]
     again = io.BytesIO()
     tx.export(graph, again, opset_version=12)
-print(json.dumps({"y": y.round(4).tolist(), "told": told, "bytes": len(again.getvalue())}))
+print(json.dumps({"y": y.round(4).tolist(), "warned": warned, "bytes": len(again.getvalue())}))
 """
 
 HEAD = "from tenonnx.extend import add_rule, hookimpl, op, primitive\nimport tenonnx_standard as ops\n"
@@ -183,7 +183,7 @@ def before(python):
     done = python("", INNOCENT)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert found.pop("told") == []
+    assert found.pop("warned") == []
     return found
 
 
@@ -193,7 +193,7 @@ def test_an_unrelated_program_has_the_same_results(installed, python, before, gr
     done = python(installed.path, INNOCENT)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    warned = "\n".join(found.pop("message"))
+    warned = "\n".join(found.pop("warned"))
     assert found == before
     assert (message or "") in warned
     assert not message or "aaa-stranger" in warned
@@ -211,7 +211,7 @@ def test_our_ops_stay_unchanged(installed, python, before, text, why):
     installed("aaa-stranger", "tenonnx.ops", "ai.onnx", f"{HEAD}from tenonnx import extend\n{text}")
     done = python(installed.path, INNOCENT)
     found = json.loads(done.stdout)
-    assert all("aaa-stranger" in told for told in found.pop("told"))
+    assert all("aaa-stranger" in warned for warned in found.pop("warned"))
     assert found == before, done.stderr
     checked = python(installed.path, "tenonnx", "plugins", "--check")
     assert checked.returncode == 1

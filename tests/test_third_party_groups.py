@@ -14,14 +14,14 @@ CONVERTS = """
 import hashlib, json, warnings
 import tenonnx as tx
 
-told = []
+warned = []
 with warnings.catch_warnings():
     warnings.simplefilter("always")
-    warnings.showwarning = lambda message, category, *_: told.append(f"{category.__name__}: {message}")
+    warnings.showwarning = lambda message, category, *_: warned.append(f"{category.__name__}: {message}")
     graph = tx.load("m.onnx")
     tx.export(graph, "made.onnx", opset_version=13)
     y = graph.run({"x": [[-1.0, 0, 2], [3, -4, 5]]}, "numpy")["y"]
-print(json.dumps({"ops": [node.op_type for node in graph.nodes], "y": y.tolist(), "told": told}))
+print(json.dumps({"ops": [node.op_type for node in graph.nodes], "y": y.tolist(), "warned": warned}))
 """
 
 RULES = "from tenonnx.extend.rules import import_rule\nimport os, sys\n"
@@ -58,7 +58,7 @@ def test_a_package_that_fails_at_import_is_named_when_it_is_used(installed, pyth
     found = json.loads(done.stdout)
     assert (found["ops"], found["y"]) == (["Relu"], [[0.0, 0, 2], [3, 0, 5]])
     assert Path(installed.path, "made.onnx").exists()
-    warned = "\n".join(found["message"])
+    warned = "\n".join(found["warned"])
     assert (message or "") in warned
     assert ("aaa-stranger" in warned) is (message is not None)
     listed = python(installed.path, "tenonnx", "plugins", "--check")
