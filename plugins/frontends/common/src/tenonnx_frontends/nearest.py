@@ -1,4 +1,4 @@
-"""Resizing to the nearest elements, whose positions frameworks and ``Resize`` round in different ways."""
+"""Positions of the nearest elements in a resized tensor, computed like in frameworks and by ``Resize``."""
 
 from __future__ import annotations
 
