@@ -17,7 +17,9 @@ from tenonnx_serve.sources import read_suffixes
 KEPT_BACK = frozenset(
     (
         "--output",
+        "--adapter",
         "--layout",
+        "--max-shard",
         "--json",
         "--help",
         "-h",
