@@ -115,9 +115,9 @@ def test_in_a_cost_rule(error):
 
 def test_a_converted_error_keeps_its_parts():
     parts = {"given": "b", "available": "c", "do": "d", "also": "e"}
-    reported = tx.TypeMismatch("a", **parts).as_a(tx.InvalidModel, "in other words")
-    assert type(reported) is tx.InvalidModel
-    assert str(reported) == str(tx.InvalidModel("in other words", **parts))
+    error = tx.TypeMismatch("a", **parts).as_a(tx.InvalidModel, "in other words")
+    assert type(error) is tx.InvalidModel
+    assert str(error) == str(tx.InvalidModel("in other words", **parts))
 
 
 @pytest.mark.parametrize("items", [[1.0, None], [1, "a"], [object()]])

@@ -35,6 +35,7 @@ from tenonnx.transforms.extract import between as between
 from tenonnx.transforms.extract import extract as extract
 from tenonnx.transforms.legalize import Legalizer as Legalizer
 from tenonnx.transforms.legalize import allowed_at as allowed_at
+from tenonnx.transforms.legalize import refused_type as refused_type
 from tenonnx.transforms.prune import drop_dead_nodes as drop_dead_nodes
 from tenonnx.transforms.prune import needed_nodes as needed_nodes
 from tenonnx.transforms.prune import prune as prune

@@ -144,14 +144,11 @@ class Legalizer:
     ) -> str:
         """Reason why the target does not accept the op with these element types, or an empty string."""
         table = self.registry.dtypes(op.domain, op.name, version)
-        if table is not None:
-            for verb, where, types in (("take", "inputs", _types(inputs)), ("give", "outputs", outputs)):
-                for position, kind in enumerate(types):
-                    allowed = allowed_at(table[where], position)
-                    code = None if allowed is None else type_code(kind)
-                    if code is not None and code not in allowed:
-                        shown = kind.dtype if isinstance(kind, TensorType) else kind
-                        return f"{op.domain}::{op.name} at version {version} does not {verb} {shown}"
+        found = None if table is None else refused_type(table, _types(inputs), outputs)
+        if found is not None:
+            verb, kind = found
+            shown = kind.dtype if isinstance(kind, TensorType) else kind
+            return f"{op.domain}::{op.name} at version {version} does not {verb} {shown}"
         return self.target.problem(op, version, inputs, outputs, attributes)
 
     def wider(self, call: Call) -> Iterator[tuple[DType, DType]]:
@@ -193,6 +190,19 @@ def _types(values: Sequence[Value | None]) -> list[Type | None]:
 def allowed_at(entries: Sequence[Any], position: int) -> Any:
     """Element types, as ONNX codes, allowed at a position; the last entry applies to all further (variadic) ones."""
     return entries[min(position, len(entries) - 1)] if entries else None
+
+
+def refused_type(
+    table: Mapping[str, Any], inputs: Sequence[Type | None], outputs: Sequence[Type | None]
+) -> tuple[str, Type | None] | None:
+    """``take`` or ``give``, and the first type of an input or output that a table of element types does not allow."""
+    for verb, where, types in (("take", "inputs", inputs), ("give", "outputs", outputs)):
+        for position, kind in enumerate(types):
+            allowed = allowed_at(table[where], position)
+            code = None if allowed is None else type_code(kind)
+            if code is not None and code not in allowed:
+                return verb, kind
+    return None
 
 
 # ----- signatures -----------------------------------------------------------------------------------------------------

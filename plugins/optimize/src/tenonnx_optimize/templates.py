@@ -26,12 +26,12 @@ from tenonnx.extend import (
 from tenonnx.extend.symbolic import symbol
 from tenonnx.extend.transforms import (
     Builder,
-    allowed_at,
     attributes_key,
     drop_dead_nodes,
     foreseeing,
     invoke,
     needed_nodes,
+    refused_type,
 )
 from tenonnx_optimize.matching import Match, Matcher
 from tenonnx_optimize.normal_form import Normalizer
@@ -134,14 +134,8 @@ class Templates:
         """Whether an op accepts the element types of a call at the opsets of the graph."""
         version = self.opsets.get(op.domain, op.version)
         table = (self.registry or default_registry()).dtypes(op.domain, op.name, version)
-        if table is None:
-            return True
-        for side, values in (("inputs", inputs), ("outputs", outputs)):
-            for place, value in enumerate(values):
-                kind, allowed = None if value is None else value.type, allowed_at(table[side], place)
-                if isinstance(kind, TensorType) and allowed is not None and int(kind.dtype) not in allowed:
-                    return False
-        return True
+        types = ([None if each is None else each.type for each in values] for values in (inputs, outputs))
+        return table is None or refused_type(table, *types) is None
 
     def prove(self, proposal: Proposal, root: Value, strict: Matcher) -> bool:
         """Whether ``root`` equals the body of a call, for any contents of its inputs.
