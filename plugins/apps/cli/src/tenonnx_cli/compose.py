@@ -140,14 +140,14 @@ def command(
 
     if new_tokens is not None and decode != "text":
         raise click.UsageError("--new-tokens was given without --decode text")
-    if decode == "text" and not is_tokenizer(first):
+    speech = is_feature_extractor(first)
+    processor, tokenizer = not speech and is_image_processor(first), not speech and is_tokenizer(first)
+    if decode == "text" and not tokenizer:
         raise click.UsageError("--decode text was given without a tokenizer as the first model")
     after = extension("generator")(second, new_tokens=new_tokens) if decode == "text" else load_model(second)
     fitted = None if mapping else after
-    speech = is_feature_extractor(first)
-    processor, tokenizer = not speech and is_image_processor(first), not speech and is_tokenizer(first)
-    behind = ("classification", "text") if tokenizer else ("classification",) if speech else ()
-    if decode is not None and not processor and decode not in behind:
+    is_classification = decode == "classification" and (tokenizer or speech)
+    if decode not in (None, "text") and not processor and not is_classification:
         raise click.UsageError("--decode was given without an image processor as the first model")
     if encoded and not processor and not speech:
         raise click.UsageError(

@@ -175,8 +175,7 @@ def _antialiased(kernel: Callable[[Tensor], Tensor]) -> Callable[..., Tensor]:
     def resized(x: Tensor, size: Any, corners: bool, *scales: Any) -> Tensor:
         factors = _factors(scales)
         for axis, length in enumerate(_lengths(x, size, factors), 2):
-            size_before, factor = x.shape[axis], None if not factors else factors[axis - 2]
-            step: Any = size_before / length if factor is None else 1 / factor
+            size_before, step = x.shape[axis], _step(x.shape[axis], length, factors, axis)
             if corners:
                 step = (size_before - 1) / (length - 1) if length > 1 else 0.0
             center = (torch.arange(length) + 0.5) * step
@@ -207,10 +206,9 @@ def _nearest_exact(x: Tensor, size: Any, *scales: Any) -> Tensor:
 def _at_positions(x: Tensor, size: Any, factors: Sequence[float], offset: float) -> Tensor:
     """Elements at the positions of a resized tensor, which PyTorch computes in float32."""
     for axis, length in enumerate(_lengths(x, size, factors), 2):
-        before = x.shape[axis]
-        step = 1 / factors[axis - 2] if factors else before / length
+        step = _step(x.shape[axis], length, factors, axis)
         places = ((torch.arange(length, dtype=torch.float32) + offset) * step).to(torch.int64)
-        x = x.index_select(axis, places.clamp(max=before - 1))
+        x = x.index_select(axis, places.clamp(max=x.shape[axis] - 1))
     return x
 
 
@@ -222,6 +220,11 @@ def _factors(scales: Sequence[Any]) -> Sequence[float]:
 
 def _lengths(x: Tensor, size: Any, factors: Sequence[float]) -> Any:
     return known.upsample_compute_output_size(x.shape, size, factors if size is None else None)
+
+
+def _step(before: Any, length: Any, factors: Sequence[float], axis: int) -> Any:
+    """The distance of two elements of the result in the resized tensor: by the given factor, else by the lengths."""
+    return 1 / factors[axis - 2] if factors else before / length
 
 
 # ----- gradients of layers --------------------------------------------------------------------------------------------
