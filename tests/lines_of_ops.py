@@ -97,8 +97,8 @@ def _lines(statement: ast.stmt, names: set[str], *, home: bool) -> set[int]:
         return set()
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         first = min([statement.lineno, *(each.lineno for each in statement.decorator_list)])
-        reported = any(_mentions(each, names) for each in statement.decorator_list)
-        return set(range(first, statement.end_lineno + 1)) if reported or (home and statement.name in names) else set()
+        is_named = any(_mentions(each, names) for each in statement.decorator_list)
+        return set(range(first, statement.end_lineno + 1)) if is_named or (home and statement.name in names) else set()
     if (
         isinstance(statement, ast.Expr)
         and isinstance(statement.value, ast.Call)

@@ -109,8 +109,8 @@ def test_a_missing_or_broken_module_is_named_with_the_package_to_install(tmp_pat
 def test_one_function_reports_missing_packages():
     """Exceptions: backends that name their runtime, packages that name an entry point, and a worker."""
     sources = [path for path in ROOT.rglob("src/**/*.py") if not any(part.startswith(".") for part in path.parts)]
-    reported = re.compile(r"""is not installed["'],\s+do=(installing|cure)""")
-    literal = {f"{path.parent.name}/{path.name}" for path in sources if reported.search(path.read_text("utf-8"))}
+    advice = re.compile(r"""is not installed["'],\s+do=(installing|cure)""")
+    literal = {f"{path.parent.name}/{path.name}" for path in sources if advice.search(path.read_text("utf-8"))}
     beside = {"tenonnx_run/installed.py", "tenonnx_sklearn/booster_files.py"}
     assert literal == {"tenonnx_cli/__init__.py", "tenonnx_cli/program.py", *beside}
 

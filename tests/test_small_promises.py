@@ -270,8 +270,8 @@ def test_a_folder_is_scored_by_a_model_that_is_piped(tmp_path):
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
 def test_bash_completes_a_line():
-    requested = "COMP_WORDS=(tenonnx co) COMP_CWORD=1; _tenonnx_completion tenonnx; printf '%s\\n' \"${COMPREPLY[@]}\""
-    lines = f'eval "$(_TENONNX_COMPLETE=bash_source tenonnx)"\n{requested}'
+    completion = "COMP_WORDS=(tenonnx co) COMP_CWORD=1; _tenonnx_completion tenonnx; printf '%s\\n' \"${COMPREPLY[@]}\""
+    lines = f'eval "$(_TENONNX_COMPLETE=bash_source tenonnx)"\n{completion}'
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
     done = subprocess.run(["bash", "-c", lines], capture_output=True, text=True, timeout=120, env={"PATH": path})
     assert {"convert", "compare", "compose"} <= set(done.stdout.split()), done.stderr

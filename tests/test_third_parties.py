@@ -39,8 +39,8 @@ def hook(*lines, name="register_ops"):
 
 
 def tables(line):
-    reported = "NO_FLOATS = {'Softmax': {'1': {'inputs': [{7}], 'outputs': [{7}], 'shared': []}}}\n"
-    return HEAD + reported + hook(line, name="register_tables") + hook("pass")
+    tables = "NO_FLOATS = {'Softmax': {'1': {'inputs': [{7}], 'outputs': [{7}], 'shared': []}}}\n"
+    return HEAD + tables + hook(line, name="register_tables") + hook("pass")
 
 
 OPS = HEAD + SOFTMAX + hook("registry.add(softmax)")

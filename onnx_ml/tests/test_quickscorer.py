@@ -83,8 +83,8 @@ def test_trees_of_single_leaves_have_no_tops():
 def test_trees_are_walked_if_that_is_faster(features, monkeypatch):
     monkeypatch.setattr("tenonnx_onnx_ml.tree_walk.leaves_by_tops", None)
     many = branches(4, 1500 if features == 2 else 50, 20, [LEQ])
-    requested = np.random.default_rng(5).integers(0, features, len(many.features))
-    trees = planted(dataclasses.replace(many, features=requested), np.float32)
+    drawn = np.random.default_rng(5).integers(0, features, len(many.features))
+    trees = planted(dataclasses.replace(many, features=drawn), np.float32)
     x = np.zeros((30, features), np.float32)
     slots = record(trees)
     np.testing.assert_array_equal(

@@ -196,8 +196,8 @@ class Node:
         if self.is_leaf:
             return self.weight
         x = row[self.feature]
-        requested = self.members if self.mode == "BRANCH_MEMBER" else self.threshold
-        holds = self.missing if np.isnan(x) else COMPARISONS[self.mode](x, requested)
+        operand = self.members if self.mode == "BRANCH_MEMBER" else self.threshold
+        holds = self.missing if np.isnan(x) else COMPARISONS[self.mode](x, operand)
         return self.ways[0 if holds else 1].weight_of(row)
 
     def all(self):

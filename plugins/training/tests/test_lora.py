@@ -271,11 +271,11 @@ def test_patterns_of_ranks_and_alphas_of_peft(tmp_path):
     arrays = {name: np.frombuffer(entry.region.view(), np.uint8) for name, entry in entries.items()}
     tensors = [Tensor(n, e.dtype, e.shape, arrays[n].nbytes, arrays[n].tobytes) for n, e in entries.items()]
     write_tensors(tmp_path / "adapter_model.safetensors", tensors, {"format": "pt"})
-    reported = {"r": 2, "lora_alpha": 8, "rank_pattern": {"first": 4}, "alpha_pattern": {"fir.*": 6}}
-    (tmp_path / "adapter_config.json").write_text(json.dumps(reported))
+    config = {"r": 2, "lora_alpha": 8, "rank_pattern": {"first": 4}, "alpha_pattern": {"fir.*": 6}}
+    (tmp_path / "adapter_config.json").write_text(json.dumps(config))
     found = tt.load_adapters(linear(), tmp_path / "adapter_model.safetensors")
     assert json.loads(found.metadata["tenonnx.lora.default"]) == {"first": 1.5}
-    for settings in ("[" * 100_000, json.dumps(reported | {"lora_alpha": 10**400})):
+    for settings in ("[" * 100_000, json.dumps(config | {"lora_alpha": 10**400})):
         (tmp_path / "adapter_config.json").write_text(settings)
         with pytest.raises(InvalidCall, match="scale of the adapters"):
             tt.load_adapters(linear(), tmp_path / "adapter_model.safetensors")

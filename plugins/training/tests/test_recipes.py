@@ -77,12 +77,12 @@ def test_an_epoch_ends_with_an_update_of_what_was_gathered(backend, accumulate):
     """With accumulate=3, four batches make two updates; an epoch with fewer batches makes one."""
     batches = [(X[k : k + 1], Y[k : k + 1]) for k in range(4)]
     merged = [(X[:3], Y[:3]), (X[3:], Y[3:])] if accumulate == 3 else [(X, Y)]
-    reported = "2 epochs of 4 batches: 4 updates" if accumulate == 3 else "2 epochs of 4 batches: 2 updates"
+    counts = "2 epochs of 4 batches: 4 updates" if accumulate == 3 else "2 epochs of 4 batches: 2 updates"
     graphs = [linear(), linear()]
     options = {"loss": "mean_squared_error", "optimizer": tt.Adam(0.1), "epochs": 2, "backend": backend}
     history = tt.fit(graphs[0], batches, accumulate=accumulate, **options)
     tt.fit(graphs[1], merged, **options)
-    assert any(reported in note for note in history.notes)
+    assert any(counts in note for note in history.notes)
     for name, array in contents(graphs[0]).items():
         np.testing.assert_allclose(array, contents(graphs[1])[name], rtol=1e-6)
 

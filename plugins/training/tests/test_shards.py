@@ -224,8 +224,8 @@ def test_states_that_others_wrote(text, tmp_path):
 def test_a_thousand_million_parts_are_not_listed(tmp_path):
     place = tmp_path / "c.shards" / "000000001"
     place.mkdir(parents=True)
-    reported = {"parts": 10**9, "trained": [], "variables": [], "inputs": [], "settings": {}}
-    (place / "state.json").write_text(json.dumps(reported))
+    contents = {"parts": 10**9, "trained": [], "variables": [], "inputs": [], "settings": {}}
+    (place / "state.json").write_text(json.dumps(contents))
     with pytest.raises(tx.InvalidCall, match="part-00000-of-1000000000"):
         tx.load(tmp_path / "c.shards")
 

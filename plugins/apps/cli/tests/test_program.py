@@ -62,9 +62,9 @@ def test_completion_imports_no_packages_that_work_on_models(words):
         "heavy = {'numpy', 'onnx', 'rich', 'tenonnx.graph.graph', 'tenonnx_optimize.simplification'}; "
         "heavy &= sys.modules.keys(); sys.exit(f'imported: {heavy}' if heavy else code)"
     )
-    requested = {"_TENONNX_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    variables = {"_TENONNX_COMPLETE": "bash_complete", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
     result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env={**os.environ, **requested}
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env={**os.environ, **variables}
     )
     assert result.returncode == 0, result.stderr
     assert result.stdout

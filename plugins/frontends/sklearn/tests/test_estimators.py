@@ -243,10 +243,10 @@ def test_the_command_line_reads_a_joblib_file_that_is_trusted(tmp_path):
 
     model = RandomForestClassifier(5, random_state=0).fit(rows_of(60), rows_of(60)[:, 0] > 0)
     joblib.dump(model, tmp_path / "model.joblib")
-    requested = ["convert", str(tmp_path / "model.joblib"), "-o", str(tmp_path / "model.onnx"), "--opset", "13"]
-    assert main(requested) != 0
+    arguments = ["convert", str(tmp_path / "model.joblib"), "-o", str(tmp_path / "model.onnx"), "--opset", "13"]
+    assert main(arguments) != 0
     assert not (tmp_path / "model.onnx").exists()
-    assert main([*requested, "--trust"]) == 0
+    assert main([*arguments, "--trust"]) == 0
     assert [value.name for value in tx.load(tmp_path / "model.onnx").outputs] == ["label", "probabilities"]
 
 
@@ -257,17 +257,17 @@ def test_the_command_line_accepts_options_of_reading(tmp_path, capsys):
 
     model = RandomForestClassifier(5, random_state=0).fit(rows_of(60), rows_of(60)[:, 0] > 0)
     joblib.dump(model, tmp_path / "model.joblib")
-    requested = ["convert", str(tmp_path / "model.joblib"), "-o", str(tmp_path / "model.onnx"), "--trust"]
+    arguments = ["convert", str(tmp_path / "model.joblib"), "-o", str(tmp_path / "model.onnx"), "--trust"]
     assert (
-        main([*requested, "--load", "inputs=columns", "--load", "dtype=float64", "--load", 'outputs=["predict"]']) == 0
+        main([*arguments, "--load", "inputs=columns", "--load", "dtype=float64", "--load", 'outputs=["predict"]']) == 0
     )
     graph = tx.load(tmp_path / "model.onnx")
     assert {str(value.type) for value in graph.inputs} == {"float64[batch, 1]"}
     assert [value.name for value in graph.outputs] == ["label"]
-    assert main([*requested, "--load", "zipmap=true"]) == 0
+    assert main([*arguments, "--load", "zipmap=true"]) == 0
     assert "map" in str(tx.load(tmp_path / "model.onnx").outputs[1].type)
     for wrong in ("zipmap", "inputs=rows", "no_such_option=1"):
-        assert main([*requested, "--load", wrong]) != 0
+        assert main([*arguments, "--load", wrong]) != 0
         assert "Traceback" not in capsys.readouterr().err
 
 
@@ -277,9 +277,9 @@ def test_every_estimator_has_a_rule_or_a_reason_for_having_none():
     from sklearn.utils import all_estimators
 
     carried = {name.removeprefix("sklearn.") for name in known()}
-    requested = ("predict", "transform", "score_samples", "fit_predict", "fit_transform")
+    methods = ("predict", "transform", "score_samples", "fit_predict", "fit_transform")
     for name, kind in all_estimators():
-        if name not in carried and any(hasattr(kind, method) for method in requested):
+        if name not in carried and any(hasattr(kind, method) for method in methods):
             with pytest.raises(tx.NotRepresentable, match=r"its rows are|no predict|no transform|as many rows"):
                 tx.load(kind())
 
@@ -362,8 +362,8 @@ def test_identifiers_keep_all_their_digits():
     model = make_pipeline(OneHotEncoder(handle_unknown="ignore"), LinearRegression()).fit(table, np.arange(60) % 7)
     graph = tx.load(model, table)
     assert str(graph.inputs[0].dtype) == "int64"
-    requested = pandas.DataFrame({"id": np.arange(60) % 9 + 2**53})
-    np.testing.assert_allclose(graph.run(feeds(graph, requested))["variable"], model.predict(requested), atol=1e-4)
+    unseen = pandas.DataFrame({"id": np.arange(60) % 9 + 2**53})
+    np.testing.assert_allclose(graph.run(feeds(graph, unseen))["variable"], model.predict(unseen), atol=1e-4)
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -437,9 +437,9 @@ def test_labels_that_were_spread_to_no_neighbor_are_missing():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model = LabelPropagation(kernel="knn", n_neighbors=2).fit(X, [0, 1, 0, 1, 0, -1, -1, -1, -1, -1])
-        requested = np.array([[0.0, 0.0], [50.0, 50.0]], np.float32)
-        expected = model.predict_proba(requested)
-    found = tx.load(model, verify=False).run({"X": requested})
+        rows = np.array([[0.0, 0.0], [50.0, 50.0]], np.float32)
+        expected = model.predict_proba(rows)
+    found = tx.load(model, verify=False).run({"X": rows})
     assert np.isnan(expected[1]).all()
     np.testing.assert_allclose(found["probabilities"], expected, rtol=1e-5)
 

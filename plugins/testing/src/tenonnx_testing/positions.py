@@ -16,11 +16,11 @@ def about_ties(op: Op, drawn: Call, theirs: Any, ours: Any) -> str:
     if not both or theirs.dtype != np.int64 or ours.dtype != np.int64:
         return ""
     axis = drawn.attributes.get("axis")
-    for place, held in enumerate(drawn.inputs):
-        if not isinstance(held, np.ndarray) or held.dtype == object:
+    for place, array in enumerate(drawn.inputs):
+        if not isinstance(array, np.ndarray) or array.dtype == object:
             continue
         try:
-            first, second = (_elements(held, positions, axis) for positions in (theirs, ours))
+            first, second = (_elements(array, positions, axis) for positions in (theirs, ours))
         except (IndexError, ValueError):  # the outputs are no positions in this input
             continue
         if ((first == second) | ((first != first) & (second != second))).all():
@@ -30,8 +30,10 @@ def about_ties(op: Op, drawn: Call, theirs: Any, ours: Any) -> str:
     return ""
 
 
-def _elements(held: np.ndarray[Any, Any], positions: np.ndarray[Any, Any], axis: Any) -> np.ndarray[Any, Any]:
+def _elements(array: np.ndarray[Any, Any], positions: np.ndarray[Any, Any], axis: Any) -> np.ndarray[Any, Any]:
     """The elements of an array at positions along an axis or, without one, in the flattened array."""
     if not isinstance(axis, int):
-        return held.reshape(-1).take(positions)
-    return np.take_along_axis(held, positions if positions.ndim == held.ndim else np.expand_dims(positions, axis), axis)
+        return array.reshape(-1).take(positions)
+    return np.take_along_axis(
+        array, positions if positions.ndim == array.ndim else np.expand_dims(positions, axis), axis
+    )

@@ -13,7 +13,7 @@ from tenonnx.tools import backends, output_formats, runtimes
 from tenonnx_cli.tools import program
 from tenonnx_serve.sources import read_suffixes
 
-#: Options that the page lacks: they name files of this machine, run code, or only affect a terminal.
+#: Options that the page lacks: they name files of this machine or concern folders, run code, or only affect a terminal.
 KEPT_BACK = frozenset(
     (
         "--output",

@@ -262,8 +262,8 @@ def test_structure_is_compared_before_numbers_and_drawings_move_together(opened,
     page.get_by_label("A model").select_option("b.onnx")
     expect(page.locator(".sides .drawing[data-drawn]")).to_have_count(2)
     legend = page.locator(".legend").inner_text()
-    reported = {word: int(number) for number, word in re.findall(r"(\d+) (.+)", legend)}
-    assert reported == {
+    counts = {word: int(number) for number, word in re.findall(r"(\d+) (.+)", legend)}
+    assert counts == {
         "equal": 1,
         "with changed attributes": 1,
         "with changed weights": 1,
@@ -418,21 +418,21 @@ def test_a_request_that_fails_once_is_sent_again_and_changes_nothing(opened, add
     step_down(page)
     expect(pane(page).locator("h2")).to_contain_text("MatMul")
     page.evaluate("() => document.querySelector('canvas').id = 'first'")
-    reported = page.locator("#connection")
+    connection = page.locator("#connection")
     page.route("**/node", lost_connection, times=1)
     step_down(page, 1)
     expect(pane(page).locator("h2")).to_contain_text("Relu")
-    expect(reported).to_be_hidden()
+    expect(connection).to_be_hidden()
     page.route("**/alive", lost_connection)
-    expect(reported).to_contain_text("does not answer")
+    expect(connection).to_contain_text("does not answer")
     page.unroute("**/alive")
-    expect(reported).to_be_hidden()
+    expect(connection).to_be_hidden()
     expect(page.locator("canvas#first")).to_be_focused()
     page.route("**/api/**", lost_connection)
     page.keyboard.press("ArrowDown")
-    expect(reported).to_contain_text("does not answer")
+    expect(connection).to_contain_text("does not answer")
     page.unroute("**/api/**")
-    expect(reported).to_be_hidden()
+    expect(connection).to_be_hidden()
     expect(pane(page).locator("h2")).to_contain_text("ExpNeg")
     expect(page.locator("canvas")).to_be_focused()
 

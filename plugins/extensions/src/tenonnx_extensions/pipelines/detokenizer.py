@@ -71,19 +71,19 @@ def _decoded(sequences: Value, file: Path, config: dict[str, Any]) -> Value:
             raise NotRepresentable("unsupported setting of the tokenizer: separate_vocabs", given="true")
         decode, special, count = _of_sentencepiece(file, config)
         return _joined(sequences, _table(decode, special, count, file), special)
-    made = module("tokenizers", "text").Tokenizer.from_str(read_json(file, config, None))
-    special = {number for number, token in made.get_added_tokens_decoder().items() if token.special}
-    count = max(made.get_vocab().values(), default=-1) + 1
-    kinds = _kinds(json.loads(made.to_str()).get("decoder"))
+    tokenizer = module("tokenizers", "text").Tokenizer.from_str(read_json(file, config, None))
+    special = {number for number, token in tokenizer.get_added_tokens_decoder().items() if token.special}
+    count = max(tokenizer.get_vocab().values(), default=-1) + 1
+    kinds = _kinds(json.loads(tokenizer.to_str()).get("decoder"))
     if "ByteLevel" in kinds:
-        text = _of_bytes(sequences, made, special, count)
+        text = _of_bytes(sequences, tokenizer, special, count)
     else:
 
         def decode(row: Sequence[int]) -> str:
-            return str(made.decode(list(row), skip_special_tokens=True))
+            return str(tokenizer.decode(list(row), skip_special_tokens=True))
 
         text = _joined(sequences, _table(decode, special, count, file), special)
-    if config.get("clean_up_tokenization_spaces") and type(made.model).__name__ != "BPE":
+    if config.get("clean_up_tokenization_spaces") and type(tokenizer.model).__name__ != "BPE":
         for mark, without in _CLEAN:
             text = _replaced(text, mark.replace("?", r"\?").replace(".", r"\."), without)
     return text
@@ -170,13 +170,13 @@ def _joined(sequences: Value, table: _Table, special: set[int]) -> Value:
     return _replaced(text, table.stripped, "") if table.stripped else text
 
 
-def _of_bytes(sequences: Value, made: Any, special: set[int], count: int) -> Value:
+def _of_bytes(sequences: Value, tokenizer: Any, special: set[int], count: int) -> Value:
     """The text of byte-level tokens."""
     alphabet = _alphabet()
     characters = {byte: character for character, byte in alphabet.items()}
     tokens = []
     for number in range(count):
-        token = "" if number in special else made.id_to_token(number) or ""
+        token = "" if number in special else tokenizer.id_to_token(number) or ""
         if not all(character in alphabet for character in token):  # an added token is text
             token = "".join(characters[byte] for byte in token.encode())
         tokens.append(token)

@@ -21,5 +21,5 @@ def reads_as_resize(before: int, after: int, offset: float) -> bool:
 def _reads(wanted: np.ndarray, steps: np.ndarray, before: int, after: int, offset: float) -> bool:
     """Whether a runtime that computes in the dtype of ``steps`` reads the ``wanted`` elements."""
     factor = np.array(after, steps.dtype) / np.array(before, steps.dtype)
-    places = np.floor(steps / factor - offset + offset)
+    places = np.floor(steps / factor - offset + offset)  # coordinates, rounded half up at an offset of 0.5
     return bool((np.minimum(places, before - 1) == np.minimum(wanted, before - 1)).all())

@@ -26,11 +26,11 @@ def walked(dim: Any, symbol: Callable[[str], Any], operations: Mapping[str, Call
         factors: list[Any] = [] if coefficient == 1 and term._factors else [int(coefficient)]
         for factor, exponent in term._factors:
             if factor.var is not None:
-                known_symbol = symbol(factor.var)
+                value = symbol(factor.var)
             else:
                 operands = [walked(operand, symbol, operations) for operand in factor.operands]
-                known_symbol = operations[factor.operation](*operands)
-            factors += [known_symbol] * int(exponent)
+                value = operations[factor.operation](*operands)
+            factors += [value] * int(exponent)
         terms.append(reduce(operations["mul"], factors))
     return reduce(operations["add"], terms)
 

@@ -49,9 +49,9 @@ def remembered(exactly: bool = False) -> Iterator[None]:
 
 def remember(value: Value, scaling: Scaling) -> Value:
     """Record the scaling of ``value``, so that readers may use the unscaled rows; unused scalings are pruned."""
-    remembered = _scaled.get()
-    if remembered is not None and (scaling.factor is None or (np.asarray(scaling.factor) > 0).all()):
-        remembered[id(value)] = value, scaling
+    scalings = _scaled.get()
+    if scalings is not None and (scaling.factor is None or (np.asarray(scaling.factor) > 0).all()):
+        scalings[id(value)] = value, scaling
     return value
 
 

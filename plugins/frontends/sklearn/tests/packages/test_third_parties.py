@@ -39,10 +39,10 @@ def made_by_imbalanced_learn():
 def test_imbalanced_learn(place):
     X, y = rows()
     model = made_by_imbalanced_learn()[place].fit(X, y)
-    requested = X.astype(np.float32)
-    found = tx.load(model, requested).run({"X": requested})
+    X_test = X.astype(np.float32)
+    found = tx.load(model, X_test).run({"X": X_test})
     method = "predict" if hasattr(model, "predict") else "transform"
-    expected = getattr(model, method)(requested)
+    expected = getattr(model, method)(X_test)
     np.testing.assert_allclose(found["label" if method == "predict" else method], expected, rtol=1e-5, atol=1e-5)
 
 
@@ -63,11 +63,11 @@ def test_category_encoders(name):
     y = (draw.random(200) < 0.3 + 0.4 * (table["city"] == "Rome")).astype(int)
     model = make_pipeline(getattr(module, name)(cols=["city", "kind"]), LogisticRegression()).fit(table, y)
     graph = tx.load(model, table)
-    requested = pd.DataFrame(
+    unseen = pd.DataFrame(
         {"city": ["Rome", "Atlantis", "Oslo"], "kind": ["d", "a", "?"], "size": np.float32([0, 1, -1])}
     ).astype({"city": object, "kind": object})
-    found = graph.run(feeds(graph, requested))
-    np.testing.assert_allclose(found["probabilities"], model.predict_proba(requested), atol=1e-5)
+    found = graph.run(feeds(graph, unseen))
+    np.testing.assert_allclose(found["probabilities"], model.predict_proba(unseen), atol=1e-5)
 
 
 def tables_of_skrub(count=300, seed=0):

@@ -60,13 +60,13 @@ def write_hdf5(path: Path, objects: Sequence[Object]) -> None:
         with h5py.File(path, "w", libver="latest") as file:  # the first format limits attributes to 64 KiB
             for name, attributes, array in objects:
                 if array is not None:
-                    dataset = file.create_dataset(name, data=_restored(array))
+                    entry = file.create_dataset(name, data=_restored(array))
                 else:
-                    dataset = file.create_group(name) if name else file
+                    entry = file.create_group(name) if name else file
                 for key, value in attributes.items():
                     restored = _restored(value)
                     is_text = isinstance(restored, np.ndarray) and restored.dtype.kind == "O"
-                    dataset.attrs.create(key, restored, dtype=h5py.string_dtype() if is_text else None)
+                    entry.attrs.create(key, restored, dtype=h5py.string_dtype() if is_text else None)
     except Exception as error:  # h5py raises many kinds of errors
         raise InvalidModel(
             "an HDF5 file holds names or types that h5py cannot write", given=f"{type(error).__name__}: {error}"

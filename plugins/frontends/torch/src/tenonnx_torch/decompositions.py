@@ -217,9 +217,8 @@ def _cumulative_extreme(x: torch.Tensor, dim: int, largest: bool) -> tuple[torch
     last = widened.movedim(dim, -1)
     places = torch.arange(last.shape[-1])
     before = places.unsqueeze(1) >= places
-    ends = _beginnings(
-        widened, dim, widened.narrow(dim, 0, 1).movedim(dim, -1).unsqueeze(-1)
-    )  # each contains the first
+    first = widened.narrow(dim, 0, 1).movedim(dim, -1).unsqueeze(-1)
+    ends = _beginnings(widened, dim, first)  # each contains the first
     values = ends.amax(-1) if largest else ends.amin(-1)
     if x.is_floating_point():
         values = torch.where(ends.isnan().any(-1), torch.nan, values)

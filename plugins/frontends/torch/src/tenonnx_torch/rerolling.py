@@ -104,11 +104,11 @@ def _roll_smallest(first: Graph, second: Graph) -> Loop | None:
         if groups is None:
             continue
         loops: list[list[Loop]] = [[], []]
-        for nodes_of_loop, group, graph, new_loop in zip(nodes, groups, (first, second), loops, strict=True):
+        for nodes_of_loop, group, graph, new_loops in zip(nodes, groups, (first, second), loops, strict=True):
             for region in reversed(group):  # later ones read earlier ones
                 plan = _plan(nodes_of_loop, region)
                 plan.apply(graph)
-                new_loop.append(plan.loop)
+                new_loops.append(plan.loop)
         keys = [[loop.key for loop in each] for each in loops]
         if keys[0] != keys[1] and len({*keys[0], *keys[1]}) > 1:
             raise NotRerolled("its iterations do other things at another length", line=loops[0][0].line)

@@ -208,13 +208,9 @@ def _converted(give: Callable[[Any], Any], content: Any) -> Any:
 def _copied(content: Any) -> Any:
     if isinstance(content, list):
         return [_copied(each) for each in content]
-    return (
-        content.clone()
-        if isinstance(content, torch.Tensor)
-        else content.copy()
-        if isinstance(content, np.ndarray)
-        else content
-    )
+    if isinstance(content, torch.Tensor):
+        return content.clone()
+    return content.copy() if isinstance(content, np.ndarray) else content
 
 
 def _shown(content: Any) -> Any:

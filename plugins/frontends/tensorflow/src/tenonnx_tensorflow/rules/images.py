@@ -328,16 +328,16 @@ def _softly_suppressed(node: Any, boxes: Value, scores: Value, most: Value, leas
     threshold = as_dtype(least, scores.dtype)
     count = ops.minimum(scalar(int64(most)), ops.size(scores))
 
-    def suppressed(step: Value, going_on: Value, kept_boxes: Value) -> list[Value]:
-        best = ops.argmax(kept_boxes, axis=0, keepdims=0)
+    def suppressed(step: Value, going_on: Value, remaining: Value) -> list[Value]:
+        best = ops.argmax(remaining, axis=0, keepdims=0)
         shares = _overlaps(boxes, ops.gather(boxes, best))
         weight = ops.exp(ops.mul(ops.mul(shares, shares), number(-0.5 / sigma, scores)))
-        left = ops.mul(kept_boxes, weight)
-        numbers = ops.range_(constant(np.asarray(0)), ops.size(kept_boxes), constant(np.asarray(1)))
+        left = ops.mul(remaining, weight)
+        numbers = ops.range_(constant(np.asarray(0)), ops.size(remaining), constant(np.asarray(1)))
         left = ops.where(ops.equal(numbers, best), taken, left)
         left = ops.where(ops.greater(left, threshold), left, taken)
         going_on_next = ops.greater(ops.reduce_max(left, keepdims=0), taken)
-        return [going_on_next, left, best, ops.gather(kept_boxes, best)]
+        return [going_on_next, left, best, ops.gather(remaining, best)]
 
     formals = [("step", TensorType(DType.int64, ())), ("going_on", TensorType(DType.bool, ())), ("left", scores.type)]
     body = subgraph(suppressed, formals)
@@ -406,9 +406,9 @@ def combined_suppression(
     for k in range(batch):
         mine = ops.equal(ops.slice_(chosen, [0], [1], [1]), constant(np.asarray(k)))
         rows = ops.compress(chosen, ops.squeeze(mine, [1]), axis=0)
-        boxes_of_rows = ops.gather_nd(turned, rows)
-        count = ops.minimum(ops.shape(boxes_of_rows), constant(np.asarray([total])))
-        best, order = ops.top_k(boxes_of_rows, count)
+        selected_scores = ops.gather_nd(turned, rows)
+        count = ops.minimum(ops.shape(selected_scores), constant(np.asarray([total])))
+        best, order = ops.top_k(selected_scores, count)
         rows = ops.gather(rows, order)
         box = ops.gather_nd(flat, ops.gather(rows, constant(np.asarray(place)), axis=1))
         if node.get("clip_boxes", True):
