@@ -1,4 +1,4 @@
-"""The edges of tree ensembles by level, for TreeSHAP."""
+"""The paths of tree ensembles from roots to leaves, for TreeSHAP."""
 
 from __future__ import annotations
 
@@ -13,51 +13,53 @@ from tenonnx_explain.trees import Forest
 Array = np.ndarray[Any, Any]
 
 
-@dataclass(eq=False)
-class Level:
-    """Edges of one depth: first the edges to inner nodes, of which there are ``inner``, then the edges to leaves.
+#: Step of the numbers of features by which paths are grouped.
+_STEP = 4
 
-    ``parent`` has for each edge the index of its parent edge in the previous level. ``children`` ``[inner, 2]`` has the
-    indices of the child edges in the next level. ``votes`` is ``float[leaves, columns]``.
+
+@dataclass(frozen=True, eq=False)
+class PathGroup:
+    """Paths to leaves with similar numbers of features.
+
+    ``edges`` ``[paths, features]`` has the deepest edge of each feature of a path, and the number of edges where a path
+    has fewer features; there, ``feature`` is -1. ``votes`` is ``float[paths, columns]``.
     """
 
-    parent: Array
-    inner: int
-    children: Array
+    edges: Array
+    feature: Array
     votes: Array
 
 
 @dataclass(frozen=True, eq=False)
-class Edges:
-    """All edges of a set of trees, level by level.
+class Paths:
+    """All edges of a set of trees, and the paths from their roots to their leaves.
 
-    A row passes an edge if ``row[column] <= threshold`` equals ``is_below``. ``feature`` is the feature of the column.
-    ``above`` is the nearest ancestor edge with the same feature, or the number of edges if there is none. ``share`` is
-    the fraction of training rows that pass the edge and all ancestor edges of its feature; None if unknown. A path has
-    at most ``chain`` edges of one feature, and ``features`` different features.
+    A row passes an edge if ``row[column] <= threshold`` equals ``is_below``. ``above`` is the nearest ancestor edge of
+    the same feature, or the number of edges if there is none. ``share`` is the fraction of training rows that pass the
+    edge and all ancestor edges of its feature; None if unknown. A path has at most ``chain`` edges of one feature.
     """
 
-    levels: list[Level]
+    groups: list[PathGroup]
     column: Array
     threshold: Array
     is_below: Array
-    feature: Array
     above: Array
     share: Array | None
     chain: int
-    features: int
 
     @property
     def count(self) -> int:
+        """The number of edges."""
         return len(self.column)
 
     @property
     def columns(self) -> int:
-        return self.levels[-1].votes.shape[1]
+        """The number of columns of votes."""
+        return self.groups[0].votes.shape[1]
 
 
-def edges_of(forest: Forest, groups: Array, roots: Array, columns: Array, cover: Array | None) -> Edges:
-    """The edges of the trees with these roots, with the votes for these score columns.
+def paths_of(forest: Forest, groups: Array, roots: Array, columns: Array, cover: Array | None) -> Paths:
+    """The paths of the trees with these roots, with the votes for these score columns.
 
     ``groups`` maps columns of the rows to features; ``cover`` is the number of training rows of each slot. Raises
     ``LimitExceeded`` for too many edges.
@@ -65,51 +67,63 @@ def edges_of(forest: Forest, groups: Array, roots: Array, columns: Array, cover:
     leaf = forest.leaf
     votes = forest.votes[:, columns].astype(float)
     slots = roots[~leaf[roots]]
-    path = np.zeros((len(slots), 0), np.int64)  # the edges from the root to each node
+    path = np.zeros((len(slots), 0), np.int64)  # the last edge of each feature from the root to each node, or -1
     parts: dict[str, list[Array]] = {name: [] for name in ("column", "threshold", "below", "above", "share")}
-    levels: list[Level] = []
-    feature = np.zeros(0, np.int64)
-    chain = most = 1
+    ends: list[tuple[Array, Array]] = []
+    feature, run = np.zeros(0, np.int64), np.zeros(0, np.int64)
     while len(slots):
         limits.check("elements", len(feature) + 2 * len(slots), "the edges of trees")
         parent, below = np.tile(np.arange(len(slots)), 2), np.repeat([False, True], len(slots))
         children = forest.following[slots[parent]] + below
-        order = np.argsort(leaf[children], kind="stable")
-        parent, below, children = parent[order], below[order], children[order]
-        if levels:
-            levels[-1].children = np.argsort(parent, kind="stable").reshape(-1, 2)
         column = forest.features[slots[parent]]
         here = groups[column % forest.lowered if forest.lowered else column]
         path = path[parent]
-        same = feature[path] == here[:, None]
+        same = (path >= 0) & (feature[path] == here[:, None])
         last = np.where(same, path, -1).max(axis=1, initial=-1)
-        chain = max(chain, int(same.sum(axis=1).max(initial=0)) + 1)
-        path = np.concatenate([path, len(feature) + np.arange(len(children))[:, None]], axis=1)
+        run = np.concatenate([run, np.where(last >= 0, run[last], 0) + 1 if len(run) else np.ones(len(last), np.int64)])
+        path = np.concatenate([np.where(same, -1, path), len(feature) + np.arange(len(children))[:, None]], axis=1)
         feature = np.concatenate([feature, here])
-        names = np.sort(feature[path], axis=1)
-        most = max(most, int((np.diff(names, axis=1) != 0).sum(axis=1).max(initial=0)) + 1)
         parts["column"].append(column)
         parts["threshold"].append(forest.thresholds[slots[parent]])
         parts["below"].append(below)
         parts["above"].append(last)
         if cover is not None:
             parts["share"].append(_share(cover[children], cover[slots[parent]]))
-        inner = int((~leaf[children]).sum())
-        levels.append(Level(parent, inner, np.zeros((0, 2), np.int64), votes[children[inner:]]))
-        slots, path = children[:inner], path[:inner]
+        end = leaf[children]
+        ends.append((path[end], votes[children[end]]))
+        slots, path = children[~end], path[~end]
     joined = {name: np.concatenate(arrays) if arrays else np.zeros(0) for name, arrays in parts.items()}
     above = joined["above"].astype(np.int64)
-    return Edges(
-        levels,
+    return Paths(
+        _grouped(ends, feature),
         joined["column"].astype(np.int64),
         joined["threshold"],
         joined["below"].astype(bool),
-        feature,
         np.where(above < 0, len(feature), above),
         _chained(joined["share"], above) if cover is not None else None,
-        chain,
-        most,
+        int(run.max(initial=1)),
     )
+
+
+def _grouped(ends: list[tuple[Array, Array]], feature: Array) -> list[PathGroup]:
+    """The paths of all levels, which end with the edges ``ends``, in groups by the number of their features."""
+    by_width: dict[int, list[tuple[Array, Array]]] = {}
+    for path, votes in ends:
+        path = -np.sort(-path, axis=1)  # edges first, then -1
+        widths = -(-(path >= 0).sum(axis=1) // _STEP) * _STEP
+        for width in np.unique(widths):
+            chosen = path[widths == width]
+            chosen = np.pad(chosen, ((0, 0), (0, max(0, width - path.shape[1]))), constant_values=-1)[:, :width]
+            by_width.setdefault(int(width), []).append((chosen, votes[widths == width]))
+    groups = []
+    for _, members in sorted(by_width.items()):
+        edges, votes = (np.concatenate(arrays) for arrays in zip(*members, strict=True))
+        most = int((edges >= 0).sum(axis=1).max())
+        edges = edges[:, :most]
+        groups.append(
+            PathGroup(np.where(edges < 0, len(feature), edges), np.where(edges < 0, -1, feature[edges]), votes)
+        )
+    return groups
 
 
 def with_inner(forest: Forest, cover: Array) -> Array:

@@ -4,14 +4,15 @@ A leaf contributes its vote times the product of the conditions on its path. The
 product is (o - z) times an integral over t in [0, 1] of a product of a factor t o + (1 - t) z for each other feature.
 Here o is 1 if the row passes the conditions of that feature, else 0. z is the fraction of reference rows that pass
 them: training rows (path dependent, Lundberg et al., 2018), or one background row (interventional). The integrand is a
-polynomial, so that Gauss-Legendre quadrature is exact; with one background row, the integral is a beta function of two
-counts. Products are computed from the roots to the leaves and sums from the leaves to the roots, for all trees at once,
-as in Linear TreeSHAP (Yu et al., 2022).
+polynomial, so that Gauss-Legendre quadrature is exact, as in Linear TreeSHAP (Yu et al., 2022). The leaves of all trees
+are computed at once, by MatMuls.
 """
 
 from __future__ import annotations
 
-import math
+import functools
+import operator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,20 +21,23 @@ import tenonnx_standard as ops
 from tenonnx.extend import DType, Graph, InvalidCall, TensorType, Value, subgraph
 from tenonnx_explain.affine import affine_values, last_affine
 from tenonnx_explain.columns import features_of_columns
-from tenonnx_explain.parts import Explained, repeated
-from tenonnx_explain.structure import Edges, edges_of, mean_votes, with_inner
+from tenonnx_explain.parts import Explained, free_name, repeated
+from tenonnx_explain.structure import PathGroup, Paths, mean_votes, paths_of, with_inner
 from tenonnx_explain.trees import Forest, forests
 
 Array = np.ndarray[Any, Any]
 
-#: Lower bound of a factor, which avoids division by 0: a path that neither row passes has the factor 0.
+#: A function from the failed features of the paths of each group to the effects, both ``[paths, features, rows]``.
+Effects = Callable[[list[Value]], list[Value]]
+
+#: Lower bound of a fraction of training rows, whose logarithm is finite.
 _LEAST = 1e-20
 
-#: Maximum number of elements of an array of edges, quadrature points and rows, so that it fits into the cache.
-_BLOCK = 1 << 19
+#: Maximum number of elements of an array of paths, their features, and rows, so that it fits into the cache.
+_BLOCK = 1 << 20
 
-#: Number of features of a path above which the closed form by counts is faster than quadrature.
-_COUNTED = 4
+#: Number of background rows compared at once.
+_BACKGROUND = 32
 
 #: Number of terms summed at once.
 _SEGMENT = 32
@@ -170,10 +174,10 @@ def _of_forest(forest: Forest, groups: Array, features: int, background: Value |
     rows = _tree_columns(forest, forest.X, dtype)
     background_rows = None if background is None else _tree_columns(forest, background, dtype)
     for roots, together in _by_columns(forest):
-        edges = edges_of(forest, groups, roots, together, cover)
-        if not edges.count:
+        paths = paths_of(forest, groups, roots, together, cover)
+        if not paths.count:
             continue
-        values = _of_edges(edges, rows, background_rows, features, dtype)
+        values = _of_paths(paths, rows, background_rows, features, dtype)
         for place, column in enumerate(together):
             parts[column] = values[place]
     zeros = ops.zeros_like(rows[:, :1]) + np.zeros((1, features), dtype.numpy)
@@ -205,10 +209,9 @@ def _tree_columns(forest: Forest, X: Value, dtype: DType) -> Value:
     return ops.concat(ops.where(ops.isnan(part), float("-inf"), part), x, axis=1)
 
 
-def _of_edges(edges: Edges, rows: Value, background: Value | None, features: int, dtype: DType) -> list[Value]:
+def _of_paths(paths: Paths, rows: Value, background: Value | None, features: int, dtype: DType) -> list[Value]:
     """Shapley values ``[rows, features]`` for each column of votes, computed by a Scan over blocks of rows."""
-    points = -(-edges.features // 2)
-    block = max(1, min(1024, _BLOCK // (edges.count * points)))
+    block = max(1, min(1024, _BLOCK // sum(group.edges.size for group in paths.groups)))
     columns = rows.shape[1]
     count = ops.shape(rows, end=1)  # at least one block, since runtimes reject an empty Scan
     blocks = ops.div(ops.maximum(count, np.int64(1)) + np.array([block - 1], np.int64), np.array([block], np.int64))
@@ -216,17 +219,18 @@ def _of_edges(edges: Edges, rows: Value, background: Value | None, features: int
     zero = np.array([0], np.int64)
     padded = ops.pad(rows, ops.concat(zero, zero, missing, zero, axis=0), np.zeros((), dtype.numpy))
     cut = ops.reshape(padded, np.array([-1, block, columns], np.int64))
-    passed_by = None if background is None else _passed(edges, background, dtype)
+    assert rows.graph is not None
+    if background is None:
+        effects = _path_dependent(paths, rows.graph, dtype)
+    else:
+        effects = _interventional(paths, background, dtype)
 
     def step(part: Value) -> list[Value]:
-        passed = _passed(edges, part, dtype)
-        if passed_by is None:
-            assert edges.share is not None
-            shares = np.append(edges.share, 1.0)[:, None].astype(dtype.numpy)
-            terms = _terms(edges, passed, shares, dtype)
-        else:
-            terms = _over_background(edges, passed, passed_by, dtype)
-        return [ops.transpose(_by_feature(edges, each, features), perm=[1, 0]) for each in terms]
+        failed = _failed(paths, part, dtype)
+        terms = effects([ops.gather(failed, group.edges) for group in paths.groups])
+        sums = [_by_feature(each, group, features, dtype) for each, group in zip(terms, paths.groups, strict=True)]
+        total = functools.reduce(operator.add, sums)
+        return [ops.transpose(total[:, column], perm=[1, 0]) for column in range(paths.columns)]
 
     kind = TensorType(dtype, (block, columns))
     body = subgraph(step, [("rows", kind)])
@@ -236,152 +240,139 @@ def _of_edges(edges: Edges, rows: Value, background: Value | None, features: int
     return [ops.slice_(each, zero, count, zero) for each in flat]
 
 
-def _over_background(edges: Edges, passed: Value, passed_by: Value, dtype: DType) -> list[Value]:
-    """The terms of edges, averaged over background rows: ``[edges, rows]`` for each column of votes."""
-    count = ops.shape(passed_by, start=1)
-    start = [ops.zeros_like(passed[: edges.count]) for _ in range(edges.columns)]
+def _failed(paths: Paths, rows: Value, dtype: DType) -> Value:
+    """0 if a row passes an edge and all its ancestor edges of the same feature, else 1: ``[edges + 1, rows]``.
 
-    def step(number: Value, *sums: Value) -> list[Value]:
-        share = ops.unsqueeze(ops.gather(passed_by, number, axis=1), [1])
-        terms = (_terms_of_pairs if edges.features > _COUNTED else _terms)(edges, passed, share, dtype)
-        return [total + each for total, each in zip(sums, terms, strict=True)]
-
-    sums = repeated(step, start, ops.squeeze(count, [0]))
-    return [total / ops.cast(count, to=dtype) for total in sums]
-
-
-def _passed(edges: Edges, rows: Value, dtype: DType) -> Value:
-    """1 if a row passes an edge and all its ancestor edges of the same feature, else 0: ``[edges + 1, rows]``.
-
-    The last entry is 1, for edges without such an ancestor.
+    The last entry is 0, for paths with fewer features than others.
     """
-    columns = ops.gather(ops.transpose(rows, perm=[1, 0]), edges.column)
-    below = ops.less_or_equal(columns, edges.threshold[:, None].astype(dtype.numpy))
-    passed = ops.cast(ops.equal(below, edges.is_below[:, None]), to=dtype)
-    passed = ops.concat(passed, ops.ones_like(passed[:1]), axis=0)
-    above = np.append(edges.above, edges.count)
-    for _ in range((edges.chain - 1).bit_length()):
-        passed = passed * ops.gather(passed, above)
+    columns = ops.gather(ops.transpose(rows, perm=[1, 0]), paths.column)
+    below = ops.less_or_equal(columns, paths.threshold[:, None].astype(dtype.numpy))
+    failed = ops.cast(ops.xor(below, paths.is_below[:, None]), to=dtype)
+    failed = ops.concat(failed, ops.zeros_like(failed[:1]), axis=0)
+    above = np.append(paths.above, paths.count)
+    for _ in range((paths.chain - 1).bit_length()):
+        failed = ops.maximum(failed, ops.gather(failed, above))
         above = above[above]
-    return passed
+    return failed
 
 
-def _terms(edges: Edges, passed: Value, share: Any, dtype: DType) -> list[Value]:
-    """The terms of edges in the Shapley values of their features: ``[edges, rows]`` for each column of votes."""
-    points, weights = np.polynomial.legendre.leggauss(-(-edges.features // 2))
-    t = ((points + 1) / 2).reshape(1, -1, 1).astype(dtype.numpy)
-    here = ops.unsqueeze(passed, [1])
-    other = share[:, None] if isinstance(share, np.ndarray) else ops.unsqueeze(share, [1])
-    factor = ops.maximum(here * t + other * (1 - t), dtype.numpy.type(_LEAST))  # [edges + 1, points, rows]
-    pull = (here - other) / factor
-    count = edges.count
-    ratio, net = factor[:count], pull[:count]
-    if edges.chain > 1:
-        ratio = ratio / ops.gather(factor, edges.above)
-        net = net - ops.gather(pull, edges.above)
-    starts = np.cumsum([0, *(len(level.parent) for level in edges.levels)])
-    reached: list[Value] = []
-    for number, level in enumerate(edges.levels):
-        own = ratio[int(starts[number]) : int(starts[number + 1])]
-        reached.append(own if not reached else ops.gather(reached[-1], level.parent) * own)
-    scale = net * (weights / 2).reshape(1, -1, 1).astype(dtype.numpy)
-    return [
-        ops.reduce_sum(_summed(edges, reached, column, dtype) * scale, [1], keepdims=0)
-        for column in range(edges.columns)
-    ]
+def _quadrature(group: PathGroup, dtype: DType) -> tuple[Array, Array]:
+    """Points and weights on [0, 1] that are exact for paths of a group: ``[points, 1]``."""
+    points, weights = np.polynomial.legendre.leggauss(-(-group.edges.shape[1] // 2))
+    return ((points + 1) / 2)[:, None].astype(dtype.numpy), (weights / 2)[:, None].astype(dtype.numpy)
 
 
-def _terms_of_pairs(edges: Edges, passed: Value, other: Value, dtype: DType) -> list[Value]:
-    """The terms of edges for one background row ``other``: ``[edges, rows]`` for each column of votes.
+def _path_dependent(paths: Paths, graph: Graph, dtype: DType) -> Effects:
+    """The effects of features on paths whose conditions a known share of the training rows passes.
 
-    On the path to a leaf, let only the row pass ``a`` features and only the background row ``b`` features; a leaf with
-    a feature that neither passes has no effect. Each of the ``a`` features gets ``(a - 1)! b! / (a + b)!`` times the
-    vote, each of the ``b`` features minus ``a! (b - 1)! / (a + b)!`` times the vote. One number encodes both counts, as
-    digits.
+    At a point, the logarithm of the product of all factors is affine in the failed features: a MatMul. Another MatMul
+    divides the product by the factor of each feature, and sums over the points.
     """
-    base = edges.features + 1
-    dead = base * base
-    count, kind = edges.count, dtype.numpy.type
-    lacking, missed = 1 - other, 1 - passed
-    number = lacking + missed * (lacking * kind(dead - 1) + other * kind(base))
-    gain, loss = passed * lacking, missed * other
-    if edges.chain > 1:
-        number, gain, loss = (each[:count] - ops.gather(each, edges.above) for each in (number, gain, loss))
-    else:
-        number, gain, loss = (each[:count] for each in (number, gain, loss))
-    starts = np.cumsum([0, *(len(level.parent) for level in edges.levels)])
-    reached: list[Value] = []
-    shares = [each.astype(dtype.numpy) for each in _shares(base)]
-    ends: list[list[Value]] = [[], []]
-    for place, level in enumerate(edges.levels):
-        own = number[int(starts[place]) : int(starts[place + 1])]
-        reached.append(own if not reached else ops.gather(reached[-1], level.parent) + own)
-        if len(level.votes):
-            numbers = reached[-1][level.inner :] if level.inner else reached[-1]
-            at = ops.cast(ops.minimum(numbers, kind(dead)), to=DType.of(np.dtype(np.int32)))
-            for share, end in zip(shares, ends, strict=True):
-                end.append(ops.gather(share, at))
-        else:
-            for end in ends:
-                end.append(reached[-1])
-    return [
-        _summed(edges, ends[0], column, dtype, at_ends=True) * gain
-        - _summed(edges, ends[1], column, dtype, at_ends=True) * loss
-        for column in range(edges.columns)
-    ]
+    assert paths.share is not None
+    shares = np.append(np.maximum(paths.share, _LEAST), 1.0)[:, None].astype(dtype.numpy)
+    known = graph.variable(free_name(graph, "path_shares"), shares)  # computing what follows keeps the file small
+    factors = []
+    for group in paths.groups:
+        t, w = _quadrature(group, dtype)
+        share = ops.gather(known, group.edges)  # [paths, features, 1]
+        passed = share * (1 - t.T) + t.T  # [paths, features, points]
+        log_passed = ops.log(passed)
+        ratio = ops.transpose(ops.log(share * (1 - t.T)) - log_passed, perm=[0, 2, 1])
+        start = ops.transpose(ops.reduce_sum(log_passed, [1], keepdims=1), perm=[0, 2, 1])
+        factors.append((ratio, start, (1 - share) * w.T / passed, (w / (1 - t)).T[None]))
+
+    def effects(failed: list[Value]) -> list[Value]:
+        results = []
+        for fails, (ratio, start, gain, loss) in zip(failed, factors, strict=True):
+            product = ops.exp(ops.matmul(ratio, fails) + start)  # [paths, points, rows]
+            results.append(_effect(fails, ops.matmul(gain, product), ops.matmul(loss, product)))
+        return results
+
+    return effects
 
 
-def _shares(base: int) -> tuple[Array, Array]:
-    """Factors of a feature that only the row passes, and of one that only the background row passes, by number."""
-    gains, losses = np.zeros(base * base + 1), np.zeros(base * base + 1)
-    for b in range(base):
-        for a in range(base - b):
-            ways = math.comb(a + b, a)
-            gains[a + base * b] = 1 / (a * ways) if a else 0
-            losses[a + base * b] = 1 / (b * ways) if b else 0
-    return gains, losses
+def _interventional(paths: Paths, background: Value, dtype: DType) -> Effects:
+    """The mean effects of features on paths over background rows.
 
-
-def _summed(edges: Edges, reached: list[Value], column: int, dtype: DType, *, at_ends: bool = False) -> Value:
-    """For each edge, the sum over the leaves below it of the vote times the product of the factors on the path.
-
-    ``reached`` has the products of all edges of each level; with ``at_ends``, only of the edges to leaves.
+    On a path, let ``a`` features fail for the background row only, and ``b`` features for the row only; no effect has
+    a path with a feature that fails for both. Each of the ``a`` features gains ``(a - 1)! b! / (a + b)!``, the integral
+    of ``t^(a - 1) (1 - t)^b``. The ``b`` features lose, in equal parts, the sum of these gains, or 1 if ``a`` is 0. One
+    MatMul computes the integral minus twice the number of features that fail for both, and Relu selects.
     """
-    sums: list[Value] = []
-    axes = 1 if at_ends else 2
-    for level, product in zip(reversed(edges.levels), reversed(reached), strict=True):
-        parts = []
-        if level.inner:
-            below = sums[-1]
-            parts.append(ops.gather(below, level.children[:, 0]) + ops.gather(below, level.children[:, 1]))
-        if len(level.votes):
-            votes = level.votes[:, column].reshape(-1, *[1] * axes).astype(dtype.numpy)
-            parts.append((product[level.inner :] if level.inner and not at_ends else product) * votes)
-        sums.append(parts[0] if len(parts) == 1 else ops.concat(*parts, axis=0))
-    return sums[0] if len(sums) == 1 else ops.concat(*reversed(sums), axis=0)
+    count = ops.shape(background, end=1)
+    all_failed = _failed(paths, background, dtype)
+    prepared = []
+    for group in paths.groups:
+        t, w = _quadrature(group, dtype)
+        fails = ops.gather(all_failed, group.edges)  # [paths, features, background rows]
+        number = ops.reduce_sum(fails, [1], keepdims=1)
+        powers = ops.exp((number - 1) * np.log(t)) * w
+        factors = ops.transpose(ops.concat(fails * -2, powers, axis=1), perm=[0, 2, 1])
+        passing = ops.reduce_sum(ops.cast(ops.equal(number, ops.zeros_like(number)), to=dtype), [2], keepdims=1)
+        prepared.append((fails, factors, passing, np.log1p(-t)))
+
+    def effects(failed: list[Value]) -> list[Value]:
+        numbers = [ops.reduce_sum(fails, [1], keepdims=1) for fails in failed]
+        factors_of_rows = [
+            ops.concat(fails, ops.exp(number * logarithm), axis=1)
+            for fails, number, (*_, logarithm) in zip(failed, numbers, prepared, strict=True)
+        ]
+
+        def step(chunk: Value, *sums: Value) -> list[Value]:
+            start = ops.reshape(chunk * np.int64(_BACKGROUND), np.array([1], np.int64))
+            end = start + np.array([_BACKGROUND], np.int64)
+            results = []
+            for total, factors, (fails, others, *_) in zip(sums, factors_of_rows, prepared, strict=True):
+                one = ops.slice_(others, start, end, np.array([1], np.int64))
+                two = ops.slice_(fails, start, end, np.array([2], np.int64))
+                results.append(total + ops.matmul(two, ops.relu(ops.matmul(one, factors))))
+            return results
+
+        chunks = ops.div(count + np.array([_BACKGROUND - 1], np.int64), np.array([_BACKGROUND], np.int64))
+        gains = repeated(step, [ops.zeros_like(fails) for fails in failed], ops.squeeze(chunks, [0]))
+        results = []
+        for fails, number, gain, (_, _, passing, _) in zip(failed, numbers, gains, prepared, strict=True):
+            loss = (ops.reduce_sum(gain, [1], keepdims=1) + passing) / ops.maximum(number, dtype.numpy.type(1))
+            results.append(_effect(fails, gain, loss) / ops.cast(count, to=dtype))
+        return results
+
+    return effects
 
 
-def _by_feature(edges: Edges, terms: Value, features: int) -> Value:
-    """The sum of the terms of each feature: ``[features, rows]``, by repeated sums of ``_SEGMENT`` terms."""
-    owner = edges.feature
-    while True:
-        order = np.argsort(owner, kind="stable")
-        counts = np.bincount(owner, minlength=features)
-        if counts.max(initial=0) <= 1:
-            break
-        width = min(_SEGMENT, int(counts.max()))
-        lists, owners = [], []
-        for feature, members in enumerate(np.split(order, np.cumsum(counts)[:-1])):
-            for start in range(0, len(members), width):
-                chosen = members[start : start + width]
-                lists.append(np.pad(chosen, (0, width - len(chosen)), constant_values=len(owner)))
-                owners.append(feature)
-        terms = ops.concat(terms, ops.zeros_like(terms[:1]), axis=0)
-        terms = ops.reduce_sum(ops.gather(terms, np.array(lists)), [1], keepdims=0)
-        owner = np.array(owners)
-    places = np.full(features, len(owner))
+def _effect(failed: Value, gain: Value, loss: Value) -> Value:
+    """The effect of each feature of a path: its gain if its conditions are passed, else minus the loss of the path."""
+    return gain - failed * (gain + loss)
+
+
+def _by_feature(effects: Value, group: PathGroup, features: int, dtype: DType) -> Value:
+    """The sum of effects times votes of each feature, ``[features, columns, rows]``, by sums of ``_SEGMENT`` terms."""
+    terms = ops.reshape(effects, np.array([group.edges.size, effects.shape[2]], np.int64))
+    owner = group.feature.reshape(-1)
+    lists, owner = _segments(owner)
+    votes = np.repeat(group.votes, group.edges.shape[1], axis=0)
+    weights = np.where(lists[..., None] < 0, 0, votes[lists]).transpose(0, 2, 1)  # [segments, columns, terms]
+    sums = ops.matmul(weights.astype(dtype.numpy), ops.gather(terms, np.maximum(lists, 0)))
+    while len(owner) > len(np.unique(owner)):
+        lists, owner = _segments(owner)
+        sums = ops.concat(sums, ops.zeros_like(sums[:1]), axis=0)
+        sums = ops.reduce_sum(ops.gather(sums, np.where(lists < 0, -1, lists)), [1], keepdims=0)
+    places = np.full(features, -1)
     places[owner] = np.arange(len(owner))
-    if (places < len(owner)).all() and (np.diff(places) == 1).all():
-        return terms
-    terms = ops.concat(terms, ops.zeros_like(terms[:1]), axis=0)
-    return ops.gather(terms, places)
+    if (places >= 0).all() and (np.diff(places) == 1).all():
+        return sums
+    return ops.gather(ops.concat(sums, ops.zeros_like(sums[:1]), axis=0), places)
+
+
+def _segments(owner: Array) -> tuple[Array, Array]:
+    """Lists of at most ``_SEGMENT`` terms of one owner, padded with -1, and their owners. Owner -1 is left out."""
+    lists, owners = [], []
+    width = min(_SEGMENT, int(np.bincount(owner[owner >= 0]).max()))
+    order = np.argsort(owner, kind="stable")
+    for members in np.split(order, np.flatnonzero(np.diff(owner[order])) + 1):
+        if owner[members[0]] < 0:
+            continue
+        for start in range(0, len(members), width):
+            chosen = members[start : start + width]
+            lists.append(np.pad(chosen, (0, width - len(chosen)), constant_values=-1))
+            owners.append(owner[members[0]])
+    return np.array(lists), np.array(owners)
