@@ -105,7 +105,7 @@ def test_plan_has_the_options_of_convert_before_writing():
         command = program.get_command(click.Context(program), name)
         names[name] = {each.opts[-1] for each in command.get_params(click.Context(command))}
     of_writing = "output overwrite hook shapes tidy strip external-data-threshold costs profile print-config"
-    of_folders = "layout adapter max-shard"
+    of_folders = "layout adapter cache max-shard"
     of_comparing = "verify verify-with atol rtol exact precision input inputs"
     left = {f"--{each}" for each in f"{of_writing} {of_folders} {of_comparing}".split()}
     assert names["convert"] - names["plan"] - left == set()

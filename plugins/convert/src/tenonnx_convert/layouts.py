@@ -71,10 +71,24 @@ class Layout:
         metavar="FOLDER",
     )
 
+    cache: str | None = option(
+        None,
+        "With --layout for a folder of transformers: static=2048 for graphs with a cache of that length, which are for "
+        "prompts and for single tokens; static=2048,prefill=128 for prompts of that length, too.",
+        "--cache",
+        kind="text",
+        metavar="static=N",
+    )
+
     def __call__(self, graph: Graph, state: ConversionState) -> StepResult:
         from tenonnx_convert.conversion import StepResult
 
-        given = {"--precision": self.precision, "--max-shard": self.max_shard, "--adapter": self.adapters}
+        given = {
+            "--precision": self.precision,
+            "--max-shard": self.max_shard,
+            "--adapter": self.adapters,
+            "--cache": self.cache,
+        }
         wrong = next((flag for flag, value in given.items() if value), None)
         if self.layout is None or wrong:
             raise InvalidCall(

@@ -52,6 +52,7 @@ GROUPS: Mapping[str, Sequence[str]] = {
         "--ir-version",
         "--layout",
         "--adapter",
+        "--cache",
         "--channels-first",
         "--initializers-as-constants",
         "--fix-shapes",

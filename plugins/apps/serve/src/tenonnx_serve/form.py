@@ -18,6 +18,7 @@ KEPT_BACK = frozenset(
     (
         "--output",
         "--adapter",
+        "--cache",
         "--layout",
         "--max-shard",
         "--json",

@@ -57,10 +57,10 @@ def decoder_parts(model: torch.nn.Module, states: list[State]) -> list[Part]:
     Models with recurrent states often accept only single tokens after the prompt. Raises ``NotRepresentable``, with
     the layers of recurrent states, if continuing from the cache gives other logits than one call for the whole text.
     """
-    if not is_recurrent(states) or _can_continue(model, states, new=3):
+    if not is_recurrent(states) or can_continue(model, states, new=3):
         return [decoder_part(model, states)]
     for masked in (True, False):
-        if _can_continue(model, states, new=1, masked=masked):
+        if can_continue(model, states, new=1, masked=masked):
             return [
                 _prompt_part(model, states),
                 decoder_part(model, states, "decoder_with_past_model", new=1, masked=masked),
@@ -72,7 +72,7 @@ def decoder_parts(model: torch.nn.Module, states: list[State]) -> list[Part]:
     )
 
 
-def _can_continue(model: torch.nn.Module, states: list[State], new: int, masked: bool = True) -> bool:
+def can_continue(model: torch.nn.Module, states: list[State], new: int, masked: bool = True) -> bool:
     """Whether continuing a prompt by calls with ``new`` tokens gives the logits of one call for the whole text.
 
     If ``new`` is above 1, a prompt after empty states has to give equal logits, too.

@@ -18,6 +18,7 @@ from tenonnx_transformers.parts import Part
 from tenonnx_transformers.precisions import check_precision
 from tenonnx_transformers.report import Report
 from tenonnx_transformers.sources import Source, source_of
+from tenonnx_transformers.static_cache import StaticCache
 from tenonnx_transformers.tasks import DECODER, ENCODER_DECODER
 from tenonnx_transformers.writing import Settings, write_model
 
@@ -34,6 +35,7 @@ def export(
     precision: str = "fp32",
     max_shard: int | None = None,
     adapters: Sequence[str | os.PathLike[str]] = (),
+    cache: str | None = None,
     trust: bool = False,
     verify: bool = True,
     atol: float | None = None,
@@ -49,6 +51,8 @@ def export(
     - ``precision``: ``fp32``, ``fp16``, ``bf16``, or for weights only ``int8`` or ``int4``;
     - ``max_shard``: the maximum size of a file of weights, in bytes; a single tensor can exceed it;
     - ``adapters``: folders of LoRA adapters as PEFT writes them, which become ``.onnx_adapter`` files of their names;
+    - ``cache``: ``static=2048`` writes graphs for prompts and for single tokens with a cache of that length, in which
+      they write at ``cache_position``; ``static=2048,prefill=128`` also fixes all other sizes;
     - ``trust``: allows running code of the folder and reading pickles;
     - ``verify``: compares the files with the model before anything is written to ``out``, on logits at several sizes
       and on greedy tokens. Lower precisions are compared with the float32 graph;
@@ -74,7 +78,16 @@ def export(
     elif opset_version is not None:
         fields["opset_version"] = opset_version
     settings = Settings(
-        chosen, fields, verify, atol, rtol, progress, precision, max_shard, [Path(each) for each in adapters]
+        chosen,
+        fields,
+        verify,
+        atol,
+        rtol,
+        progress,
+        precision,
+        max_shard,
+        [Path(each) for each in adapters],
+        None if cache is None else StaticCache.of(cache),
     )
     place.parent.mkdir(parents=True, exist_ok=True)
     with (

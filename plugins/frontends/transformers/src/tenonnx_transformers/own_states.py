@@ -80,6 +80,11 @@ def own_states(model: Any, parameter: str, given: Mapping[str, Tensor]) -> OwnSt
     return _KNOWN[model]
 
 
+def has_own_cache(model: nn.Module) -> bool:
+    """Whether a model, whose states were found, keeps them in a cache of its own class."""
+    return _KNOWN[model].cache is not None
+
+
 def _attributes(model: nn.Module) -> dict[tuple[str, str], Tensor | None]:
     """Attributes of modules, other than parameters and buffers, that are tensors or None."""
     return {

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +18,9 @@ from tenonnx_transformers.own_states import own_states
 
 #: Names of the dynamic dims of inputs and outputs.
 BATCH, LENGTH, PAST, TOTAL = "batch_size", "sequence_length", "past_sequence_length", "total_sequence_length"
+
+#: Name of the input with the positions in a cache of fixed length at which new keys and values are written.
+POSITIONS = "cache_position"
 
 #: Replacements of sliding-window cache layers by layers that keep all tokens; the model's masks exclude older ones.
 _WITHOUT_WINDOW = {
@@ -135,8 +140,13 @@ def tensors_of(cache: Any) -> dict[tuple[int, str], Tensor]:
 def run_model(
     model: Any, given: Mapping[str, Tensor], past: Mapping[tuple[int, str], Tensor]
 ) -> tuple[Tensor, dict[tuple[int, str], Tensor]]:
-    """Run one call with the states ``past`` of earlier ones; return the logits and new states, by layer and kind."""
+    """Run one call with the states ``past`` of earlier ones; return the logits and new states, by layer and kind.
+
+    If ``given`` has ``cache_position``, new keys and values are written at these positions of states of fixed length.
+    """
     name = cache_parameter(model)
+    positions = given.get(POSITIONS)
+    given = {key: tensor for key, tensor in given.items() if key != POSITIONS}
     own = own_states(model, name, given)
     with own.attributes_with(model, past):
         if own.cache is not None:
@@ -145,7 +155,10 @@ def run_model(
             return found.logits, own.tensors_of(found[name])
         cache = new_cache(model.config)
         fill(cache, {key: tensor for key, tensor in past.items() if key not in own.attributes_of(model)})
-        found = model(**given, **{name: cache}, use_cache=True)
+        with contextlib.nullcontext() if positions is None else _recurrent_masks_at(model, positions):
+            if positions is not None:
+                _write_at(cache, positions)
+            found = model(**given, **{name: cache}, use_cache=True)
         return found.logits, tensors_of(cache) | own.attributes_of(model)
 
 
@@ -167,6 +180,53 @@ def fill(cache: Any, tensors: Mapping[tuple[int, str], Tensor]) -> None:
             layer.has_previous_state[at] = True
             if name == "conv":
                 layer.conv_kernel_size[at] = tensor.shape[-1]
+
+
+def _write_at(cache: Any, positions: Tensor) -> None:
+    """Let the attention layers of a filled cache write at ``positions``, int64 of shape (new tokens,), and not grow."""
+    for layer in cache.layers:
+        if getattr(layer, "is_initialized", False):
+            layer.update = _writing(layer, "keys", "values", axis=2, positions=positions)
+            layer.get_seq_length = lambda: positions[0]
+            layer.get_mask_sizes = lambda new, length=layer.keys.shape[2]: (length, 0)
+        if getattr(layer, "is_indexer_initialized", False):
+            layer.update_indexer = _writing(layer, "indexer_keys", axis=1, positions=positions)
+
+
+def _writing(layer: Any, *names: str, axis: int, positions: Tensor) -> Callable[..., Any]:
+    """Return a function that writes new tensors into attributes of a layer along an axis, and returns these."""
+
+    def update(*new: Any, **_: Any) -> Any:
+        for name, tensor in zip(names, new, strict=False):
+            setattr(layer, name, getattr(layer, name).index_copy(axis, positions, tensor))
+        whole = tuple(getattr(layer, name) for name in names)
+        return whole if len(whole) > 1 else whole[0]
+
+    return update
+
+
+#: Function that cuts a mask for recurrent layers, which modules of models import.
+_RECURRENT_MASK = "create_recurrent_attention_mask"
+
+
+@contextlib.contextmanager
+def _recurrent_masks_at(model: torch.nn.Module, positions: Tensor) -> Iterator[None]:
+    """Let recurrent layers take the entries of a mask at ``positions``, since transformers takes the last ones."""
+    places = {sys.modules[type(module).__module__] for module in model.modules()}
+    before = [(place, function) for place in places if (function := getattr(place, _RECURRENT_MASK, None)) is not None]
+
+    def mask_at(config: Any, inputs_embeds: Tensor, attention_mask: Tensor | None, *_: Any, **__: Any) -> Tensor | None:
+        if attention_mask is None or attention_mask.ndim != 2 or inputs_embeds.shape[1] == 1:
+            return None
+        return attention_mask.index_select(1, positions)
+
+    try:
+        for place, _ in before:
+            setattr(place, _RECURRENT_MASK, mask_at)
+        yield
+    finally:
+        for place, function in before:
+            setattr(place, _RECURRENT_MASK, function)
 
 
 def states_of(

@@ -17,6 +17,7 @@ from tenonnx_torch.examples import to_numpy
 from tenonnx_transformers.calls import inputs_for
 from tenonnx_transformers.decoders import positions_of, token_inputs
 from tenonnx_transformers.generation import (
+    TOKENS,
     Generated,
     Prompts,
     Run,
@@ -108,6 +109,11 @@ class Decoder:
     def inputs(self) -> list[str]:
         return [name for run in self.runs for name in run.inputs]
 
+    @property
+    def limit(self) -> int | None:
+        """Maximum number of tokens of a text, or None."""
+        return None
+
     def __call__(self, feeds: Mapping[str, Any]) -> Sequence[Any]:
         past = feeds["attention_mask"].shape[1] > feeds["input_ids"].shape[1]
         return self.runs[-1 if past else 0](feeds)
@@ -177,7 +183,8 @@ def compare_generation(
 ) -> Generated:
     """Compare greedy tokens of a decoder with those of ``generate``. Raises ``VerificationFailed`` if they differ."""
     prompts = prompts_for(model.config)
-    count = steps_for(model.config) if steps is None else steps
+    room = TOKENS if run.limit is None else run.limit - prompts.tokens.shape[1]
+    count = min(room, steps_for(model.config)) if steps is None else steps
     padded = not run.one_by_one and takes_padding(model, prompts)
     batches = [prompts] if padded else [prompts.single(row) for row in range(len(prompts.tokens))]
     expected = np.concatenate([generated_by_model(model, each, count) for each in batches])

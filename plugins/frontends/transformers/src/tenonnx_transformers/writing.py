@@ -33,6 +33,7 @@ from tenonnx_transformers.parts import Part
 from tenonnx_transformers.precisions import Loss, file_name, in_precision, loss_of
 from tenonnx_transformers.sources import Source, failures_of, quiet
 from tenonnx_transformers.states import BATCH, PAST, State, has_window
+from tenonnx_transformers.static_cache import StaticCache, StaticDecoder, static_parts, static_states
 from tenonnx_transformers.step_verification import compare_steps, compare_texts
 from tenonnx_transformers.tasks import DECODER, ENCODER_DECODER
 from tenonnx_transformers.verification import (
@@ -61,10 +62,16 @@ class Settings:
     precision: str = "fp32"
     max_shard: int | None = None
     adapters: Sequence[Path] = ()
+    cache: StaticCache | None = None
 
     @property
     def fuses(self) -> bool:
-        """Whether graphs may have onnxruntime's fused operators, according to the target or else the layout."""
+        """Whether graphs may have onnxruntime's fused operators, according to the target or else the layout.
+
+        A static cache is for runtimes without these.
+        """
+        if self.cache is not None:
+            return False
         target = self.fields.get("target")
         return self.layout.fuses if target is None else str(target).startswith("onnxruntime")
 
@@ -89,8 +96,13 @@ class Written:
 
 def write_model(source: Source, folder: Path, settings: Settings) -> Written:
     """Write the graphs and files of a model to an empty folder. Raises the errors of ``export``."""
-    if settings.adapters and source.task.kind != DECODER:
-        raise NotRepresentable("adapters are supported for decoders only", given=f"the task {source.task.name}")
+    for name, option in (("adapters are", settings.adapters), ("a static cache is", settings.cache)):
+        if option and source.task.kind != DECODER:
+            raise NotRepresentable(f"{name} supported for decoders only", given=f"the task {source.task.name}")
+    if settings.cache is not None and settings.layout.name != "onnxruntime":
+        raise NotRepresentable(
+            f"{settings.layout.name} does not take a static cache", do="use --layout onnxruntime, or leave out --cache"
+        )
     write = {DECODER: _write_decoder, ENCODER_DECODER: _write_encoder_decoder}.get(source.task.kind, _write_call)
     with plain_attention(source.model), failures_of(source.model):
         written = write(source, folder, settings)
@@ -176,7 +188,11 @@ def _write_decoder(source: Source, folder: Path, settings: Settings) -> Written:
     model: Any = source.model
     states = decoder_states(model)
     settings.layout.check(model.config.get_text_config(decoder=True).model_type, states)
-    parts, written, runs = decoder_parts(model, states), Written(states=states), []
+    if settings.cache is not None:
+        parts, states = static_parts(model, states, settings.cache), static_states(model, states, settings.cache)
+    else:
+        parts = decoder_parts(model, states)
+    written, runs = Written(states=states), []
     if settings.adapters:
         written.adapters = read_adapters(settings.adapters, model)
         parts = [with_adapters(part, written.adapters) for part in parts]
@@ -200,7 +216,9 @@ def _write_decoder(source: Source, folder: Path, settings: Settings) -> Written:
         path, graph = write_part(part, folder, settings)
         written.lossy.append((part, path, graph))
         runs.append(path)
-    _verify_decoder(written, source, folder, Decoder([Session.of(path) for path in runs]), settings)
+    sessions = [Session.of(path) for path in runs]
+    decoder = Decoder(sessions) if settings.cache is None else StaticDecoder(sessions, cache=settings.cache)
+    _verify_decoder(written, source, folder, decoder, settings)
     return written
 
 
