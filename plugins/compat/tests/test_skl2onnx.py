@@ -199,10 +199,10 @@ def test_columns_of_several_types():
     np.testing.assert_allclose(run(onx, feeds)["probabilities"], model.predict_proba(rows), atol=1e-5)
 
 
-def test_texts():
+def test_texts_are_split_as_by_the_estimator():
     texts = np.array(["a bird", "two birds", "a bird sings"], object)
-    model = TfidfVectorizer().fit(texts)
-    onx = convert_sklearn(model, initial_types=[("texts", StringTensorType([None, 1]))])
+    model, options = TfidfVectorizer().fit(texts), {TfidfVectorizer: {"tokenexp": "", "separators": [" "]}}
+    onx = convert_sklearn(model, initial_types=[("texts", StringTensorType([None, 1]))], options=options)
     results = run(onx, {"texts": texts[:, None]})["variable"]
     np.testing.assert_allclose(results, model.transform(texts).toarray(), atol=1e-5)
 

@@ -22,7 +22,10 @@ if TYPE_CHECKING:
 InitialTypes = Sequence[tuple[str, DataType]]
 
 #: Options that select between equivalent implementations.
-_WITHOUT_EFFECT = ("optim",)
+_EQUIVALENT = ("optim", "div")
+
+#: Options of vectorizers that approximate the words of the estimator, which tenonnx splits as the estimator does.
+_WORDS = ("tokenexp", "separators", "locale", "keep_empty_string")
 
 
 def to_onnx(
@@ -161,14 +164,15 @@ def _options(model: Any, options: Mapping[Any, Any] | None) -> dict[str, Any]:
         if isinstance(value, Mapping):
             mine = any(key == id(step) or key is type(step) for step in steps)
             own = dict(value) if mine else {}
-            others = set(value) - set(_WITHOUT_EFFECT) - {"zipmap"} if not mine else set()
+            others = set(value) - {*_EQUIVALENT, *_WORDS, "zipmap"} if not mine else set()
+            words = {name: each for name, each in value.items() if name in _WORDS}
+            ignore_options("skl2onnx.convert_sklearn", words, "words are those of the estimator")
         else:
             own, others = {str(key).rpartition("__")[2]: value}, set()
         refuse_options("skl2onnx.convert_sklearn", dict.fromkeys(sorted(others), "for an inner step"))
         chosen.update(own)
-    refuse_options(
-        "skl2onnx.convert_sklearn", {k: v for k, v in chosen.items() if k not in (*OPTIONS, *_WITHOUT_EFFECT)}
-    )
+    known = (*OPTIONS, *_EQUIVALENT, *_WORDS)
+    refuse_options("skl2onnx.convert_sklearn", {k: v for k, v in chosen.items() if k not in known})
     return chosen
 
 

@@ -142,7 +142,7 @@ def _columns(value: tx.Value) -> list[tx.Value]:
 def _as(value: tx.Value, like: tx.Value) -> tx.Value:
     """Cast ``value`` to the type of ``like``, and flatten a column if ``like`` is a vector."""
     if value.rank == 2 and like.rank == 1:
-        value = ops.squeeze(value, np.array([1], np.int64))
+        value = ops.reshape(value, np.array([-1], np.int64))  # accepts a vector, too, as skl2onnx does
     if value.rank == 1 and like.rank == 2:
         value = ops.unsqueeze(value, np.array([1], np.int64))
     return value if value.dtype is like.dtype else ops.cast(value, to=like.dtype)
