@@ -13,7 +13,7 @@ import tenonnx as tx
 import tenonnx_standard as ops
 from tenonnx import InvalidCall, NotRepresentable, PluginError, VerificationFailed
 from tenonnx.extend.options import option
-from tenonnx.extend.transforms import StepResult, behind, changing, step_behind
+from tenonnx.extend.transforms import StepResult, after, changing, step_after
 from tenonnx.formats.onnx.writer import GraphWriter
 from tenonnx.registry.discovery import Plugin
 from tenonnx.tools import plan, step_options
@@ -146,12 +146,12 @@ def test_transforms_run_after_the_step_that_they_name(tmp_path):
         seen.append(("first", str(graph.inputs[0].type)))
         return graph
 
-    @behind("dims")
+    @after("dims")
     def second(graph):
         seen.append(("second", str(graph.inputs[0].type)))
         return graph
 
-    @step_behind("retarget")
+    @step_after("retarget")
     def third(graph, state):
         seen.append(("third", state.target.opsets["ai.onnx"]))
         return graph, ()
@@ -162,7 +162,7 @@ def test_transforms_run_after_the_step_that_they_name(tmp_path):
     assert seen == [("first", "float32[n, 3]"), ("second", "float32[2, 3]"), ("third", 12)]
 
 
-@behind("baking")
+@after("baking")
 def misplaced(graph):
     return graph
 
@@ -233,7 +233,7 @@ class Told:
 
 
 @changing("numbers")
-@step_behind("dims")
+@step_after("dims")
 @dataclasses.dataclass(frozen=True)
 class Scale:
     """Multiplies outputs."""

@@ -100,7 +100,7 @@ def search(decoding: Decoding, rules: Rules, book: Hypotheses, count: Value, out
     def step(decode: Callable[[list[Value]], Decoded], start: Any, state: Sequence[Value]) -> list[Value]:
         feeds, (sequences, sums, *kept) = list(state[:-5]), state[-5:]
         logits, feeds = decode(feeds)
-        scores = rules.applied(ops.log_softmax(logits), sequences, start) + ops.reshape(sums, [-1, 1])
+        scores = rules.process(ops.log_softmax(logits), sequences, start) + ops.reshape(sums, [-1, 1])
         width = dim_of(scores, 1)
         best, places = ops.top_k(ops.reshape(scores, [batch, -1]), ops.reshape(beams * 2, [1]))
         origins, tokens = places / width, places % width

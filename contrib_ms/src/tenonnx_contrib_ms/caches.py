@@ -124,9 +124,9 @@ class SlidingWindow:
     def extended(self, past: tuple[Value, Value], new: Sequence[Value]) -> tuple[list[Value], list[Value]]:
         """The updated caches, and keys and values for the current queries."""
         states = [ops.concat(p, n, axis=2) for p, n in zip(past, new, strict=True)]
-        return [self.kept(x) for x in states], states
+        return [self.updated(x) for x in states], states
 
-    def kept(self, joined: Value) -> Value:
+    def updated(self, joined: Value) -> Value:
         """Contents of a cache after the call; ``joined`` is the past concatenated with the new elements."""
         wanted = ops.minimum(self.lengths - self._resident(self.lengths) + self.columns, self.lengths - 1)
         places = wanted - ops.where(wanted < self.start, self.first, self.start - self.capacity)

@@ -63,12 +63,12 @@ class DecoderOnly:
     @property
     def first(self) -> Callable[[list[Value]], Decoded] | None:
         init = self.init
-        return None if init is None else lambda feeds: self._by(init, feeds)
+        return None if init is None else lambda feeds: self._run_decoder(init, feeds)
 
     def decoded(self, feeds: list[Value]) -> Decoded:
-        return self._by(self.decoder, feeds)
+        return self._run_decoder(self.decoder, feeds)
 
-    def _by(self, decoder: Graph, feeds: list[Value]) -> Decoded:
+    def _run_decoder(self, decoder: Graph, feeds: list[Value]) -> Decoded:
         *others, seen = feeds[: self.OTHERS + 1]
         logits, *present = inline(decoder, [*others, *feeds[self.OTHERS + 1 :]])
         return logits[:, -1], [*others, seen, *present]
@@ -99,8 +99,8 @@ class EncoderDecoder:
         self.fixed = [] if mask is None else [repeat_rows(mask, beams)]
         if has_hidden_states(decoder):
             self.fixed.append(hidden)
-        self.behind = states[own:]
-        self.one = decoder.all_inputs[0].shape[1] == 1
+        self.cross_states = states[own:]
+        self.is_single_token = decoder.all_inputs[0].shape[1] == 1
         self.sequences = repeat_rows(start, beams)
         self.feeds = [self.sequences, *states[:own]]
 
@@ -110,14 +110,14 @@ class EncoderDecoder:
 
     def decoded(self, feeds: list[Value]) -> Decoded:
         token, *past = feeds
-        logits, *present = inline(self.decoder, [token, *self.fixed, *past, *self.behind])
+        logits, *present = inline(self.decoder, [token, *self.fixed, *past, *self.cross_states])
         return logits[:, -1], [token, *present]
 
     def of_beams(self, feeds: list[Value], rows: Value) -> list[Value]:
         return [feeds[0], *(ops.gather(x, rows) for x in feeds[1:])]
 
     def following(self, feeds: list[Value], token: Value, sequences: Value) -> list[Value]:
-        return [token if self.one else sequences, *feeds[1:]]
+        return [token if self.is_single_token else sequences, *feeds[1:]]
 
 
 def has_hidden_states(decoder: Graph) -> bool:

@@ -213,7 +213,7 @@ def sparse_paged_attention(
         scale=scale,
         softcap=softcap,
     )
-    return paged.packed(y, query.dtype), *paged.written
+    return paged.packed(y, query.dtype), *paged.new_caches
 
 
 sparse_paged_attention.traits(on_request=True)

@@ -183,7 +183,7 @@ def _generate(
     def step(decode: Callable[[list[Value]], Decoded], start: Any, state: Sequence[Value]) -> list[Value]:
         feeds, (sequences, done) = list(state[:-2]), state[-2:]
         logits, feeds = decode(feeds)
-        best, *more = chosen(rules.applied(logits, sequences, start), start)
+        best, *more = chosen(rules.process(logits, sequences, start), start)
         best = ops.cast(best, to=DType.int32)
         done = ops.or_(done, ops.equal(best, constant(rules.eos, DType.int32)))
         token = ops.unsqueeze(ops.where(done, constant(pad, DType.int32), best), [1])

@@ -76,7 +76,7 @@ def sparse_attention_indexer(
     present = cache.appended(ops.cast(new, to=past_key.dtype))
     scores = scoring.scores(query, position_ids, ops.cast(present, to=DType.float32), head_weights)
     found, _ = best(scores, (position_ids + 1) // compress_ratio, index_topk)
-    return (ops.cast(found, to=DType.int32), present, blocks.rest)[:_outputs]
+    return (ops.cast(found, to=DType.int32), present, blocks.remaining_tokens)[:_outputs]
 
 
 sparse_attention_indexer.traits(on_request=True)
@@ -165,7 +165,7 @@ class _Blocks(NamedTuple):
         return ops.expand(firsts, [dim_of(self.projected, 1), 1])  # type: ignore[no-any-return]
 
     @property
-    def rest(self) -> Value:
+    def remaining_tokens(self) -> Value:
         """Tokens of the incomplete block, and the last complete block."""
         return self.projected[:, :, most(self.window + (self.count - 1) * self.ratio, 0) :]
 

@@ -20,10 +20,10 @@ LATEST_START = 50
 class Timestamps(NamedTuple):
     """Whisper's rules for timestamp tokens, which start at ``first``: they occur in pairs and never decrease.
 
-    ``wanted`` enables the rules.
+    They are applied only where ``enabled`` is true.
     """
 
-    wanted: Value
+    enabled: Value
     first: int
     eos: int
     start: int
@@ -32,7 +32,7 @@ class Timestamps(NamedTuple):
     start_of_lm: int = -1
     none: int = -1
 
-    def applied(self, scores: Value, sequences: Value) -> Value:
+    def process(self, scores: Value, sequences: Value) -> Value:
         free, lowest = scores, constant(LOWEST, DType.float32)
         sequences = ops.cast(sequences, to=DType.int64)
         length = ops.reshape(dim_of(sequences, 1), [])
@@ -62,7 +62,7 @@ class Timestamps(NamedTuple):
         total = ops.reduce_sum(ops.where(ops.greater(times, lowest), ops.exp(times - most), 0.0), [1])
         likely = ops.where(ops.greater(total, 0.0), ops.log(total) + most, lowest)
         scores = ops.where(ops.greater(likely, ops.reduce_max(text, [1])) & ops.not_(time), lowest, scores)
-        return ops.where(self.wanted, scores, free)
+        return ops.where(self.enabled, scores, free)
 
 
 def _is_one_of(column: Value, tokens: tuple[int, ...]) -> Value:
@@ -76,7 +76,7 @@ class Rules(NamedTuple):
     """The logits processors of a search, in the order of onnxruntime."""
 
     eos: int
-    repeated: int
+    ngram_size: int
     min_length: Value | None
     penalty: Value | None
     mask: Value | None
@@ -85,15 +85,15 @@ class Rules(NamedTuple):
     presence: Value | None = None
     timestamps: Timestamps | None = None
 
-    def applied(self, scores: Value, sequences: Value, step: Value) -> Value:
+    def process(self, scores: Value, sequences: Value, step: Value) -> Value:
         """``scores`` (rows, vocabulary) for the tokens after ``sequences``, at a zero-based step."""
         lowest = constant(LOWEST, DType.float32)
         if self.penalty is not None:
             factor = ops.reshape(self.penalty, [])
             punished = ops.where(ops.less(scores, 0.0), scores * factor, scores / factor)
             scores = ops.where(_occurring(sequences, scores), punished, scores)
-        if self.repeated > 0:
-            scores = ops.where(repeating(ops.cast(sequences, to=DType.int64), scores, self.repeated), lowest, scores)
+        if self.ngram_size > 0:
+            scores = ops.where(repeating(ops.cast(sequences, to=DType.int64), scores, self.ngram_size), lowest, scores)
         if self.mask is not None:
             scores = ops.where(ops.equal(self.mask, 0), lowest, scores)
         if self.first_mask is not None:
@@ -107,7 +107,7 @@ class Rules(NamedTuple):
             scores = scores / self.temperature
         if self.presence is not None:
             scores = scores - self.presence
-        return scores if self.timestamps is None else self.timestamps.applied(scores, sequences)
+        return scores if self.timestamps is None else self.timestamps.process(scores, sequences)
 
 
 def _occurring(sequences: Value, scores: Value) -> Value:

@@ -34,9 +34,9 @@ def _with_channels_last(standard: Op, *, since: int, images: Sequence[str] = (),
 
 
 def _define_version(standard: Op, since: int, images: Sequence[str], activated: bool) -> Op:
-    known = standard.signature
-    names = [parameter.name for parameter in known.inputs]
-    moved = images or names[:1]
+    newest_signature = standard.signature
+    names = [parameter.name for parameter in newest_signature.inputs]
+    channels_last = images or names[:1]
 
     def function(*inputs: Value | None, **attributes: Any) -> Any:
         activation = [attributes.pop(name, None) for name in ("activation", "activation_params")]
@@ -44,7 +44,7 @@ def _define_version(standard: Op, since: int, images: Sequence[str], activated: 
         axes = attributes.get("axes")
         given = []
         for name, value in zip(names, inputs, strict=False):
-            if value is not None and name in moved:
+            if value is not None and name in channels_last:
                 value = channels_first(value)
             elif value is not None and name in PER_AXIS and not axes and (name != "roi" or _reads_roi(attributes)):
                 value = _channels_second(value, rank, twice=name == "roi")
@@ -59,15 +59,15 @@ def _define_version(standard: Op, since: int, images: Sequence[str], activated: 
 
     function.__name__, function.__doc__ = standard.__name__, f"{standard.name} with the channels last."
     function.__module__ = __name__
-    attributes, kinds = dict(known.attributes), dict(known.kinds)
+    attributes, attribute_types = dict(newest_signature.attributes), dict(newest_signature.attribute_types)
     newest = LATER.get(standard.name, NEWEST)
     for step in standard.signature_changes:
         if step.before > newest:
             attributes = {name: default for name, default in attributes.items() if name not in step.lacks}
     if activated:
         attributes |= {"activation": None, "activation_params": None}
-        kinds |= {"activation": "str", "activation_params": "floats"}
-    signature = known._replace(attributes=attributes, kinds=kinds)
+        attribute_types |= {"activation": "str", "activation_params": "floats"}
+    signature = newest_signature._replace(attributes=attributes, attribute_types=attribute_types)
     op = Op(function, standard.name, domain=NHWC, since=since, before=standard.before, signature=signature)
     op.signature_changes = tuple(step for step in standard.signature_changes if since < step.before <= newest)
     return op

@@ -98,7 +98,7 @@ def packed_sparse_attention_indexer(
     if reuses is not None and holds_state:
         fits, status = fits & ops.not_(reuses), ops.where(reuses, 0, status)
     state = states.with_keys(past_key_state, new, fits, state_capacity)
-    kept = [states.rest(buffer, x, fits) for (buffer, _), x in zip(buffers, states.tokens, strict=True)]
+    kept = [states.new_buffer(buffer, x, fits) for (buffer, _), x in zip(buffers, states.tokens, strict=True)]
     after = states.lengths(lengths, fits)
 
     at = ops.unsqueeze(past, [1]) + ops.reshape(ops.range_(0, batch.longest, 1), [1, -1])
@@ -138,7 +138,7 @@ class _Batch(NamedTuple):
 
     counts: Value
     longest: Value
-    places: Value
+    indices: Value
 
     @classmethod
     def of(cls, sums: Value, tokens: Any) -> _Batch:
@@ -153,18 +153,19 @@ class _Batch(NamedTuple):
     def padded(self, x: Value) -> Value:
         """(tokens, size) unpacked to (batch, longest, size), padded with zeros."""
         zeros = ops.expand(constant(0, x.dtype), [dim_of(self.counts, 0), self.longest, dim_of(x, 1)])
-        return ops.scatter_nd(zeros, self.places, x)
+        return ops.scatter_nd(zeros, self.indices, x)
 
     def packed(self, x: Value) -> Value:
         """(batch, longest, size) packed to (tokens, size)."""
-        return ops.gather_nd(x, self.places)
+        return ops.gather_nd(x, self.indices)
 
 
 class _States(NamedTuple):
     """States of the sequences: ``entries`` compressed keys, and ``tokens`` (batch, length, size) to compress.
 
     The first ``waiting`` tokens come from the buffer; the first ``window`` of these belong to the previous block.
-    ``count`` blocks of ``ratio`` tokens, at most ``most``, are complete; the remaining tokens start at ``begin``.
+    ``count`` blocks of ``ratio`` tokens, at most ``max_blocks``, are complete. The ``remaining`` tokens start at
+    ``begin``.
     """
 
     tokens: list[Value]
@@ -172,9 +173,9 @@ class _States(NamedTuple):
     waiting: Value
     window: Value
     count: Value
-    most: Value
+    max_blocks: Value
     begin: Value
-    left: Value
+    remaining: Value
     ratio: int
 
     @classmethod
@@ -193,17 +194,17 @@ class _States(NamedTuple):
 
     def means(self, size: Any) -> Value:
         """The mean of each block."""
-        rows = self.tokens[0][:, : self.most * self.ratio]
-        rows = ops.reshape(rows, [0, self.most, self.ratio, size])
+        rows = self.tokens[0][:, : self.max_blocks * self.ratio]
+        rows = ops.reshape(rows, [0, self.max_blocks, self.ratio, size])
         return ops.reduce_mean(ops.cast(rows, to=DType.float32), [2], keepdims=0)
 
     def compressed(self, bias: Value, size: Any) -> Value:
         """One key per block, weighted by gates."""
-        return compressed(self.tokens[0], self.tokens[1], bias, self.window, self.most, self.ratio, size)
+        return compressed(self.tokens[0], self.tokens[1], bias, self.window, self.max_blocks, self.ratio, size)
 
     @property
     def numbers(self) -> Value:
-        return ops.reshape(ops.range_(0, self.most, 1), [1, -1])
+        return ops.reshape(ops.range_(0, self.max_blocks, 1), [1, -1])
 
     def positions(self, end: Any) -> Value:
         """The position of the first token of each block, below ``end``."""
@@ -216,17 +217,17 @@ class _States(NamedTuple):
         places = ops.expand(ops.unsqueeze(slots, [2]), [1, 1, dim_of(state, 2)])
         return ops.scatter_elements(longer, places, new, axis=1)[:, :capacity]
 
-    def rest(self, buffer: Value, tokens: Value, fits: Value) -> Value:
+    def new_buffer(self, buffer: Value, tokens: Value, fits: Value) -> Value:
         """A buffer with the tokens of the incomplete block, where the step fits."""
         kept = ops.reshape(ops.range_(0, dim_of(buffer, 1), 1), [1, -1])
         places = ops.minimum(self.begin + kept, dim_of(tokens, 1) - 1)
-        is_left = ops.unsqueeze(ops.less(kept, self.left), [2])
+        is_left = ops.unsqueeze(ops.less(kept, self.remaining), [2])
         rest = ops.where(is_left, rows_at(tokens, places), constant(0.0, buffer.dtype))
         return ops.where(ops.unsqueeze(fits, [2]), rest, buffer)
 
     def lengths(self, before: Value, fits: Value) -> Value:
         """Numbers of keys and tokens after the step."""
-        return ops.where(fits, ops.concat(self.entries + self.count, self.left, axis=1), before)
+        return ops.where(fits, ops.concat(self.entries + self.count, self.remaining, axis=1), before)
 
 
 def _transitions(keys: Value, blocks: Value, waiting: Value, wanted: Value, capacity: int, ratio: int) -> Value:

@@ -17,18 +17,18 @@ class PackedSequences:
     def __init__(self, bounds: Value, total: Any) -> None:
         self.total = total
         self.bounds = ops.cast(bounds, to=DType.int64)
-        self.places = ops.range_(0, total, 1)
-        begun = ops.cast(ops.reshape(self.places, [-1, 1]) >= self.bounds[1:], to=DType.int64)
+        self.positions = ops.range_(0, total, 1)
+        begun = ops.cast(ops.reshape(self.positions, [-1, 1]) >= self.bounds[1:], to=DType.int64)
         self.sequence = ops.reduce_sum(begun, [1], keepdims=0)
         self.starts, self.ends = self.bounds[:-1], self.bounds[1:]
-        self.local = self.places - ops.gather(self.starts, self.sequence)
+        self.local = self.positions - ops.gather(self.starts, self.sequence)
 
     def back(self, x: Value, before: Value, steps: Any) -> Value:
         """The element ``steps`` before each one, from ``before`` (sequence, offset, ...) if it precedes ``x``.
 
         ``steps`` is a number, or a vector for a further axis.
         """
-        reach, places, local, sequence = dims(before)[1], self.places, self.local, self.sequence
+        reach, places, local, sequence = dims(before)[1], self.positions, self.local, self.sequence
         if isinstance(steps, Value):
             places, local, sequence = (ops.unsqueeze(each, [1]) for each in (places, local, sequence))
             sequence = ops.expand(sequence, ops.shape(places - steps))

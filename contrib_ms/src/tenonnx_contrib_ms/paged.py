@@ -95,7 +95,7 @@ def paged_attention(
     bias = core.hidden_bias(paged.visible(is_causal, local_window_size), keys.dtype)
     sink = None if head_sink is None else staged(head_sink)
     y = core.scaled_dot_product_attention(paged.queries, keys, values, bias, sink, scale=scale, softcap=softcap)
-    return paged.packed(y, query.dtype), *paged.written, *([None] * (2 - len(paged.written)))
+    return paged.packed(y, query.dtype), *paged.new_caches, *([None] * (2 - len(paged.new_caches)))
 
 
 paged_attention.traits(on_request=True)
@@ -109,18 +109,19 @@ def staged(x: Value) -> Value:
 class Paged(NamedTuple):
     """Queries, keys and values of all sequences as (batch, heads, length, size), from packed tokens and blocks.
 
-    ``held`` is the number of keys per sequence; ``at`` the positions of queries, and ``ends`` the ends of sequences.
+    ``key_positions`` and ``query_positions`` count from the start of each sequence, and ``ends`` are the lengths of
+    the sequences after the call.
     """
 
     queries: Value
     keys: Value
     values: Value | None
-    written: list[Value]
+    new_caches: list[Value]
     sequence: Value
     row: Value
     position: Value
-    held: Value
-    at: Value
+    key_positions: Value
+    query_positions: Value
     ends: Value
 
     @classmethod
@@ -198,12 +199,14 @@ class Paged(NamedTuple):
 
     def visible(self, causal: int, window: int) -> Value:
         """Mask (batch, 1, queries, keys) of the keys visible to each query."""
-        visible = self.held <= self.at if causal else self.held < self.ends
-        return visible & (self.held > self.at - window) if window > 0 else visible
+        visible = self.key_positions <= self.query_positions if causal else self.key_positions < self.ends
+        return visible & (self.key_positions > self.query_positions - window) if window > 0 else visible
 
     def of_sequences(self, x: Value, filling: int) -> Value:
         """Features of packed tokens, (tokens, size), as (batch, 1, longest, size)."""
-        rows = ops.expand(constant(filling, x.dtype), [dim_of(self.ends, 0), dim_of(self.at, 2), dim_of(x, 1)])
+        rows = ops.expand(
+            constant(filling, x.dtype), [dim_of(self.ends, 0), dim_of(self.query_positions, 2), dim_of(x, 1)]
+        )
         return ops.unsqueeze(ops.scatter_nd(rows, _pairs(self.sequence, self.row), x), [1])
 
     def packed(self, y: Value, dtype: DType) -> Value:

@@ -22,13 +22,13 @@ class Model:
 
     def __init__(self, seed: int, read: int, one: bool) -> None:
         random = np.random.default_rng(seed)
-        self.read, self.one = read, one
+        self.model_type, self.is_single_token = read, one
         shapes = dict.fromkeys(("q", "k", "v", "across", "cross_k", "cross_v"), (WIDTH, WIDTH))
         shapes |= {"tokens": (VOCABULARY, WIDTH), "features": (FEATURES, WIDTH), "out": (WIDTH, VOCABULARY)}
-        self.held = {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
+        self.weights = {name: random.normal(size=shape).astype(np.float32) for name, shape in shapes.items()}
 
     def weight(self, name: str) -> Any:
-        return constant(self.held[name])
+        return constant(self.weights[name])
 
     def heads(self, x: Any, name: str) -> Any:
         return ops.transpose(ops.reshape(ops.matmul(x, self.weight(name)), [0, 0, HEADS, SIZE]), perm=[0, 2, 1, 3])
@@ -45,7 +45,7 @@ class Model:
         """Return the logits of each token and the decoder's states. Uses only ops that every opset has."""
         x = ops.gather(self.weight("tokens"), tokens)
         k, v = self.heads(x, "k"), self.heads(x, "v")
-        if past and self.one:
+        if past and self.is_single_token:
             k, v = ops.concat(past[0], k, axis=2), ops.concat(past[1], v, axis=2)
         x = x + self.attended(self.heads(x, "q"), k, v)
         x = x + self.attended(self.heads(x, "across"), *behind, mask=mask)
@@ -53,8 +53,8 @@ class Model:
 
     def encoder(self) -> Graph:
         def encode(*given: Any) -> Any:
-            read, mask, tokens = given if self.read == T5 else (given[0], None, given[1])
-            if self.read == T5:
+            read, mask, tokens = given if self.model_type == T5 else (given[0], None, given[1])
+            if self.model_type == T5:
                 hidden = ops.gather(self.weight("tokens"), read)
             else:
                 hidden = ops.matmul(ops.transpose(read, perm=[0, 2, 1]), self.weight("features"))
@@ -64,7 +64,7 @@ class Model:
 
         tokens = TensorType(DType.int32, _named("rows", "read"))
         begun = ("decoder_input_ids", TensorType(DType.int32, _named("rows", "written")))
-        if self.read == T5:
+        if self.model_type == T5:
             formals = [("encoder_input_ids", tokens), ("encoder_attention_mask", tokens), begun]
         else:
             formals = [("encoder_input_ids", TensorType(DType.float32, _named("rows", FEATURES, "read"))), begun]
@@ -73,11 +73,11 @@ class Model:
 
     def decoder(self, hidden: bool) -> Graph:
         def decode(tokens: Any, *given: Any) -> Any:
-            mask = given[0] if self.read == T5 else None
+            mask = given[0] if self.model_type == T5 else None
             return tuple(self.decoded(tokens, given[-4:-2], given[-2:], mask))
 
-        formals = [("input_ids", TensorType(DType.int32, _named("rows", 1 if self.one else "written")))]
-        if self.read == T5:
+        formals = [("input_ids", TensorType(DType.int32, _named("rows", 1 if self.is_single_token else "written")))]
+        if self.model_type == T5:
             formals.append(("encoder_attention_mask", TensorType(DType.int32, _named("rows", "read"))))
         if hidden:
             formals.append(("encoder_hidden_states", TensorType(DType.float32, _named("rows", "read", WIDTH))))

@@ -15,7 +15,7 @@ from tenonnx_testing import Gap, call, cases, tensors
 SIZE, WIDTH, RATIO, POSITIONS = 8, 4, 2, 16
 
 
-class Drawn:
+class RandomInputs:
     """Random inputs of both indexers, with distinct scores."""
 
     def __init__(self, draw):
@@ -23,19 +23,19 @@ class Drawn:
         self.csa, self.heads, self.batch = draw(st.booleans()), draw(st.integers(1, 2)), draw(st.integers(1, 2))
         shape = (POSITIONS, WIDTH) if draw(st.booleans()) else (self.batch, POSITIONS, WIDTH)
         weights = [self.random.uniform(0.5, 1.5, SIZE).astype(np.float32) for _ in range(2)]
-        self.common = [*weights, self.some(*shape), self.some(*shape)]
+        self.common = [*weights, self.array(*shape), self.array(*shape)]
         self.attributes = {"compress_ratio": RATIO, "policy_mode": "csa" if self.csa else "qsa"}
         self.attributes |= {"index_topk": 3} if self.csa else {"token_budget": 4}
         if draw(st.booleans()):
             self.attributes |= {"epsilon": 1e-5, "scale": 0.5} | ({"head_weight_scale": 0.7} if self.csa else {})
 
-    def some(self, *shape):
+    def array(self, *shape):
         return self.random.normal(size=shape).astype(np.float32)
 
     def projections(self, draw, *sizes):
         """Draw query and key, separate or packed."""
         wide = SIZE * (1 + self.csa)
-        parts = [self.some(*sizes, self.heads * SIZE), self.some(*sizes, wide)]
+        parts = [self.array(*sizes, self.heads * SIZE), self.array(*sizes, wide)]
         if not self.csa and draw(st.booleans()):
             parts = [np.concatenate(parts, axis=-1), None]
         return parts
@@ -44,12 +44,12 @@ class Drawn:
         """Draw ``gate``, ``position_bias`` and ``head_weights``."""
         if not self.csa:
             return [None] * 3
-        return [self.some(*sizes, 2 * SIZE), self.some(RATIO, 2 * SIZE), self.some(*sizes, self.heads)]
+        return [self.array(*sizes, 2 * SIZE), self.array(RATIO, 2 * SIZE), self.array(*sizes, self.heads)]
 
 
 @cases(sparse_attention_indexer, gradient=False)
 def sparse_attention_indexer_cases(draw):
-    drawn = Drawn(draw)
+    drawn = RandomInputs(draw)
     length, past, batch = draw(st.integers(1, 5)), draw(st.integers(0, 5)), drawn.batch
     fixed = draw(st.booleans())
     query, key = drawn.projections(draw, batch, length)
@@ -57,13 +57,13 @@ def sparse_attention_indexer_cases(draw):
     room = past + 5 if fixed else past
     if drawn.csa:
         waiting = RATIO * min(past, 1) + draw(st.integers(0, RATIO - 1))
-        buffer = drawn.some(2, batch, waiting, 2 * SIZE)
+        buffer = drawn.array(2, batch, waiting, 2 * SIZE)
         begin = past * RATIO + waiting % RATIO
         positions = np.tile(np.arange(begin, begin + length), (batch, 1))
     elif draw(st.booleans()):
         mask = (drawn.random.random((batch, past + length)) < 0.8).astype(np.int64)
     past_length = np.array([past], np.int32) if fixed else None
-    inputs = [query, key, *drawn.common, mask, drawn.some(batch, room, SIZE), *drawn.gates(batch, length)]
+    inputs = [query, key, *drawn.common, mask, drawn.array(batch, room, SIZE), *drawn.gates(batch, length)]
     return call(*inputs, positions, past_length, buffer, **drawn.attributes, _outputs=3 if drawn.csa else 2)
 
 
@@ -73,7 +73,7 @@ def sparse_attention_indexer_cases(draw):
     gaps=[Gap("requirements", "no drawn call keeps a state, whose capacity is bounded")],
 )
 def packed_sparse_attention_indexer_cases(draw):
-    drawn = Drawn(draw)
+    drawn = RandomInputs(draw)
     csa, batch, room = drawn.csa, drawn.batch, 5
     counts = draw(tensors("int32", shape=(batch,), min_value=0, max_value=3))
     counts[0] = max(counts[0], 1)
@@ -86,9 +86,9 @@ def packed_sparse_attention_indexer_cases(draw):
     if csa:
         positions = np.concatenate([p + np.arange(n) for p, n in zip(past, counts, strict=True)]).astype(np.int64)
     query, key = drawn.projections(draw, tokens)
-    buffers = [drawn.some(batch, 2 * RATIO - 1, SIZE * (1 + csa)) for _ in range(1 + csa)] + [None] * (not csa)
+    buffers = [drawn.array(batch, 2 * RATIO - 1, SIZE * (1 + csa)) for _ in range(1 + csa)] + [None] * (not csa)
     inputs = [query, key, *drawn.common, sums, past.astype(np.int32), *drawn.gates(tokens), positions]
-    inputs += [drawn.some(batch, room, SIZE), *buffers, lengths]
+    inputs += [drawn.array(batch, room, SIZE), *buffers, lengths]
     attributes, outputs = drawn.attributes | {"state_capacity": room}, 6
     if not csa and draw(st.booleans()):
         inputs += [counts, np.array([draw(st.integers(0, 1))], np.int32) if draw(st.booleans()) else None]

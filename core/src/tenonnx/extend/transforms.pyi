@@ -25,9 +25,9 @@ from tenonnx.registry.registry import canonical_domain as canonical_domain
 from tenonnx.transforms.decompose import decompose as decompose
 from tenonnx.transforms.decompose import inline_functions as inline_functions
 from tenonnx.transforms.decompose import refuse_opaque as refuse_opaque
-from tenonnx.transforms.decorators import behind as behind
+from tenonnx.transforms.decorators import after as after
 from tenonnx.transforms.decorators import changing as changing
-from tenonnx.transforms.decorators import step_behind as step_behind
+from tenonnx.transforms.decorators import step_after as step_after
 from tenonnx.transforms.default_inputs import leaving_defaults as leaving_defaults
 from tenonnx.transforms.default_inputs import opened as opened
 from tenonnx.transforms.dims import fix_shapes as fix_shapes

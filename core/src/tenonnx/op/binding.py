@@ -64,7 +64,7 @@ def _bind_at(node: Node, op: Op, signature: VersionedSignature) -> tuple[list[Va
     for parameter in op.signature.inputs:
         if parameter.variadic:
             inputs += node.inputs[len(signature.inputs) - 1 :]
-        elif parameter.name in signature.moved:
+        elif parameter.name in signature.input_attributes:
             inputs.append(_as_constant(node, signature, parameter.name, bound.pop(parameter.name)))
         else:
             inputs.append(given.get(parameter.name))

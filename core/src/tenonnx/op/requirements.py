@@ -77,11 +77,11 @@ class Requirement:
     it, too.
     """
 
-    __slots__ = ("check", "choices", "dims", "implies", "names", "numbers", "types_alone", "word")
+    __slots__ = ("check", "choices", "constructor", "dims", "implies", "names", "numbers", "types_alone")
 
     def __init__(
         self,
-        word: str,
+        constructor: str,
         names: Iterable[str],
         check: Callable[[Arguments], None],
         dims: Iterable[str] = (),
@@ -90,7 +90,7 @@ class Requirement:
         choices: Mapping[str, Sequence[Any]] | None = None,
         numbers: Callable[[Any], Sequence[Any]] | None = None,
     ) -> None:
-        self.word = word
+        self.constructor = constructor
         self.names = tuple(names)
         self.check = check
         self.dims = frozenset(dims)
@@ -100,7 +100,7 @@ class Requirement:
         self.numbers = numbers
 
     def __repr__(self) -> str:
-        return f"{self.word}({', '.join(self.names)})"
+        return f"{self.constructor}({', '.join(self.names)})"
 
 
 class Declared(Protocol):

@@ -50,7 +50,7 @@ class Input:
 class Signature(NamedTuple):
     """Inputs in order, and attributes with their defaults (``REQUIRED`` for none; None for an optional attribute).
 
-    ``kinds`` are the types of attributes (``int``, ``floats``, ...) as far as a default or annotation determines them.
+    ``attribute_types`` are the types of attributes (``int``, ``floats``, ...) that a default or annotation determines.
     ``counts_outputs``: the function takes ``_outputs``, the number of outputs that the node declares. ``reads_graph``:
     the body takes ``_graph``, the graph that holds the node, for an op whose meaning depends on it.
     """
@@ -58,19 +58,19 @@ class Signature(NamedTuple):
     inputs: tuple[Input, ...]
     attributes: Mapping[str, Any]
     counts_outputs: bool = False
-    kinds: Mapping[str, str] = MappingProxyType({})
+    attribute_types: Mapping[str, str] = MappingProxyType({})
     reads_graph: bool = False
 
     @property
     def floats(self) -> frozenset[str]:
         """The attributes that hold floats."""
-        return frozenset(name for name, kind in self.kinds.items() if kind in ("float", "floats"))
+        return frozenset(name for name, kind in self.attribute_types.items() if kind in ("float", "floats"))
 
     @classmethod
     def of(cls, function: Callable[..., Any]) -> Signature:
         inputs: list[Input] = []
         attributes: dict[str, Any] = {}
-        kinds: dict[str, str] = {}
+        attribute_types: dict[str, str] = {}
         names = getattr(function, "__globals__", {})
         parameters = inspect.signature(function).parameters
         for name, parameter in parameters.items():
@@ -80,8 +80,8 @@ class Signature(NamedTuple):
                 inputs.append(Input(name, optional, variadic, _marks_index(parameter.annotation, names)))
             elif name not in ("_outputs", "_graph"):
                 attributes[name] = parameter.default
-                kinds[name] = _declared_kind(parameter)
-        return cls(tuple(inputs), attributes, "_outputs" in parameters, kinds, "_graph" in parameters)
+                attribute_types[name] = _declared_kind(parameter)
+        return cls(tuple(inputs), attributes, "_outputs" in parameters, attribute_types, "_graph" in parameters)
 
     @property
     def variadic(self) -> bool:
@@ -101,7 +101,7 @@ class Signature(NamedTuple):
         names = [p.name for p in self.inputs if not p.variadic]
         for name, value in kwargs.items():
             if name in self.attributes:
-                convert = _CONVERSIONS.get(self.kinds.get(name, ""))
+                convert = _CONVERSIONS.get(self.attribute_types.get(name, ""))
                 attributes[name] = value if convert is None else convert(value)
             elif name in names and names.index(name) >= len(args):
                 position = names.index(name)
@@ -132,7 +132,7 @@ class Signature(NamedTuple):
         """
         completed = {}
         for name, default in self.attributes.items():
-            value, kind = attributes.get(name), self.kinds.get(name, "")
+            value, kind = attributes.get(name), self.attribute_types.get(name, "")
             if value is None:
                 value = default
             elif value is not default:
@@ -204,21 +204,21 @@ def _declared_kind(parameter: inspect.Parameter) -> str:
     kind = "" if parameter.default is REQUIRED else kind_of(parameter.default)
     annotation = parameter.annotation
     named = (annotation if isinstance(annotation, str) else inspect.formatannotation(annotation)).split(" | ")
-    kinds = {"int": "int", "float": "float", "str": "str"}
-    kinds |= {f"list[{item}]": f"{item}s" for item in kinds}
-    kinds |= {name: name for name in ("Graph", "Constant", "Type")}
-    return kind or next((kinds[name] for name in named if name in kinds), "")
+    types = {"int": "int", "float": "float", "str": "str"}
+    types |= {f"list[{item}]": f"{item}s" for item in types}
+    types |= {name: name for name in ("Graph", "Constant", "Type")}
+    return kind or next((types[name] for name in named if name in types), "")
 
 
 def kind_of(value: Any) -> str:
     """The attribute type of a Python value; empty if it is ambiguous or not a type that signatures distinguish."""
     if isinstance(value, list | tuple):
-        kinds = set(map(_kind_of_type, set(map(type, value))))  # fast for millions of items, which have few types
-        if not kinds:
+        types = set(map(_kind_of_type, set(map(type, value))))  # fast for millions of items, which have few types
+        if not types:
             return ""
-        if kinds == {"int", "float"}:
+        if types == {"int", "float"}:
             return "floats"
-        only, *others = kinds
+        only, *others = types
         return "mixed" if others or not only else f"{only}s"
     given: Any = type(value)
     return _kind_of_type(given)

@@ -56,13 +56,14 @@ class VersionedSignature(NamedTuple):
     """The signature of an op at one version.
 
     ``inputs`` are the newest input parameters that are inputs at that version; ``attributes`` maps each old attribute
-    name to the newest parameter; ``defaults`` are the old defaults by the newest name.
+    name to the newest parameter; ``defaults`` are the old defaults by the newest name; ``input_attributes`` names the
+    newest inputs that are attributes at that version.
     """
 
     inputs: tuple[Input, ...]
     attributes: Mapping[str, str]
     defaults: Mapping[str, Any]
-    moved: frozenset[str]
+    input_attributes: frozenset[str]
     lacks: frozenset[str]
     ignored: frozenset[str]
     vectors: frozenset[str]
@@ -74,20 +75,27 @@ def signature_at(op: HasSignature, version: int) -> VersionedSignature:
     """The signature of ``op`` at ``version``."""
     steps = sorted((step for step in op.signature_changes if step.before > version), key=lambda step: -step.before)
 
-    def named(word: str) -> frozenset[str]:
-        return frozenset(name for step in steps for name in getattr(step, word))
+    def union(field: str) -> frozenset[str]:
+        return frozenset(name for step in steps for name in getattr(step, field))
 
-    lacks = named("lacks")
-    moved = named("attributes") - lacks
+    lacks = union("lacks")
+    input_attributes = union("attributes") - lacks
     renamed = {today: old for step in steps for today, old in step.renamed.items()}
-    defaults: dict[str, Any] = {**dict.fromkeys(moved), **op.signature.attributes}
+    defaults: dict[str, Any] = {**dict.fromkeys(input_attributes), **op.signature.attributes}
     for step in steps:
         defaults |= step.defaults
-    inputs = tuple(p for p in op.signature.inputs if p.name not in moved and p.name not in lacks)
-    names = [n for n in (*op.signature.attributes, *sorted(moved)) if n not in lacks]
+    inputs = tuple(p for p in op.signature.inputs if p.name not in input_attributes and p.name not in lacks)
+    names = [n for n in (*op.signature.attributes, *sorted(input_attributes)) if n not in lacks]
     attributes = {renamed.get(n, n): n for n in names}
     return VersionedSignature(
-        inputs, attributes, defaults, moved, lacks, named("ignored"), named("vectors"), named("positive") - lacks
+        inputs,
+        attributes,
+        defaults,
+        input_attributes,
+        lacks,
+        union("ignored"),
+        union("vectors"),
+        union("positive") - lacks,
     )
 
 
@@ -116,11 +124,11 @@ def unbind_attributes(
     written: dict[str, Any] = {}
     for old, name in signature.attributes.items():
         default = signature.defaults[name]
-        value = static.get(name) if name in signature.moved else attributes[name]
+        value = static.get(name) if name in signature.input_attributes else attributes[name]
         if value is None:
             if default is REQUIRED:
                 raise NotRepresentable(f'{op.title}: attribute "{old}" has no default at version {version}')
-            if default is not None and name not in signature.moved:
+            if default is not None and name not in signature.input_attributes:
                 raise NotRepresentable(f'{op.title}: attribute "{old}" cannot be absent at version {version}')
         elif default is REQUIRED or not same_attribute(value, default):
             written[old] = _from_front(op, version, old, value, rank) if name in signature.positive else value

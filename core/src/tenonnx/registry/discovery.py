@@ -321,7 +321,7 @@ def _contents(path: Path) -> str:
 class Selection:
     """Parsed ``TENONNX_PLUGINS``: the selected distributions (None for all), and the excluded ones."""
 
-    named: Sequence[str] | None
+    included: Sequence[str] | None
     without: Sequence[str]
 
     @classmethod
@@ -335,12 +335,12 @@ class Selection:
         name = normalized(plugin.distribution)
         # the project's own functions are always available unless excluded by name
         always = plugin.group == EXTENSIONS and plugin.is_ours
-        return name not in self.without and (self.named is None or always or name in self.named)
+        return name not in self.without and (self.included is None or always or name in self.included)
 
     @property
     def unknown(self) -> list[str]:
         """Names that match no installed plugin."""
-        names = {*(self.named or ()), *self.without}
+        names = {*(self.included or ()), *self.without}
         known = {normalized(plugin.distribution) for group in GROUPS if names for plugin in _installed(group)}
         return sorted(names - known)
 

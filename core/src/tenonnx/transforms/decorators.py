@@ -18,7 +18,7 @@ class Marks(NamedTuple):
     conversion and returns changes; and what it may change in the model.
     """
 
-    behind: str = "read"
+    after: str = "read"
     is_step: bool = False
     changes: What | None = None
 
@@ -37,20 +37,20 @@ def _marking(**said: Any) -> Callable[[Transform], Transform]:
     return mark
 
 
-def behind(step: str) -> Callable[[Transform], Transform]:
+def after(step: str) -> Callable[[Transform], Transform]:
     """Decorator for a transform that a conversion runs after ``step``, such as ``dims`` or ``retarget``.
 
     The default is after ``read``.
     """
-    return _marking(behind=step)
+    return _marking(after=step)
 
 
-def step_behind(step: str) -> Callable[[Transform], Transform]:
+def step_after(step: str) -> Callable[[Transform], Transform]:
     """Decorator for a conversion step: a function of the graph and the ``Conversion`` that returns a graph and changes.
 
     It runs after ``step``, and may read the options and the target of the conversion.
     """
-    return _marking(behind=step, is_step=True)
+    return _marking(after=step, is_step=True)
 
 
 def changing(what: What) -> Callable[[Transform], Transform]:

@@ -51,7 +51,7 @@ class _Rules(NamedTuple):
 
     version: int
     as_written: bool = False
-    moved: bool = False
+    version_differs: bool = False
     why: str = ""
 
 
@@ -75,7 +75,7 @@ class Legalizer:
         if rules.why:
             raise NotRepresentable(rules.why)
         version = rules.version
-        for step in op.signature_changes if rules.moved else ():
+        for step in op.signature_changes if rules.version_differs else ():
             if step.unless is not None and version < step.before:
                 with foreseeing(op.title, call.inputs, call.attributes):
                     why = step.unless(*call.inputs, **call.attributes)
@@ -104,9 +104,10 @@ class Legalizer:
             return _Rules(version, why=why)
         if op.domain == INTERNAL_DOMAIN or not self.target.specifies(op):
             return _Rules(version, why=f"{op.domain}::{op.name} is not in the specification of version {version}")
-        moved = node is None or node.version != version
-        as_written = not moved or (node is not None and signature_at(op, node.version) == signature_at(op, version))
-        return _Rules(version, as_written, moved)
+        version_differs = node is None or node.version != version
+        same_signature = node is not None and signature_at(op, node.version) == signature_at(op, version)
+        as_written = not version_differs or same_signature
+        return _Rules(version, as_written, version_differs)
 
     def _of_function(self, call: Call) -> LegalCall:
         """A local function is kept if its body is legal, which depends on element types."""
@@ -221,7 +222,7 @@ def _written_inputs(call: Call, version: int) -> tuple[list[Value | None], dict[
         for position, value in enumerate(call.inputs):
             parameter = op.signature.input_at(position)
             name = parameter.name
-            if name not in form.lacks and name not in form.moved:
+            if name not in form.lacks and name not in form.input_attributes:
                 inputs.append(value)
             elif value is not None and name in form.lacks:
                 raise NotRepresentable(f'{op.domain}::{op.name} has no input "{name}" at version {version}')

@@ -41,25 +41,25 @@ def kind_of(node: Node) -> Hashable | None:
 _PLAIN = {int, float, str}
 
 
-class Watched(Contents):
+class TrackedConstant(Contents):
     """Contents that record whether they were read."""
 
     def __init__(self, contents: Constant) -> None:
         self.contents, self.type, self.nbytes = contents, contents.type, contents.nbytes
-        self.seen = False
+        self.was_read = False
 
     def array(self) -> np.ndarray[Any, Any]:
-        self.seen = True
+        self.was_read = True
         return self.contents.array()
 
 
-def watched(value: Value | None) -> Value | None:
-    """A copy of ``value`` with ``Watched`` contents, if it has any."""
+def tracked(value: Value | None) -> Value | None:
+    """A copy of ``value`` with ``TrackedConstant`` contents, if it has any."""
     if value is None or value.data is None:
         return value
-    return Value(value.name, value.type, data=Watched(value.data), graph=value.graph)
+    return Value(value.name, value.type, data=TrackedConstant(value.data), graph=value.graph)
 
 
-def were_seen(node: Node) -> bool:
-    """Whether watched contents of an input of the node were read."""
-    return any(v is not None and isinstance(v.data, Watched) and v.data.seen for v in node.inputs)
+def were_read(node: Node) -> bool:
+    """Whether tracked contents of an input of the node were read."""
+    return any(v is not None and isinstance(v.data, TrackedConstant) and v.data.was_read for v in node.inputs)

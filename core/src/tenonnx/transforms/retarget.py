@@ -23,7 +23,7 @@ from tenonnx.op.known_values import Known
 from tenonnx.op.op import Op
 from tenonnx.transforms.default_inputs import sparing_defaults
 from tenonnx.transforms.legalize import LegalCall, Legalizer
-from tenonnx.transforms.node_memo import Watched, kind_of, watched, were_seen
+from tenonnx.transforms.node_memo import TrackedConstant, kind_of, tracked, were_read
 from tenonnx.transforms.promotion import QUANTIZED, Widened
 from tenonnx.transforms.prune import drop_dead_nodes, needed_nodes
 from tenonnx.transforms.report import Change, Retargeted, all_kept, interface_refusals, refusal
@@ -170,7 +170,7 @@ class Retargeting(Rewriter):
         if not isinstance(node.op, Op):
             return None
         definitions().load(node.domain)
-        stand_in = Node(node.op, node.version, [watched(v) for v in node.inputs], node.attributes, node.outputs)
+        stand_in = Node(node.op, node.version, [tracked(v) for v in node.inputs], node.attributes, node.outputs)
         try:
             inputs, attributes = bind(stand_in)
             known = infer_call(node.op, inputs, attributes, len(node.outputs))
@@ -178,7 +178,7 @@ class Retargeting(Rewriter):
         except TenonnxError:
             return None
         whole = len(known) >= len(node.outputs) and all(map(_is_whole, known[: len(node.outputs)]))
-        return known if whole and form.as_written and not were_seen(stand_in) else None
+        return known if whole and form.as_written and not were_read(stand_in) else None
 
     def replacement(self, node: Node, call: Call | None) -> _Results:
         if call is None:
@@ -377,7 +377,7 @@ def _is_whole(known: Known | None) -> bool:
         known is not None
         and isinstance(known.type, TensorType)
         and known.type.shape is not None
-        and not isinstance(known.data, Watched)
+        and not isinstance(known.data, TrackedConstant)
     )
 
 

@@ -193,14 +193,14 @@ class Conversion:
         while self._waiting and self._waiting[0] != until:
             step = self._waiting.pop(0)
             if step == "verify":
-                chosen = any(each.marks.behind == step for each in self._placed or ())
+                chosen = any(each.marks.after == step for each in self._placed or ())
                 self.state = replace(self.state, path_is_final=not chosen)
             with defined_by(self.state.graph.registry if self.state.graph is not None else None):
                 self.state = self._steps[step](self.state)
                 if self._placed is None:
                     self._placed = placed(self.state.options, self._steps, self.state)
                 for each in self._placed:
-                    if each.marks.behind == step:
+                    if each.marks.after == step:
                         self.state = self.state.after(each)
             if step == "dims":
                 self.state = replace(self.state, given=self.state.graph)

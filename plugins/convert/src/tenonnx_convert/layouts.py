@@ -12,7 +12,7 @@ from tenonnx.errors import InvalidCall
 from tenonnx.formats.files import write_bytes
 from tenonnx.registry.discovery import Plugin, cure, plugins
 from tenonnx.registry.hints import provider
-from tenonnx.transforms.decorators import step_behind
+from tenonnx.transforms.decorators import step_after
 from tenonnx_convert.options import ConvertConfig, option
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 LAYOUTS = "tenonnx.layouts"
 
 
-@step_behind("verify")
+@step_after("verify")
 @dataclass(frozen=True)
 class Layout:
     """Write the folder structure of a server or runtime.

@@ -34,7 +34,7 @@ class StepOption(NamedTuple):
     plugin: Plugin
     option: Option
     default: Any
-    behind: str
+    after: str
 
 
 def has_options(plugin: Plugin) -> bool:
@@ -70,7 +70,7 @@ def step_options() -> dict[str, StepOption]:
                     do=f"switch one off: TENONNX_PLUGINS=-{plugin.distribution}",
                 )
             taken[name] = plugin.source
-            found[name] = StepOption(plugin, option, defaults[name], marks_of(kind).behind)
+            found[name] = StepOption(plugin, option, defaults[name], marks_of(kind).after)
     return found
 
 
@@ -87,7 +87,7 @@ def given_config(
     base |= {name: value for name, value in given.items() if name in names}
     others = {name: value for name, value in given.items() if name not in names}
     if others:
-        declared = [name for name, each in step_options().items() if each.behind not in without]
+        declared = [name for name, each in step_options().items() if each.after not in without]
         if unknown := [name for name in others if name not in declared]:
             available = ", ".join([*names, *declared])
             raise InvalidCall(f"unknown option: {', '.join(unknown)}", available=available)
@@ -132,10 +132,10 @@ def placed(options: ConvertConfig, steps: Collection[str], state: Any) -> Sequen
         if not isinstance(each, str)
     ]
     for each in found:
-        if each.marks.behind not in steps:
+        if each.marks.after not in steps:
             raise PluginError(
                 f'the transform "{each.name}" follows an unknown step',
-                given=each.marks.behind,
+                given=each.marks.after,
                 available=", ".join(steps),
             )
     return found

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tenonnx import InvalidCall, UnsupportedOp
 from tenonnx.extend.options import option
-from tenonnx.extend.transforms import step_behind
+from tenonnx.extend.transforms import step_after
 
 if TYPE_CHECKING:
     from tenonnx import Graph
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 BUDGET = 0.01
 
 
-@step_behind("retarget")
+@step_after("retarget")
 @dataclass(frozen=True)
 class Fuse:
     """Fuse subgraphs into ops that the target supports, including those of ``domains``.
@@ -101,7 +101,7 @@ def _fused(graph: Graph, before: Mapping[str, str]) -> list[Change]:
     return changes
 
 
-@step_behind("retarget")
+@step_after("retarget")
 @dataclass(frozen=True)
 class SimplifyLowered:
     """With ``simplify``, simplify again after lowering to another opset."""
@@ -120,7 +120,7 @@ class SimplifyLowered:
         return moved.graph if smaller and not moved.refused else graph, ()
 
 
-@step_behind("dims")
+@step_after("dims")
 @dataclass(frozen=True)
 class HalfPrecision:
     """Convert float32 to half precision within ``budget``; ``half_interface`` includes inputs and outputs."""

@@ -275,7 +275,7 @@ def _assignments(template: Template, numbers: Sequence[Any]) -> Iterator[dict[st
     found = [np.asarray(n) for n in numbers if n is not None]
     floats = list(dict.fromkeys(float(n.reshape(-1)[0]) for n in found if n.dtype.kind == "f" and n.size == 1))
     ints = list(dict.fromkeys(int(i) for n in found if n.dtype.kind in "iu" for i in n.reshape(-1)[:8]))
-    kinds = template.op.signature.kinds
+    kinds = template.op.signature.attribute_types
     options: dict[str, list[Any]] = {}
     for name, value in template.attributes.items():
         others: list[Any] = ints if kinds.get(name) == "int" else []

@@ -162,7 +162,7 @@ class FeedCheck:
         for place, what, requirement in self._of_numbers:
             found = requirement.numbers(arrays[place]) if requirement.numbers is not None else ()
             if found:
-                raise InvalidFeed(f"{what} holds numbers that are not {requirement.word}", given=str(found))
+                raise InvalidFeed(f"{what} holds numbers that are not {requirement.constructor}", given=str(found))
         return arrays
 
     def passes(self, feeds: Mapping[str, Any]) -> bool:

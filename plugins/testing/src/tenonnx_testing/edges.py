@@ -249,14 +249,14 @@ def _without(array: Array, size: int) -> Array:
 
 
 def names_axes(case: Case) -> bool:
-    return any(requirement.word == "axis" for requirement in case.op.requirements.declared)
+    return any(requirement.constructor == "axis" for requirement in case.op.requirements.declared)
 
 
 def axes_count_from_either_end(case: Case, drawn: Call, expected: Outputs) -> bool:
     """Check that negative axes equal positive ones for parameters declared as axes (``axis("axis", of="X")``)."""
     compared = False
     for requirement in case.op.requirements.declared:
-        turned = _with_flipped_axes(case, drawn, *requirement.names) if requirement.word == "axis" else None
+        turned = _with_flipped_axes(case, drawn, *requirement.names) if requirement.constructor == "axis" else None
         if turned is not None:
             with blaming(f"{case.op.title} with axes counted from the other end"):
                 found = evaluate(case.op, turned)

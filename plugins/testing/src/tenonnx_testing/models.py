@@ -49,7 +49,7 @@ def single_node(
         if name in form.lacks:
             if contents is not None:
                 return None
-        elif name in form.moved:
+        elif name in form.input_attributes:
             if contents is not None:
                 static[name] = _as_attribute(contents, name in form.vectors)
         else:

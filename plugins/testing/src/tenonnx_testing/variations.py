@@ -109,7 +109,7 @@ def _named_sizes(case: Case, drawn: Call) -> list[int]:
     found = []
     names = [case.op.signature.input_at(k).name for k in range(len(drawn.inputs))]
     for requirement in case.op.requirements.declared:
-        name, of = requirement.names if requirement.word == "axis" else ("", "")
+        name, of = requirement.names if requirement.constructor == "axis" else ("", "")
         array, axis = drawn.inputs[names.index(of)] if of in names else None, drawn.attributes.get(name)
         if isinstance(array, np.ndarray) and isinstance(axis, int) and -array.ndim <= axis < array.ndim:
             found.append(array.shape[axis])

@@ -161,7 +161,7 @@ def changed(op: Op, drawn: Call, requirement: Requirement) -> Iterator[Call]:
 
 def _other_attributes(op: Op, name: str, given: Any) -> Iterator[Any]:
     if given is None:
-        yield from _SAMPLES.get(op.signature.kinds.get(name, ""), ())
+        yield from _SAMPLES.get(op.signature.attribute_types.get(name, ""), ())
         return
     if not isinstance(given, int | float | str | list):
         return

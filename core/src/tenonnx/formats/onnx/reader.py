@@ -119,12 +119,12 @@ def read_parts(
 def _read_model(
     model: onnx.ModelProto,
     files: ExternalFiles,
-    apart: Sequence[tuple[str, Constant]],
+    initializers: Sequence[tuple[str, Constant]],
     registry: Registry | None,
     large: Mapping[int, memoryview] | None = None,
 ) -> Graph:
     with gc_paused():
-        return _ModelReader(model, files, apart, registry or default_registry(), large or {}).graph()
+        return _ModelReader(model, files, initializers, registry or default_registry(), large or {}).graph()
 
 
 def _read_file(path: str | os.PathLike[str]) -> bytes:
@@ -180,14 +180,14 @@ class _ModelReader:
         self,
         model: onnx.ModelProto,
         files: ExternalFiles,
-        apart: Sequence[tuple[str, Constant]],
+        initializers: Sequence[tuple[str, Constant]],
         registry: Registry,
         large: Mapping[int, memoryview],
     ) -> None:
         self.model = model
         self.large = large
         self.files = files
-        self.apart = apart
+        self.initializers = initializers
         self.registry = registry
         self.opsets: dict[str, int] = {}
         for entry in model.opset_import:
@@ -208,7 +208,7 @@ class _ModelReader:
         graph.metadata = {entry.key: entry.value for entry in model.metadata_props}
         graph.origin = model
         reader = GraphReader(model.graph, graph, self.resolver, self.files, None)
-        reader.apart, reader.large = self.apart, self.large
+        reader.initializers, reader.large = self.initializers, self.large
         reader.read()
         for domain, version in self.resolver.assumed.items():
             graph.opsets.setdefault(domain, version)
@@ -241,7 +241,7 @@ class GraphReader:
         self.outer = outer
         self.level: int = 0 if outer is None else outer.level + 1
         self.scope: dict[str, Value] = {}
-        self.apart: Sequence[tuple[str, Constant]] = ()
+        self.initializers: Sequence[tuple[str, Constant]] = ()
         self.large: Mapping[int, memoryview] = {}
 
     def read(self) -> Graph:
@@ -281,7 +281,7 @@ class GraphReader:
         return graph
 
     def _read_initializers(self) -> None:
-        for name, contents in self.apart:
+        for name, contents in self.initializers:
             self._add_variable(name, contents)
         for number, tensor in enumerate(self.proto.initializer):
             self._add_variable(tensor.name, TensorContents(tensor, self.files, self.large.get(number)))

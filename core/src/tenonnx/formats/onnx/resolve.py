@@ -25,7 +25,7 @@ class Resolved:
     version: int
     names: frozenset[str] = frozenset()
     required: frozenset[str] = frozenset()
-    kinds: Mapping[str, str] | None = None
+    attribute_types: Mapping[str, str] | None = None
     checked: bool = False
     least_inputs: int = 0
     most_inputs: float = float("inf")
@@ -61,14 +61,14 @@ class Resolver:
         if found is None:
             found = self._cache[key] = self._find(*key)
         op = found.op
-        if found.kinds is not None and isinstance(op, Op):
+        if found.attribute_types is not None and isinstance(op, Op):
             if (attributes or found.required) and not found.required <= attributes.keys() <= found.names:
                 raise self._wrong_names(node, found, attributes)
             if not found.least_inputs <= inputs <= found.most_inputs:
                 what = f"{_title(node, found)} takes {_span(found.least_inputs, found.most_inputs)}"
                 raise InvalidModel(what, given=counted(inputs, "input"), available=op.signature.describe())
             for name, value in attributes.items():
-                kind = found.kinds.get(name)
+                kind = found.attribute_types.get(name)
                 if kind and not is_kind(value, kind) and not _is_reference(value):
                     raise InvalidModel(
                         f'{_title(node, found)}: attribute "{name}" is not {PHRASES[kind]}', given=f"{value!r}"[:500]
@@ -96,12 +96,12 @@ class Resolver:
             return Resolved(op, version)
         form = signature_at(op, version)
         required = frozenset(old for old, new in form.attributes.items() if form.defaults[new] is REQUIRED)
-        kinds = {old: op.signature.kinds.get(new, "") for old, new in form.attributes.items()}
+        attribute_types = {old: op.signature.attribute_types.get(new, "") for old, new in form.attributes.items()}
         variadic = bool(form.inputs) and form.inputs[-1].variadic
         most = float("inf") if variadic else len(form.inputs)
         least = max([k + 1 for k, p in enumerate(form.inputs) if not p.optional], default=0)
         names, checked = frozenset(form.attributes) | form.ignored, bool(op.requirements.of_attributes)
-        return Resolved(op, version, names, required, kinds, checked, least, most)
+        return Resolved(op, version, names, required, attribute_types, checked, least, most)
 
     def _wrong_names(self, node: onnx.NodeProto, found: Resolved, attributes: Mapping[str, Any]) -> InvalidModel:
         unknown = sorted(map(str, attributes.keys() - found.names))

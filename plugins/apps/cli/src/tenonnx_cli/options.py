@@ -370,7 +370,7 @@ class TransformingCommand(Command):
         options = [
             click.Option([*each.option.flag.split(), name], **_attributes(each.option, each.default))
             for name, each in step_options().items()
-            if each.behind not in self.without
+            if each.after not in self.without
         ]
         flags = [
             _Transform([*_flags(plugin)], is_flag=True, expose_value=False, callback=_note_transform)
