@@ -1,6 +1,7 @@
 """Memory mapping and streaming of weights."""
 
 import dataclasses
+import json
 
 import numpy as np
 import onnxruntime
@@ -108,6 +109,27 @@ def test_data_are_divided_into_files_of_a_maximum_size(tmp_path):
     onnxruntime.InferenceSession(str(path))
 
 
+@pytest.mark.parametrize(("shard", "count"), [(None, 1), (100_000, 2)])
+def test_transformers_js_finds_data_files_by_its_config(shard, count, tmp_path):
+    graph = tx.Graph()
+    x = graph.input("x", "float32", ("n", 140))
+    for place in range(2):
+        x = ops.matmul(x, graph.variable(f"w{place}", np.eye(140, dtype="f")))
+    graph.output("y", x)
+    (tmp_path / "onnx").mkdir()
+    (tmp_path / "config.json").write_text("{}")
+    layout = dataclasses.replace(LAYOUTS["transformers.js"], embedded=1000)
+    settings = writing.Settings(layout, {}, verify=False, atol=None, rtol=None, progress=print, max_shard=shard)
+    for name in ("model.onnx", "model_fp16.onnx"):
+        writing._write_graph(graph, tmp_path / "onnx" / name, settings)
+    layout.finish(tmp_path)
+    config = json.loads((tmp_path / "config.json").read_text())["transformers.js_config"]
+    assert config == {"use_external_data_format": {"model.onnx": count, "model_fp16.onnx": count}}
+    names = {f"model.onnx_data{'' if number == 0 else f'_{number}'}" for number in range(count)}
+    assert {path.name for path in (tmp_path / "onnx").glob("model.onnx?*")} == names
+    onnxruntime.InferenceSession(str(tmp_path / "onnx" / "model.onnx"))
+
+
 @pytest.mark.parametrize("name", LAYOUTS)
 def test_weights_above_the_size_of_a_layout_go_to_their_own_file(name, tmp_path):
     graph = tx.Graph()
@@ -118,7 +140,7 @@ def test_weights_above_the_size_of_a_layout_go_to_their_own_file(name, tmp_path)
         writing._write_graph(
             graph, path, writing.Settings(layout, {}, verify=False, atol=None, rtol=None, progress=print)
         )
-        assert path.with_name(f"{path.name}.data").exists() == (embedded < 3600)
+        assert path.with_name(f"{path.name}{layout.data_suffix}").exists() == (embedded < 3600)
 
 
 def test_transformers_js_gets_one_file_up_to_what_protobuf_allows():

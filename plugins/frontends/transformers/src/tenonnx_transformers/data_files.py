@@ -11,6 +11,9 @@ from tenonnx.extend import InvalidCall
 #: Bytes that are copied at once, and the alignment of tensors, which runtimes need to map them.
 _PIECE, _PAGE = 1 << 24, 1 << 16
 
+#: What follows the name of a model in the name of its data file.
+SUFFIX = ".data"
+
 
 def check_size(largest: int | None) -> None:
     """Raise ``InvalidCall`` if a maximum size of files is not a positive number of bytes."""
@@ -18,17 +21,28 @@ def check_size(largest: int | None) -> None:
         raise InvalidCall("the maximum size of data files is not a positive number of bytes", given=repr(largest))
 
 
-def split_data(path: Path, largest: int) -> None:
+def locations(path: Path) -> list[str]:
+    """Names of the data files of a model, sorted."""
+    tensors = onnx.load(path, load_external_data=False).graph.initializer
+    return sorted({entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"})
+
+
+def split_data(path: Path, largest: int | None, suffix: str = SUFFIX) -> None:
     """Divide the data file of a model into files of at most ``largest`` bytes, in the order of the tensors.
 
-    The files are ``model.onnx.data``, ``model.onnx.data_1`` and so on; a larger tensor has a file of its own. Tensors
-    are copied in pieces.
+    The files are ``model.onnx.data``, ``model.onnx.data_1`` and so on, with another ``suffix`` if given; a larger
+    tensor has a file of its own. Tensors are copied in pieces.
     """
-    whole = path.with_name(f"{path.name}.data")
-    if not whole.is_file() or whole.stat().st_size <= largest:
+    written = path.with_name(f"{path.name}{SUFFIX}")
+    if not written.is_file():
+        return
+    whole = path.with_name(f"{path.name}{suffix}")
+    if largest is None or written.stat().st_size <= largest:
+        if whole != written:
+            _move_data(path, written, whole)
         return
     model = onnx.load(path, load_external_data=False)
-    source = whole.rename(whole.with_name(f"{whole.name}.whole"))
+    source = written.rename(whole.with_name(f"{whole.name}.whole"))
     with source.open("rb") as read:
         for number, shard in enumerate(_shards(model, largest)):
             place = whole.with_name(f"{whole.name}_{number}") if number else whole
@@ -42,6 +56,17 @@ def split_data(path: Path, largest: int) -> None:
                         write.write(read.read(min(_PIECE, length - done)))
                     entries["offset"].value, entries["location"].value = str(start), place.name
     source.unlink()
+    onnx.save(model, path)
+
+
+def _move_data(path: Path, written: Path, place: Path) -> None:
+    """Rename the data file of a model."""
+    model = onnx.load(path, load_external_data=False)
+    for tensor in model.graph.initializer:
+        for entry in tensor.external_data:
+            if entry.key == "location":
+                entry.value = place.name
+    written.rename(place)
     onnx.save(model, path)
 
 

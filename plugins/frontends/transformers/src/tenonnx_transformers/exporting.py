@@ -15,7 +15,7 @@ from tenonnx_transformers.decoders import decoder_parts, decoder_states
 from tenonnx_transformers.encoder_decoders import encoder_decoder_parts
 from tenonnx_transformers.layouts import LAYOUTS, Layout
 from tenonnx_transformers.parts import Part
-from tenonnx_transformers.precisions import check_precision
+from tenonnx_transformers.precisions import check_dtype, check_precision
 from tenonnx_transformers.report import Report
 from tenonnx_transformers.sources import Source, source_of
 from tenonnx_transformers.static_cache import StaticCache
@@ -48,7 +48,8 @@ def export(
 
     - ``task``: as in pipelines of transformers; by default that of the architecture;
     - ``layout``: the runtime that reads the folder: ``onnxruntime``, ``genai`` or ``transformers.js``;
-    - ``precision``: ``fp32``, ``fp16``, ``bf16``, or for weights only ``int8`` or ``int4``;
+    - ``precision``: ``fp32``, ``fp16``, ``bf16``, or for weights only ``int8``, ``int4``
+      or ``bnb4``;
     - ``max_shard``: the maximum size of a file of weights, in bytes; a single tensor can exceed it;
     - ``adapters``: folders of LoRA adapters as PEFT writes them, which become ``.onnx_adapter`` files of their names;
     - ``cache``: ``static=2048`` writes graphs for prompts and for single tokens with a cache of that length, in which
@@ -62,12 +63,13 @@ def export(
     - ``fields``: further fields of ``tx.ExportConfig``, such as ``target``.
 
     Raises ``InvalidCall`` for an unknown task, layout or precision, and for folders that need ``trust``;
-    ``InvalidModel`` for broken folders; ``NotRepresentable`` for models that ONNX or the layout does not support;
-    ``VerificationFailed`` if logits or tokens differ.
+    ``InvalidModel`` for broken folders; ``NotRepresentable`` for models and precisions that ONNX or the layout does not
+    support; ``VerificationFailed`` if logits or tokens differ.
     """
     if layout not in LAYOUTS:
         raise InvalidCall("unknown layout", given=repr(layout), available=", ".join(LAYOUTS))
     check_precision(precision)
+    check_dtype(precision, layout)
     check_size(max_shard)
     place = Path(out)
     if place.is_file() or place.suffix == ".onnx":
@@ -100,7 +102,11 @@ def export(
         files = sorted(str(path.relative_to(temporary)) for path in Path(temporary).rglob("*") if path.is_file())
         for name in files:
             (place / name).parent.mkdir(parents=True, exist_ok=True)
+            for stale in (place / name).parent.glob(f"{Path(name).name}{chosen.data_suffix}*"):
+                stale.unlink()  # data of an earlier export
+        for name in files:
             (Path(temporary) / name).replace(place / name)
+        files = sorted({*files, *chosen.finish(place)})
     return Report(
         place,
         source.task.name,

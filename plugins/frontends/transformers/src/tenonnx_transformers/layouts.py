@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from tenonnx.extend import NotRepresentable
-from tenonnx_transformers import genai
-from tenonnx_transformers.sources import CONFIG, Source
+from tenonnx_transformers import genai, transformers_js
+from tenonnx_transformers.data_files import SUFFIX
+from tenonnx_transformers.precisions import TRANSFORMERS_JS
+from tenonnx_transformers.sources import CONFIG, Source, write_json
 from tenonnx_transformers.states import State
 
 #: Files of a tokenizer or processor, copied if present.
@@ -45,7 +45,8 @@ class Layout:
 
     ``fuses`` allows operators that only onnxruntime has. ``check`` raises ``NotRepresentable`` for decoder states that
     the runtime does not support. ``write`` writes further files of the runtime. Weights of more than ``embedded`` bytes
-    go to a file of their own, which onnxruntime maps instead of copying it.
+    go to a file of their own, which onnxruntime maps instead of copying it; ``data_suffix`` follows the name of the
+    graph there. ``finish`` writes the files that describe all graphs of the output folder, and returns their names.
     """
 
     name: str
@@ -54,6 +55,8 @@ class Layout:
     check: Callable[[str, Sequence[State]], None] = lambda model_type, states: None
     write: Callable[[Source, Path, Mapping[str, Sequence[str]], Sequence[State]], None] = lambda *_: None
     embedded: int = 250_000_000
+    data_suffix: str = SUFFIX
+    finish: Callable[[Path], Sequence[str]] = lambda folder: ()
 
 
 def write_configs(source: Source, folder: Path) -> None:
@@ -66,10 +69,6 @@ def write_configs(source: Source, folder: Path) -> None:
         for name in FILES:
             if (source.folder / name).is_file():
                 shutil.copyfile(source.folder / name, folder / name)
-
-
-def write_json(path: Path, contents: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(contents, indent=2, sort_keys=True, default=str) + "\n", "utf-8")
 
 
 def _write_genai(source: Source, folder: Path, graphs: Mapping[str, Sequence[str]], states: Sequence[State]) -> None:
@@ -94,7 +93,13 @@ LAYOUTS: Mapping[str, Layout] = {
     for layout in (
         Layout("onnxruntime"),
         Layout("genai", fuses=True, check=genai.check_states, write=_write_genai),
-        # transformers.js finds data files only where its configuration names them
-        Layout("transformers.js", subfolder="onnx", check=_check_transformers_js, embedded=1_500_000_000),
+        Layout(
+            TRANSFORMERS_JS,
+            subfolder="onnx",
+            check=_check_transformers_js,
+            embedded=1_500_000_000,
+            data_suffix=transformers_js.DATA_SUFFIX,
+            finish=transformers_js.write_variants,
+        ),
     )
 }

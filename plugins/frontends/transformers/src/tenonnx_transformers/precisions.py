@@ -11,17 +11,26 @@ import numpy as np
 
 import tenonnx as tx
 from tenonnx import VerificationFailed
-from tenonnx.extend import Graph, InvalidCall
+from tenonnx.extend import Graph, InvalidCall, NotRepresentable
+from tenonnx_transformers.nf4_weights import with_nf4_weights
 from tenonnx_transformers.parts import Part
 
-#: Precisions by name: the dtype of all tensors, the bits of quantized weights, or None for float32.
+#: Precisions by name: the dtype of all tensors, the bits of quantized weights, or None for float32 and NF4.
 PRECISIONS: Mapping[str, str | int | None] = {
     "fp32": None,
     "fp16": "float16",
     "bf16": "bfloat16",
     "int8": 8,
     "int4": 4,
+    "bnb4": None,
 }
+
+#: Name of the layout whose files have suffixes.
+TRANSFORMERS_JS = "transformers.js"
+
+#: Dtypes of transformers.js by precision, and the suffixes of its files by dtype.
+DTYPES: Mapping[str, str] = {"fp32": "fp32", "fp16": "fp16", "int8": "q8", "int4": "q4", "bnb4": "bnb4"}
+SUFFIXES: Mapping[str, str] = {"fp32": "", "fp16": "_fp16", "q8": "_quantized", "q4": "_q4", "bnb4": "_bnb4"}
 
 #: Minimum signal-to-quantization-noise ratio of an output, in dB.
 LEAST = 6.0
@@ -56,13 +65,18 @@ def in_precision(graph: Graph, precision: str, target: object) -> Graph:
     """Convert a graph to a precision; inputs and outputs stay float32.
 
     Weights of 4 and 8 bits become com.microsoft::MatMulNBits for onnxruntime, and ai.onnx DequantizeLinear for another
-    ``target``. HQQ finds scales and zero points. Embeddings and norms stay float32. Raises ``InvalidCall`` if no
-    weights can be quantized.
+    ``target``. HQQ finds scales and zero points. Weights in NF4 become com.microsoft::MatMulBnb4. Embeddings and norms
+    stay float32. Raises ``InvalidCall`` if no weights can be quantized, and ``NotRepresentable`` for NF4 and a
+    target of another runtime.
     """
     kind = PRECISIONS[precision]
     if isinstance(kind, str):
         return tx.lower_precision(graph, kind).graph
     form = "qoperator" if target is None or str(target).startswith("onnxruntime") else "qdq"
+    if precision == "bnb4":
+        if form == "qdq":
+            raise NotRepresentable("only onnxruntime has weights in NF4", given=str(target), do="use int4")
+        return with_nf4_weights(graph)
     found, _ = tx.quantize(graph, mode="weights", bits=kind, block_size=_BLOCK, form=form, method="hqq")
     return found
 
@@ -82,8 +96,15 @@ def loss_of(part: Part, precision: str, before: Sequence[Any], after: Sequence[A
     return Loss(part.name, part.outputs[0], precision, float(sqnr))
 
 
+def check_dtype(precision: str, layout: str) -> None:
+    """Raise ``NotRepresentable`` for a precision that a layout has no file name for."""
+    if layout == TRANSFORMERS_JS and precision not in DTYPES:
+        raise NotRepresentable(
+            "transformers.js has no dtype for this precision", given=precision, available=", ".join(DTYPES)
+        )
+
+
 def file_name(path: Path, precision: str, layout: str) -> Path:
     """File name of a graph in a precision; transformers.js expects a suffix."""
-    suffixes = {"fp16": "_fp16", "bf16": "_bf16", "int8": "_quantized", "int4": "_q4"}
-    suffix = suffixes.get(precision, "") if layout == "transformers.js" else ""
+    suffix = SUFFIXES[DTYPES[precision]] if layout == TRANSFORMERS_JS else ""
     return path.with_name(f"{path.stem}{suffix}{path.suffix}")

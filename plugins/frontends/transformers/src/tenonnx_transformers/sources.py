@@ -140,6 +140,10 @@ def json_object(path: Path) -> dict[str, Any]:
     return read
 
 
+def write_json(path: Path, contents: Mapping[str, Any]) -> None:
+    path.write_text(json.dumps(contents, indent=2, sort_keys=True, default=str) + "\n", "utf-8")
+
+
 def _check_shards(folder: Path) -> None:
     """Raise ``UnsafePath`` if an index of sharded weights refers to a file outside of the folder."""
     for path in folder.glob("*.index.json"):

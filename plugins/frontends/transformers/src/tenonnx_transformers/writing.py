@@ -180,8 +180,7 @@ def _write_graph(graph: Graph, path: Path, settings: Settings) -> None:
     tx.export(graph, path, **{**domains, **external, **settings.fields})
     if settings.adapters:
         set_defaults(path)
-    if settings.max_shard is not None:
-        split_data(path, settings.max_shard)
+    split_data(path, settings.max_shard, settings.layout.data_suffix)
 
 
 def _write_decoder(source: Source, folder: Path, settings: Settings) -> Written:
