@@ -48,7 +48,7 @@ class Layout:
 
     precision: str | None = option(
         None,
-        "With --layout for a folder of transformers: fp32, fp16, bf16, or the precision of weights, int8, int4 or bnb4.",
+        "With --layout for a folder of transformers: fp32, fp16, bf16, or the precision of weights: int8, int4, bnb4.",
         "--precision",
         kind="text",
         metavar="TYPE",
