@@ -38,7 +38,7 @@ def row(path: Path, target: Path) -> str:
     note = next(note for note in lowered.notes if note.startswith("output"))
     ours = note.split("differs by ")[1].split()[0] if "differs by" in note else "not finite"
     sizes = [file.stat().st_size / 2**20 for file in (path, target)]
-    counts = f"{len(lowered.graph.nodes)}, {len(lowered.kept)}"
+    counts = f"{len(lowered.graph.nodes)}, {len(lowered.float32_nodes)}"
     clipped = ", ".join(lowered.clipped) or "-"
     return f"| {path.stem} | {counts} | {sizes[0]:.1f} | {sizes[1]:.1f} | {ours} | {theirs:.1e} | {clipped} |"
 

@@ -239,7 +239,7 @@ def test_overflowing_nodes_stay_in_float32_and_are_named():
     plain = tx.lower_precision(graph, "float16").graph.run(feeds, backend="numpy")["y"]
     assert not np.isfinite(plain).all()
     lowered = lower_within(graph, "float16", 0.01, feeds=feeds)
-    assert list(lowered.kept.values()) == ["its values exceed the range"] * 3
+    assert list(lowered.float32_nodes.values()) == ["its values exceed the range"] * 3
     assert lowered.graph["w"].dtype is DType.float16
     assert "within 0.01" in lowered.notes[0]
     np.testing.assert_allclose(lowered.graph.run(feeds, backend="numpy")["y"], feeds["x"] ** 2, rtol=0.01)
@@ -256,8 +256,8 @@ def test_early_nodes_stay_in_float32_if_rounding_errors_grow(monkeypatch):
     feeds = {"x": np.linspace(0.11, 0.89, 8, dtype=np.float32)}
     lowered = lower_within(graph, "float16", 1e-3, feeds=feeds)
     assert "within 0.001" in lowered.notes[0]
-    first = [node.label for node in graph.nodes][: len(lowered.kept)]
-    assert list(lowered.kept) == first
+    first = [node.label for node in graph.nodes][: len(lowered.float32_nodes)]
+    assert list(lowered.float32_nodes) == first
     assert 10 < len(first) < 60
     expected = graph.run(feeds, backend="numpy")["y"]
     np.testing.assert_allclose(lowered.graph.run(feeds, backend="numpy")["y"], expected, atol=1e-3)
@@ -270,7 +270,7 @@ def test_a_budget_below_half_precision_leaves_all_in_float32():
         x = ops.sqrt(x)
     graph.output("y", x)
     lowered = lower_within(graph, "float16", 1e-9, feeds={"x": np.linspace(0.1, 0.9, 8, dtype=np.float32)})
-    assert len(lowered.kept) == 20
+    assert len(lowered.float32_nodes) == 20
     assert "within 1e-09" in lowered.notes[0]
 
 
@@ -279,7 +279,7 @@ def test_a_budget_does_not_count_4_bit_integers():
     x = graph.input("x", "float32", (4, 3))
     graph.output("y", ops.cast(ops.relu(x), to=DType.int4.value))
     lowered = lower_within(graph, "float16", 1e-6, feeds={"x": np.full((4, 3), 0.9999999, np.float32)})
-    assert not lowered.kept
+    assert not lowered.float32_nodes
     assert lowered.largest == 0
 
 
@@ -290,7 +290,7 @@ def test_a_square_and_an_epsilon_survive_half_precision():
     graph.output("y", x / ops.sqrt(ops.reduce_mean(ops.pow_(x, 2.0), [-1]) + epsilon))
     lowered = tx.lower_precision(graph, "float16")
     assert lowered.clipped == ["epsilon"]
-    assert len(lowered.kept) == 2
+    assert len(lowered.float32_nodes) == 2
     for given in (np.zeros((1, 4)), np.full((1, 4), 10.0)):
         found = lowered.graph.run({"x": given.astype(np.float32)}, backend="numpy")["y"]
         np.testing.assert_allclose(found, np.sign(given), atol=1e-2)
@@ -302,7 +302,7 @@ def test_weights_beyond_the_range_stay_and_scalars_are_clipped():
     large = ops.mul(x, graph.variable("large", np.float32([1e6, 1, 2])))
     graph.output("y", ops.where(ops.greater(x, 0.0), x, graph.variable("least", np.float32(-3.4e38))) + large)
     lowered = tx.lower_precision(graph, "float16")
-    assert '"large" has values beyond the range' in lowered.kept.values()
+    assert '"large" has values beyond the range' in lowered.float32_nodes.values()
     assert lowered.clipped == ["least"]
     assert lowered.graph["least"].data.array() == np.float16(-65504)
 

@@ -96,7 +96,7 @@ def test_half_precision_keeps_weights_with_overflows_in_the_last_rows(model, tmp
     graph.output("y", ops.matmul(graph.input("x", "float32", ("n", 1 << 10)), graph.variable("weight", weight)))
     tx.export(graph, tmp_path / "wide.onnx", external_data_threshold=1)
     report = tx.convert(tmp_path / "wide.onnx", tmp_path / "half.onnx", float16=True, verify=False)
-    assert "beyond the range" in str(report.findings["half_precision"].kept)
+    assert "beyond the range" in str(report.findings["half_precision"].float32_nodes)
 
 
 def test_onnxruntime_runs_large_4_bit_weights(model):

@@ -136,7 +136,7 @@ def test_moments_beyond_the_memory_limit_are_collected_in_several_passes(monkeyp
     found = Moments(graph, layers, "numpy", batches)
     for key in layers:
         np.testing.assert_allclose(found.of(key).moment, wanted.of(key).moment)
-        assert len(found.held) == 1
+        assert len(found.statistics) == 1
 
 
 # ----- models ---------------------------------------------------------------------------------------------------------

@@ -107,7 +107,7 @@ def test_weights_behind_nodes_are_quantized(name, mode):
     w = W.astype(np.float16) if name == "Cast" else W
     _, report = quantize(tx.load(model_of("float[n, 32] x", SEEN[name], w=w)), mode=mode)
     assert report.reached == 1.0
-    assert not report.kept
+    assert not report.unquantized
     assert report.outputs["y"] < 0.2
 
 
@@ -116,7 +116,7 @@ def test_a_weight_in_a_constant_node_is_quantized():
     constant = onnx.helper.make_node("Constant", [], ["w"], value=numpy_helper.from_array(W))
     model.graph.node.insert(0, constant)
     _, report = quantize(tx.load(model), mode="weights")
-    assert (report.reached, report.quantized and report.kept) == (1.0, {})
+    assert (report.reached, report.quantized and report.unquantized) == (1.0, {})
 
 
 LEFT = {
@@ -140,7 +140,7 @@ def test_weights_of_a_body_that_stay_are_counted():
     model = model_of(*LEFT["a body"], w=W, v=W)
     _, report = quantize(tx.load(model), mode="weights")
     assert report.reached == 0.5
-    assert report.kept == {"v": "MatMul"}
+    assert report.unquantized == {"v": "MatMul"}
 
 
 def test_weights_of_a_function_that_stay_are_counted():
@@ -148,4 +148,4 @@ def test_weights_of_a_function_that_stay_are_counted():
     model.functions[0].node[0].attribute[0].t.CopyFrom(numpy_helper.from_array(W))
     _, report = quantize(tx.load(model), mode="weights")
     assert report.reached == 0.5
-    assert list(report.kept.values()) == ["MatMul"]
+    assert list(report.unquantized.values()) == ["MatMul"]

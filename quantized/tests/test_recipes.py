@@ -71,7 +71,7 @@ def test_options_override_a_recipe(tmp_path):
     )
     _, report = tx.quantize(perceptron(), recipe=tmp_path / "mine.toml", backend="numpy")
     assert [(t.name, t.dtype) for t in report.tensors] == [("second", "int8")]
-    assert list(report.kept) == ["first"]
+    assert list(report.unquantized) == ["first"]
 
 
 def test_the_first_matching_pattern_applies():

@@ -47,5 +47,5 @@ def test_the_report_lists_quantized_and_remaining_weights():
     graph.output("y", ops.matmul(ops.gather(table, graph.input("x", "int64", ("n",))), matrix))
     _, report = quantize(graph, mode="weights")
     assert report.reached == pytest.approx(0.25)
-    assert report.kept == {"table": "Gather"}
-    assert report.to_dict()["kept"] == {"table": "Gather"}
+    assert report.unquantized == {"table": "Gather"}
+    assert report.to_dict()["unquantized"] == {"table": "Gather"}

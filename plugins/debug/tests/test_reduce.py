@@ -166,7 +166,7 @@ def test_values_before_a_failing_node_are_recorded():
 
 def test_an_interrupted_search_continues():
     model = chain(40, square_root, 21)
-    known, asked = {}, []
+    results, asked = {}, []
 
     def test(message):
         asked.append(message)
@@ -175,9 +175,9 @@ def test_an_interrupted_search_continues():
         return any(node.op_type == "Sqrt" for node in message.graph.node)
 
     with pytest.raises(KeyboardInterrupt):
-        Reducer(model, test, known=known).run()
-    before = len(known)
-    smallest = Reducer(model, test, known=known).run()
+        Reducer(model, test, results=results).run()
+    before = len(results)
+    smallest = Reducer(model, test, results=results).run()
     assert [node.op_type for node in smallest.graph.node] == ["Sqrt"]
     assert before == 8
     assert len({each.SerializeToString() for each in asked}) == len(asked) - 1, "nothing is asked twice but the last"
@@ -225,11 +225,11 @@ def test_a_process_that_ends_by_a_signal_or_hangs(tmp_path):
     )
     check = CommandCheck(f"{sys.executable} {script}", None, 20.0)
     assert check(chain(8, square_root, 3))
-    assert check.wanted == ("-6",)
+    assert check.expected == ("-6",)
     check.close()
     check = CommandCheck(f"{sys.executable} {script}", None, 2.0)
     assert check(chain(8, lambda name: [helper.make_node("Erf", [name], ["erf"])], 3))
-    assert check.wanted == ("timeout",)
+    assert check.expected == ("timeout",)
     check.close()
 
 

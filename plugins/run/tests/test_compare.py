@@ -19,7 +19,7 @@ def f32(*values):
 def test_equal_contents_have_no_difference():
     found = compare(f32(1, 2), f32(1, 2))
     assert found.equal
-    assert (found.absolute, found.relative, found.where, found.reason) == (0.0, 0.0, None, "")
+    assert (found.absolute, found.relative, found.path, found.reason) == (0.0, 0.0, None, "")
 
 
 def test_rounding_is_allowed_and_reported():
@@ -32,7 +32,7 @@ def test_rounding_is_allowed_and_reported():
 def test_a_difference_has_its_position_and_size():
     found = compare(np.array([[1.0, 2.0], [3.0, 4.5]], np.float32), np.array([[1, 2], [3, 4]], np.float32))
     assert not found.equal
-    assert found.where == (1, 1)
+    assert found.path == (1, 1)
     assert found.absolute == 0.5
     assert found.relative == 0.125
     assert "float32[2, 2] at [1, 1]: 4.5 instead of 4.0; 1 of 4 elements differ" in found.reason
@@ -64,7 +64,7 @@ def test_numbers_of_two_types_are_as_near_as_the_less_exact_allows(dtype):
     assert compare(x.astype(dtype), x, numbers=True).equal
     assert compare(x, x.astype(dtype), numbers=True).equal
     found = compare((x * 2).astype(dtype), x, numbers=True)
-    assert found.where == (0,)
+    assert found.path == (0,)
     assert "2.0 instead of 1.0" in found.reason
     assert not compare(x.astype(dtype), x[:, None], numbers=True).equal
 
@@ -87,7 +87,7 @@ def test_containers_are_compared_inside():
     expected = [f32(1), {"a": f32(2), "b": None}]
     assert compare([f32(1), {"a": f32(2), "b": None}], expected).equal
     found = compare([f32(1), {"a": f32(3), "b": None}], expected)
-    assert found.where == (1, "a", 0)
+    assert found.path == (1, "a", 0)
     assert found.reason.startswith("[1]: ['a']: float32[1] at [0]: 3.0 instead of 2.0")
 
 
@@ -127,7 +127,7 @@ def test_complex_parts_are_compared_apart():
     assert compare(a, a + np.complex64(1e-7j)).equal
     found = compare(a, a + np.complex64(1j))
     assert not found.equal
-    assert found.where == (0,)
+    assert found.path == (0,)
 
 
 def test_an_override_carries_a_reason():

@@ -84,7 +84,7 @@ def test_a_weight_may_have_the_name_of_a_slot():
     graph = linear()
     graph.rename("w", "b__adam_m")
     step = tt.TrainingStep(graph, "mean_squared_error")
-    assert "b__adam_m" in step._made.parameters
+    assert "b__adam_m" in step._step_graph.parameters
 
 
 def test_identity_is_kept_without_metadata():

@@ -76,8 +76,10 @@ def test_losses_are_those_of_float64(make, dtype, backend):
     np.testing.assert_allclose(losses, exact, atol=DTYPES[dtype], rtol=0)
     kind, stage = DType.of(dtype).numpy, np.float64 if dtype == "float64" else np.float32
     held = step.program.state
-    assert {held[name].dtype for name in (*step._made.parameters, *step._made.statistics)} == {np.dtype(kind)}
-    assert {held[name].dtype for name in step._made.slots} == {np.dtype(stage)}
+    assert {held[name].dtype for name in (*step._step_graph.parameters, *step._step_graph.statistics)} == {
+        np.dtype(kind)
+    }
+    assert {held[name].dtype for name in step._step_graph.slots} == {np.dtype(stage)}
 
 
 def test_a_scaled_loss_keeps_small_gradients():

@@ -331,7 +331,7 @@ def test_one_percent_of_the_parameters_is_trained():
     weight = graph.variable("layer.weight", np.eye(512, dtype=np.float32))
     graph.output("y", graph.input("x", "float32", ("batch", 512)) @ weight)
     adapted = tt.lora(graph, "*", rank=2)
-    trained = tt.TrainingStep(adapted, "mean_squared_error", backend="numpy")._made.parameters
+    trained = tt.TrainingStep(adapted, "mean_squared_error", backend="numpy")._step_graph.parameters
     sizes = {v.name: v.data.array().size for v in adapted.variables if v.data is not None}
     assert sum(sizes[name] for name in trained) / sizes["layer.weight"] < 0.01
 

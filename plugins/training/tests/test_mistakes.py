@@ -202,9 +202,9 @@ def test_no_schedule(train, output, text):
 def test_frozen_statistics_of_the_command(train, tmp_path):
     state = tmp_path / "state.safetensors"
     assert train("--frozen-statistics", "--checkpoint", state)[0] == 0
-    assert tt.TrainingStep(tx.load(state))._made.statistics == []
+    assert tt.TrainingStep(tx.load(state))._step_graph.statistics == []
     assert train("--resume", state, "--no-frozen-statistics", "--checkpoint", state)[0] == 0
-    assert len(tt.TrainingStep(tx.load(state))._made.statistics) == 4
+    assert len(tt.TrainingStep(tx.load(state))._step_graph.statistics) == 4
 
 
 def test_a_step_file_has_the_requested_opset_and_no_unused_initializers(train, tmp_path):

@@ -42,7 +42,7 @@ def drawing(function, **inputs):
 
 def drawn(function, seed=0, step=0, backend="numpy", **inputs):
     ready = seeded(drawing(function, **inputs), "seed", "step")
-    assert ready.used
+    assert ready.is_random
     results = ready.graph.run({**inputs, "seed": np.int64(seed), "step": np.int64(step)}, backend=backend)
     return list(results.values())
 

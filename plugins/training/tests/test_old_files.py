@@ -142,7 +142,7 @@ def test_a_decoder_of_contributed_ops_is_tuned(backend):
     found, original = onnx.load_model_from_string(stream.getvalue()), onnx.load(path)
     assert found.graph.node == original.graph.node
     changed = {a.name for a, b in zip(found.graph.initializer, original.graph.initializer, strict=True) if a != b}
-    assert changed == set(step._made.parameters)
+    assert changed == set(step._step_graph.parameters)
 
 
 def test_a_dropout_that_an_old_file_wants_is_off_in_use(backend):

@@ -219,7 +219,9 @@ def test_the_scale_of_a_bias_is_not_trained_independently(tmp_path):
     coded = tx.load(tmp_path / "int8.onnx")
     with pytest.raises(tx.TenonnxError, match="matches no variable that gradients can change"):
         tt.TrainingStep(coded, "softmax_cross_entropy", trainable="*.bias_quantized_scale")
-    trained = tt.TrainingStep(coded, "softmax_cross_entropy", backend="numpy")._made.parameters  # the default selection
+    trained = tt.TrainingStep(
+        coded, "softmax_cross_entropy", backend="numpy"
+    )._step_graph.parameters  # the default selection
     assert {"images_scale", "classifier.weight_scale"} <= {*trained}
     assert not {bias.scale for bias in biases_of(coded)} & {*trained}
 
@@ -232,7 +234,7 @@ def test_scales_are_only_trained_by_name(tmp_path):
     coded = tx.load(tmp_path / "int8.onnx")
     scales = [v.name for v in coded.variables if v.name.endswith("/scale") and v.tensor.shape]
     assert scales
-    by_default = tt.TrainingStep(coded, "softmax_cross_entropy")._made.parameters
+    by_default = tt.TrainingStep(coded, "softmax_cross_entropy")._step_graph.parameters
     assert by_default
     assert not {*scales} & {*by_default}
-    assert tt.TrainingStep(coded, "softmax_cross_entropy", trainable=["*/scale"])._made.parameters
+    assert tt.TrainingStep(coded, "softmax_cross_entropy", trainable=["*/scale"])._step_graph.parameters

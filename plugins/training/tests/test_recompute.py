@@ -59,7 +59,7 @@ def test_recomputation_changes_no_number(backend):
         found = contents(step.write_back())
         for name, array in trained.items():
             np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-7, err_msg=f"{patterns}")
-        assert len(step._made.graph.nodes) > len(plain._made.graph.nodes)
+        assert len(step._step_graph.graph.nodes) > len(plain._step_graph.graph.nodes)
 
 
 def test_recomputation_needs_less_memory():

@@ -141,7 +141,7 @@ def test_patterns_select_buffers_if_they_match_nothing_else():
     import tenonnx_training as tt
 
     def parameters(patterns):
-        return tt.TrainingStep(graph_with_roles(), "mean_squared_error", trainable=patterns)._made.parameters
+        return tt.TrainingStep(graph_with_roles(), "mean_squared_error", trainable=patterns)._step_graph.parameters
 
     assert parameters(None) == ["w"]
     assert parameters("*") == ["w", "b"]  # includes frozen parameters, but no buffers

@@ -24,7 +24,7 @@ def test_only_what_matches_is_trained(backend):
     trained = {v.name: v.data.array() for v in step.write_back().variables}
     assert trained["b"].tolist() == [0.5]
     assert np.all(trained["w"] != [[1], [2]])
-    assert tt.TrainingStep(linear(), "mean_squared_error", trainable="!w")._made.parameters == ["b"]
+    assert tt.TrainingStep(linear(), "mean_squared_error", trainable="!w")._step_graph.parameters == ["b"]
 
 
 def test_batches_may_change_their_size(backend):
@@ -72,7 +72,7 @@ def test_running_statistics_follow_the_batch(backend):
 def test_statistics_can_be_frozen():
     step = tt.TrainingStep(normalized(), "mean_squared_error", frozen_statistics=True)
     step({"x": X, "labels": np.zeros_like(X)})
-    assert step._made.statistics == []
+    assert step._step_graph.statistics == []
     assert {v.name: v.data.array()[0] for v in step.write_back().variables}["mean"] == 0.5
 
 
@@ -182,9 +182,13 @@ def test_scales_may_be_numbers_of_numpy():
 def test_names_may_look_like_patterns():
     graph = linear()
     graph.variables[0].name = "layers[0].w"
-    assert tt.TrainingStep(graph, "mean_squared_error", trainable="layers[0].w")._made.parameters == ["layers[0].w"]
-    assert tt.TrainingStep(graph, "mean_squared_error", trainable="!layers[0].w")._made.parameters == ["b"]
-    assert tt.TrainingStep(graph, "mean_squared_error", trainable="layers[[]*")._made.parameters == ["layers[0].w"]
+    assert tt.TrainingStep(graph, "mean_squared_error", trainable="layers[0].w")._step_graph.parameters == [
+        "layers[0].w"
+    ]
+    assert tt.TrainingStep(graph, "mean_squared_error", trainable="!layers[0].w")._step_graph.parameters == ["b"]
+    assert tt.TrainingStep(graph, "mean_squared_error", trainable="layers[[]*")._step_graph.parameters == [
+        "layers[0].w"
+    ]
 
 
 def test_a_step_is_written_with_its_state_after_training(tmp_path):
@@ -259,7 +263,7 @@ OF_Z = {"loss": "mean_squared_error", "output": "z"}
 
 def test_variables_without_a_gradient_are_left_out():
     step = tt.TrainingStep(rounded(), optimizer=tt.AdamW(0.1, weight_decay=0.5), **OF_Z)
-    assert step._made.parameters == ["w", "b"]
+    assert step._step_graph.parameters == ["w", "b"]
     assert any("not trained, being no weights of layers" in note and note.endswith(": idle") for note in step.notes)
     assert "not trained, since the loss does not depend on them: number" in step.notes
     named = tt.TrainingStep(rounded(), trainable=["w", "idle"], **OF_Z)

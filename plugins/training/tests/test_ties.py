@@ -74,7 +74,7 @@ def trained(trainable, **options):
     graph = tx.load(twice())
     step = tt.TrainingStep(graph, "mean_squared_error", tt.SGD(0.1), trainable=trainable, backend="numpy", **options)
     step({"x": X, "labels": Y})
-    return contents(step.write_back()), step.notes, step._made.parameters
+    return contents(step.write_back()), step.notes, step._step_graph.parameters
 
 
 def test_patterns_see_all_names_and_notes_say_what_is_tied():
@@ -144,7 +144,7 @@ def test_new_normalizations_of_different_modules_are_different_weights():
     layers = [("LayerNormalization", ["n1.weight", "n1.bias"], name, {}) for name in ("n1", "n2", "deep.n3")]
     names, found = separated(scoped(*layers, held={"n1.weight": ONES, "n1.bias": ZEROS}))
     assert names == ["deep.n3.bias", "deep.n3.weight", "n1.bias", "n1.weight", "n2.bias", "n2.weight"]
-    assert found.made == {"n1.weight": ["n2.weight", "deep.n3.weight"], "n1.bias": ["n2.bias", "deep.n3.bias"]}
+    assert found.new_variables == {"n1.weight": ["n2.weight", "deep.n3.weight"], "n1.bias": ["n2.bias", "deep.n3.bias"]}
     tied = scoped(*layers, held={"n1.weight": ONES, "n1.bias": ZEROS})
     names, found = separated(tied, untie=False)
     assert names == ["n1.bias", "n1.weight"]
@@ -155,7 +155,7 @@ def test_a_module_that_is_called_twice_has_one_weight():
     layers = [("LayerNormalization", ["n.weight", "n.bias"], "n", {})] * 2
     names, found = separated(scoped(*layers, held={"n.weight": ONES, "n.bias": ZEROS}))
     assert names == ["n.bias", "n.weight"]
-    assert not found.made
+    assert not found.new_variables
     assert "n.weight: shared by 2 LayerNormalization nodes" in found.notes()[-1]
 
 

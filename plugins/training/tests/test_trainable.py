@@ -53,11 +53,11 @@ def test_a_frozen_layer_uses_its_running_statistics():
 def test_no_gradient_changes_ratios_and_statistics():
     assert "dropout.ratio" not in moved("*")
     step = tt.TrainingStep(dropping(), "mean_squared_error", trainable="*")
-    assert step._made.parameters == ["w"]
+    assert step._step_graph.parameters == ["w"]
     with pytest.raises(InvalidCall, match="gradients can change") as caught:
         tt.TrainingStep(dropping(), "mean_squared_error", trainable="ratio")
     assert caught.value.available == "w"
-    assert tt.TrainingStep(dropping(), "mean_squared_error", trainable="!ratio")._made.parameters == ["w"]
+    assert tt.TrainingStep(dropping(), "mean_squared_error", trainable="!ratio")._step_graph.parameters == ["w"]
 
 
 @pytest.mark.parametrize("none", [[], ()])
@@ -84,7 +84,7 @@ def test_variables_without_a_gradient_are_found_immediately(monkeypatch):
     tried = []
     plain = step_graph.tx.grad
     monkeypatch.setattr(step_graph.tx, "grad", lambda *a, **k: (tried.append(1), plain(*a, **k))[1], raising=False)
-    made = tt.TrainingStep(chosen_by_hand(30), "mean_squared_error")._made
+    made = tt.TrainingStep(chosen_by_hand(30), "mean_squared_error")._step_graph
     assert made.parameters == ["head"]
     assert any("does not depend on them: layer0, layer1" in note for note in made.notes)
     assert len(tried) == 2

@@ -50,7 +50,7 @@ def dynamic_quantize_lstm(
     The entire input, and the hidden state of each step, are quantized by DynamicQuantizeLinear.
     """
     backwards, functions, own = decided(
-        LSTM._replace(made=dynamic_quantize_lstm),
+        LSTM._replace(op=dynamic_quantize_lstm),
         ON_VALUES,
         activation_alpha=activation_alpha,
         activation_beta=activation_beta,

@@ -74,19 +74,19 @@ class ConversionRequest:
 class ConversionState:
     """State of a running conversion; each step returns the next state.
 
-    ``read`` is the original graph, ``expected`` the graph whose outputs the result must reproduce, ``given`` the graph
-    after the step ``dims``. ``verifier`` compares a graph with its source. ``format`` is None for ONNX and native
-    files. ``path_is_final`` is False if a step after verification chooses another path; otherwise ``writer`` holds the
-    file under a temporary name from verification on.
+    ``source_graph`` is the original graph, ``expected`` the graph whose outputs the result must reproduce,
+    ``start_graph`` the graph after the step ``dims``. ``verifier`` compares a graph with its source. ``format`` is
+    None for ONNX and native files. ``path_is_final`` is False if a step after verification chooses another path;
+    otherwise ``writer`` holds the file under a temporary name from verification on.
     """
 
     request: ConversionRequest
     path: Place | None
     verifier: Callable[..., Verification] | None = None
     graph: Graph = _LATER
-    read: Graph = _LATER
+    source_graph: Graph = _LATER
     expected: Graph = _LATER
-    given: Graph = _LATER
+    start_graph: Graph = _LATER
     changes: Sequence[Change] = ()
     changed_by: Sequence[str] = ()
     target: Target = _LATER
@@ -145,7 +145,7 @@ class ConversionState:
         report = Report(dict(self.graph.opsets), self.model.ir_version, list(self.changes), dict(self.left_out))
         report.findings, report.notes = dict(self.findings), list(self.notes)
         if found is not None:
-            report.verification, report.from_source = found.found, found.from_source
+            report.verification, report.from_source = found.verification, found.from_source
             report.notes += found.notes
             report.compared_with = found.compared_with
         return report
@@ -181,7 +181,7 @@ class Conversion:
             raise InvalidCall("hooks were given for an output file that is not ONNX", given=str(path))
         self.state = ConversionState(ConversionRequest(source, options, **request), path, verifier, format=form)
         if isinstance(source, Graph):
-            self.state = replace(self.state, graph=source, read=source, expected=source, given=source)
+            self.state = replace(self.state, graph=source, source_graph=source, expected=source, start_graph=source)
         names = list(steps)
         self._steps, self._waiting = steps, names[names.index(first) :]
         self._placed: Sequence[Placed] | None = None
@@ -203,7 +203,7 @@ class Conversion:
                     if each.marks.after == step:
                         self.state = self.state.after(each)
             if step == "dims":
-                self.state = replace(self.state, given=self.state.graph)
+                self.state = replace(self.state, start_graph=self.state.graph)
         return self
 
     def close(self) -> None:

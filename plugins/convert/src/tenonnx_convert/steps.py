@@ -54,7 +54,7 @@ def read(state: ConversionState) -> ConversionState:
         defaults = [value.name for value in graph.all_inputs if value.data is not None]
         changes = [Change(name, "graph input", "closed", reason) for name in defaults]
         graph = without_defaults(graph) if defaults else graph
-    return replace(state, graph=graph, read=graph, expected=graph, verifier=verifier, changes=changes)
+    return replace(state, graph=graph, source_graph=graph, expected=graph, verifier=verifier, changes=changes)
 
 
 def dims(state: ConversionState) -> ConversionState:
@@ -131,7 +131,7 @@ def tidy(state: ConversionState) -> ConversionState:
     moves = ir_version is not None and ir_version != graph.ir_version
     if ir_version is not None and moves:
         check_ir_version(graph, ir_version)
-    if (moves or state.options.tidy) and (moves or graph is state.given):
+    if (moves or state.options.tidy) and (moves or graph is state.start_graph):
         graph = copy_graph(graph)
     if moves:
         graph.ir_version = ir_version
@@ -158,7 +158,7 @@ def message(state: ConversionState) -> ConversionState:
     if runtime is not None:
         model.ir_version = ir_version(graph, runtime)
     left_out = state.left_out
-    if graph is not state.given or options.ir_version is not None:
+    if graph is not state.start_graph or options.ir_version is not None:
         notes = leave_out_notes(model)
         left_out = notes if state.verifier is None else {}  # metadata from a front end was never in a file
     if options.include_training_state:
@@ -179,7 +179,7 @@ def hooks(state: ConversionState) -> ConversionState:
         return state
     from tenonnx_convert.hooks import run_hooks
 
-    model, initializers = run_hooks(wanted, state.model, state.initializers, state.given, state.graph.registry)
+    model, initializers = run_hooks(wanted, state.model, state.initializers, state.start_graph, state.graph.registry)
     return replace(state, model=model, initializers=initializers)
 
 
@@ -195,7 +195,7 @@ def verify(state: ConversionState) -> ConversionState:
         allowed = None if isinstance(wanted, bool | None) else float(wanted)
         judge = comparison = SourceComparison(
             source=state.request.name,
-            read=state.read,
+            source_graph=state.source_graph,
             expected=state.expected,
             changed_by=list(state.changed_by),
             as_before=state.as_before,
@@ -220,7 +220,7 @@ def verify(state: ConversionState) -> ConversionState:
                     stack.enter_context(written_to(written, path))
             judge(written)
             if isinstance(state.writer, FormatWriter) and state.comparison is not None:
-                found = state.comparison.found
+                found = state.comparison.verification
                 state.writer.annotate("not verified" if found is None else found.verdict)
             _check_target(state, written)
     except BaseException as error:

@@ -26,14 +26,14 @@ def compared_with(source: str, changed_by: Sequence[str]) -> str:
 class SourceComparison:
     """Comparison of the converted graph with its source, and its findings.
 
-    ``expected`` is the reference: the output of the last transform that changes numbers on purpose, or the graph that
-    was ``read``; ``changed_by`` names these transforms. ``as_before`` restores the original interface if that was
-    changed. ``verifier`` compares a graph with the source itself. ``atol`` and ``rtol`` override the table of
+    ``expected`` is the reference: the output of the last transform that changes numbers on purpose, or
+    ``source_graph``; ``changed_by`` names these transforms. ``as_before`` restores the original interface if that
+    was changed. ``verifier`` compares a graph with the source itself. ``atol`` and ``rtol`` override the table of
     tolerances. ``file`` is the file in a format other than ONNX.
     """
 
     source: str
-    read: Graph
+    source_graph: Graph
     expected: Graph
     changed_by: list[str]
     as_before: Callable[[Graph, Graph], Graph] | None
@@ -42,7 +42,7 @@ class SourceComparison:
     input_shapes: InputShapes
     atol: Limit
     rtol: Limit
-    found: Verification | None = None
+    verification: Verification | None = None
     from_source: Verification | None = None
     notes: list[str] = field(default_factory=list)
     file: WrittenFile | None = None
@@ -72,7 +72,7 @@ class SourceComparison:
             if not isinstance(error, OutOfTime):
                 error.do += "; or write the file without a comparison (verify=False, --no-verify)"
             raise
-        self.found = found
+        self.verification = found
         found.raise_if_failed()
         if self.options.verify is not None and not found.outputs:
             reasons = "\n".join(f"{name}: {why}" for name, why in found.unverified.items())
@@ -115,7 +115,7 @@ class SourceComparison:
     def _measure_from_source(self, written: Graph) -> None:
         """Measure the differences from the original model that transforms make on purpose."""
         try:
-            self.from_source = self._verified(self.read, written, structure=False)
+            self.from_source = self._verified(self.source_graph, written, structure=False)
         except TenonnxError as error:
             self.notes.append(f"note: not compared with {self.source} as it was read: {error}")
 

@@ -27,7 +27,7 @@ class ArrowTable(Table):
         self.path, self._sources = path, found(path)
         self.fields = columns_of(self._sources.schema)
         self._rows: pa.Table | None = None
-        self._places: list[tuple[str, Array]] = []
+        self._first_rows: list[tuple[str, Array]] = []
 
     def select(self, binding: Binding) -> None:
         self._sources, self._rows = self._sources.checked(binding), None
@@ -42,7 +42,7 @@ class ArrowTable(Table):
         if reasons:
             row = min(reasons)
             raise InvalidCall(
-                f'column "{name}" is not a value of {dtype} in {self.place(row)}',
+                f'column "{name}" is not a value of {dtype} in {self.location(row)}',
                 given=reasons[row],
                 do="correct the row",
             )
@@ -64,9 +64,9 @@ class ArrowTable(Table):
     def classes(self, name: str) -> list[str] | None:
         return class_names(self.path, name)
 
-    def place(self, row: int) -> str:
+    def location(self, row: int) -> str:
         self._read()
-        for file, numbers in self._places:
+        for file, numbers in self._first_rows:
             if row < len(numbers):
                 return f"row {numbers[row]} of {file}"
             row -= len(numbers)
@@ -76,7 +76,7 @@ class ArrowTable(Table):
         """The selected columns, read once. Raises ``InvalidCall`` for an invalid row."""
         if self._rows is None:
             chunks = list(self._chunks())
-            self._places = [(chunk.file, chunk.rows) for chunk in chunks]
+            self._first_rows = [(chunk.file, chunk.rows) for chunk in chunks]
             self._rows = pa.Table.from_batches([chunk.batch for chunk in chunks], schema=self._sources.schema)
             if not self._rows.num_rows:
                 raise InvalidCall(f"{self.path} has no rows")
@@ -85,7 +85,7 @@ class ArrowTable(Table):
     def _chunks(self) -> Iterator[Chunk]:
         sources = self._sources
         for piece in sources.slices(_ROWS):
-            for chunk in read(READERS[sources.kind], piece, sources.schema, _ROWS):
+            for chunk in read(READERS[sources.format], piece, sources.schema, _ROWS):
                 for bad in chunk.bad:
                     what = f"row {bad.row} of {bad.file} cannot be read"
                     raise InvalidCall(what, given=bad.reason, do="correct the row")

@@ -36,7 +36,7 @@ class Bound(NamedTuple):
     columns: tuple[str, ...]
     dims: tuple[int | None, ...]
     #: Whether the columns are concatenated along the second axis.
-    together: bool
+    is_concatenated: bool
 
 
 class Binding(NamedTuple):
@@ -47,7 +47,7 @@ class Binding(NamedTuple):
     rows: int | None
 
     @property
-    def read(self) -> list[str]:
+    def columns_to_read(self) -> list[str]:
         """The columns to read, without duplicates."""
         return list(dict.fromkeys([*(c for bound in self.inputs for c in bound.columns), *self.keep]))
 

@@ -27,7 +27,7 @@ class Prepared(NamedTuple):
     """A batch that is ready to be fed: its number of rows, its kept columns, and the feeds of valid rows."""
 
     rows: int
-    kept: list[Any]
+    kept_columns: list[Any]
     groups: list[Group]
     bad: Reasons
 
@@ -82,7 +82,7 @@ def _kept(field: pa.Field, column: Any, bad: Reasons) -> Any:
 
 def _input(bound: Bound, batch: pa.RecordBatch, pixels: Pixels, reasons: Reasons) -> Array | list[Array | None]:
     found = [_column(bound, name, batch, pixels, reasons) for name in bound.columns]
-    if bound.together:
+    if bound.is_concatenated:
         return np.stack([each for each in found if isinstance(each, np.ndarray)], axis=1)
     one = found[0]
     if isinstance(one, np.ndarray):

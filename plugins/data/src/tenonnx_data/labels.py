@@ -21,7 +21,7 @@ class ClassNames:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
 
-    def held(self) -> Mapping[str, Sequence[str]]:
+    def stored(self) -> Mapping[str, Sequence[str]]:
         """All names by column. Raises ``InvalidFeed`` for invalid metadata."""
         text = self._graph.metadata.get(KEY, "{}")
         try:
@@ -34,15 +34,15 @@ class ClassNames:
 
     def of(self, column: str) -> Sequence[str] | None:
         """The names for a column; for an unknown column those of the only known one."""
-        classes = self.held()
+        classes = self.stored()
         return classes.get(column, next(iter(classes.values())) if len(classes) == 1 else None)
 
     def keep(self, column: str, names: Sequence[str]) -> None:
-        self._graph.metadata[KEY] = json.dumps({**self.held(), column: list(names)}, ensure_ascii=False)
+        self._graph.metadata[KEY] = json.dumps({**self.stored(), column: list(names)}, ensure_ascii=False)
 
     def keep_all(self, other: Graph) -> None:
         """Copy the names that another graph stores."""
-        for column, names in ClassNames(other).held().items():
+        for column, names in ClassNames(other).stored().items():
             self.keep(column, names)
 
 
@@ -89,7 +89,7 @@ def _unknown(table: Table, name: str, texts: Array, text: str, known: Sequence[s
     what = f'label "{text}" is not a class of the model' if text else "a label is missing"
     return InvalidFeed(
         what,
-        given=f'column "{name}" in {table.place(row)}',
+        given=f'column "{name}" in {table.location(row)}',
         available=listing(known),
         do="correct the label, or leave the row out",
     )

@@ -50,7 +50,7 @@ class Table:
         """The class names for a column of class numbers, if the source has them."""
         return None
 
-    def place(self, row: int) -> str:
+    def location(self, row: int) -> str:
         """The location of a row, counted from 0, for messages."""
         return f"row {row} of {self.path}"
 
@@ -62,4 +62,4 @@ class Table:
 
     def _input(self, bound: Bound) -> Array:
         parts = [self.column(name, bound.dtype) for name in bound.columns]
-        return np.stack(parts, axis=1) if bound.together else in_dims(parts[0], bound)
+        return np.stack(parts, axis=1) if bound.is_concatenated else in_dims(parts[0], bound)

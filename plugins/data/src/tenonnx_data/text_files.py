@@ -35,7 +35,7 @@ class CsvTable(Table):
             return False
         return True
 
-    def place(self, row: int) -> str:
+    def location(self, row: int) -> str:
         line = list(next(iter(self._columns.values())))[row]
         return f"line {line} of {self.path}"
 

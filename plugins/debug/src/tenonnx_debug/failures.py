@@ -23,7 +23,7 @@ class Check:
 
     def __init__(self, seconds: float) -> None:
         self.seconds = seconds
-        self.wanted: Signature | None = None
+        self.expected: Signature | None = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
 
     def __call__(self, model: ModelProto) -> bool:
@@ -34,9 +34,9 @@ class Check:
         signature = self.signature(str(path))
         if signature is None:
             return False
-        if self.wanted is None:
-            self.wanted = signature
-        return signature == self.wanted
+        if self.expected is None:
+            self.expected = signature
+        return signature == self.expected
 
     def signature(self, path: str) -> Signature | None:
         """Signature of the failure of the model in a file; None if it does not fail."""

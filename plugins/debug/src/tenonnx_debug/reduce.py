@@ -41,8 +41,9 @@ def reduce(graph: Graph, failing: Callable[[Graph], bool]) -> Graph:
 class Reducer:
     """A search for a smallest model for which ``test`` is true.
 
-    ``keep`` is called with each smaller model. ``known`` maps digests of models to results of ``test`` from an earlier
-    search; new results are added. ``seed`` is the seed of the random inputs on which intermediate values are recorded.
+    ``keep`` is called with each smaller model. ``results`` maps digests of models to what ``test`` returned for them in
+    an earlier search; new ones are added. ``seed`` is the seed of the random inputs on which intermediate values are
+    recorded.
     """
 
     def __init__(
@@ -50,11 +51,11 @@ class Reducer:
         model: ModelProto,
         test: Test,
         keep: Callable[[ModelProto], None] = lambda model: None,
-        known: dict[str, bool] | None = None,
+        results: dict[str, bool] | None = None,
         seed: int = 0,
     ) -> None:
         self.best, self._test, self._keep, self._seed = model, test, keep, seed
-        self.known = {} if known is None else known
+        self.results = {} if results is None else results
         self.tried = 0
         self._is_checked = _is_valid(model)
 
@@ -77,10 +78,10 @@ class Reducer:
 
     def _fails(self, model: ModelProto) -> bool:
         digest = hashlib.sha256(model.SerializeToString(deterministic=True)).hexdigest()
-        if digest not in self.known:
+        if digest not in self.results:
             self.tried += 1
-            self.known[digest] = (not self._is_checked or _is_valid(model)) and self._test(model)
-        return self.known[digest]
+            self.results[digest] = (not self._is_checked or _is_valid(model)) and self._test(model)
+        return self.results[digest]
 
     def _take(self, model: ModelProto | None) -> bool:
         """Continue the search from a model if it fails."""

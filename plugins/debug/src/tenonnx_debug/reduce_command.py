@@ -125,7 +125,7 @@ def command(
     write_message(smallest, output)
     notes.unlink(missing_ok=True)
     after = sizes(smallest)
-    failure = " ".join(check.wanted or ("as before",)).strip()
+    failure = " ".join(check.expected or ("as before",)).strip()
     if as_json:
         nodes, weights = ({"before": one, "after": two} for one, two in zip(before, after, strict=True))
         say_json({"file": model, "output": output, "nodes": nodes, "weights": weights, "failure": failure})

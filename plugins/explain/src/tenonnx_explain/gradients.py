@@ -37,8 +37,8 @@ def integrated_gradients(explained: Explained, steps: int) -> dict[str, Value]:
     for x, base, total in zip(wrt, baselines, sums, strict=True):
         attributions[_name(x)] = (x - base) * (total / ops.cast(count, to=x.dtype))
     at_baseline = explained.function(wrt)(*[base + ops.zeros_like(x) for x, base in zip(wrt, baselines, strict=True)])
-    difference = per_row(explained.of * selected) - per_row(at_baseline[0] * selected)
-    return attributions | {f"{explained.of.name}/delta": _sum_error(list(attributions.values()), difference)}
+    difference = per_row(explained.output * selected) - per_row(at_baseline[0] * selected)
+    return attributions | {f"{explained.output.name}/delta": _sum_error(list(attributions.values()), difference)}
 
 
 def _sum_error(attributions: list[Value], difference: Value) -> Value:

@@ -17,22 +17,22 @@ Function = Callable[..., list[Value]]
 
 @dataclass(frozen=True)
 class Explained:
-    """The explained output ``of``, its class ``target``, and the values ``wrt`` that get attributions.
+    """The explained ``output``, its class ``target``, and the values ``wrt`` that get attributions.
 
     All belong to ``graph``, which is under construction. ``target`` None means the class with the largest output.
     """
 
     graph: Graph
-    of: Value
+    output: Value
     wrt: list[Value]
     target: int | None
 
-    def part(self, wrt: Sequence[Value], of: Value | None = None) -> Graph:
-        """The part of the graph from ``wrt`` to ``of``; its further inputs are the other graph inputs that it reads.
+    def subgraph(self, wrt: Sequence[Value], of: Value | None = None) -> Graph:
+        """The nodes from ``wrt`` to ``of`` as a graph, followed by the other graph inputs that they read.
 
-        Raises ``InvalidCall`` if ``of`` does not depend on ``wrt``.
+        ``of`` is the explained output by default. Raises ``InvalidCall`` if ``of`` does not depend on ``wrt``.
         """
-        of = self.of if of is None else of
+        of = self.output if of is None else of
         nodes = needed_nodes(self.graph, [of], set(wrt))
         read = {value for node in nodes for value in node.uses} | {of}
         if not read.intersection(wrt):
@@ -48,17 +48,17 @@ class Explained:
 
     def function(self, wrt: Sequence[Value], of: Value | None = None) -> Function:
         """The part from ``wrt`` to ``of`` as a function of ``wrt``."""
-        part = self.part(wrt, of)
+        part = self.subgraph(wrt, of)
         others = self.other_inputs(part, wrt)
         call = function_of(part, self.graph)
         return lambda *inputs: call(*inputs, *others)
 
     def gradients(self, wrt: Sequence[Value]) -> Function:
         """A function of ``wrt`` and a cotangent of the output that returns the gradients."""
-        part = self.part(wrt)
+        part = self.subgraph(wrt)
         others = self.other_inputs(part, wrt)
         name = free_name(part, "cotangent")
-        backward = grad(part, of=self.of.name, wrt=[value.name for value in wrt], seeds={self.of.name: name})
+        backward = grad(part, of=self.output.name, wrt=[value.name for value in wrt], seeds={self.output.name: name})
         call = function_of(backward, self.graph)
         return lambda *inputs: call(*inputs[:-1], *others, inputs[-1])[1:]
 
@@ -68,7 +68,7 @@ class Explained:
         Without ``target``, it is the class with the largest output in each row. Raises ``InvalidCall`` for an unknown
         class and for an output of unknown rank.
         """
-        y = self.of
+        y = self.output
         if y.rank is None:
             raise InvalidCall(f'cannot explain "{y.name}": its rank is not known')
         if y.ndim < 2:

@@ -37,7 +37,7 @@ def occlusion(explained: Explained, window: Sequence[int] | None, strides: Seque
             covered[tuple(slice(s, s + size) for s, size in zip(start, sizes, strict=True))] += 1
         base = baseline(explained, x)
         function = explained.function([x])
-        original = per_row(explained.of * selected)
+        original = per_row(explained.output * selected)
         table = explained.graph.variable(free_name(explained.graph, f"{x.name}/windows"), starts)
 
         def step(number: Value, total: Value) -> list[Value]:
@@ -98,7 +98,7 @@ def kernel_shap(explained: Explained, background: Value, samples: int, seed: int
     function = explained.function([x])
     flat = np.array([-1, features], np.int64)
     rows, background_rows = ops.shape(x, end=1), ops.shape(background, end=1)
-    of = explained.of
+    of = explained.output
     tail = ops.shape(of, start=1)
 
     def mean_of(mixed: Value) -> Value:

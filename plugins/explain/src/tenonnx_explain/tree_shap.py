@@ -106,7 +106,7 @@ def _cover(graph: Graph, forest: Forest, x: Value, rows: Array | None) -> Array:
         )
     data = np.asarray(rows, x.dtype.numpy)
     if x is not forest.X:
-        part = Explained(graph, forest.X, [x], None).part([x])
+        part = Explained(graph, forest.X, [x], None).subgraph([x])
         data = np.asarray(part.run({x.name: data}, backend="numpy")[forest.X.name])
     data = data.astype(forest.thresholds.dtype)
     if forest.lowered:

@@ -69,7 +69,7 @@ def _compared(graph: Graph, process: SourceProcess, by_size: dict[int, str]) -> 
         return {"x": x}, lambda: process(by_size.get(len(x), "refuse"), x)
 
     calls = SizedCalls(call)
-    found = verify_calls("Runtime", graph, calls.at([{"batch": size} for size in by_size]))
+    found = verify_calls("Runtime", graph, calls.calls_at([{"batch": size} for size in by_size]))
     assert not calls.why_fixed("batch", "Runtime"), "an end is no refusal"
     return found
 
@@ -144,7 +144,7 @@ def test_calls_in_this_process_have_the_budget_too(graph: Graph) -> None:
         return {"x": x}, lambda: [x + x, time.sleep(1.1)][:1]
 
     with limits.override(seconds=1):
-        found = verify_calls("Runtime", graph, SizedCalls(call).at([{"batch": 2}, {"batch": 3}]))
+        found = verify_calls("Runtime", graph, SizedCalls(call).calls_at([{"batch": 2}, {"batch": 3}]))
     assert [run.feeds for run in found.runs] == ["batch=2"]
     assert found.notes == ["not verified against Runtime at batch=3: the calls before took more than the limit of 1 s"]
 

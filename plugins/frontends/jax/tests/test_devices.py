@@ -46,7 +46,7 @@ for name, options in LAYOUTS.items():
     step = tt.TrainingStep(network(), **{k: v for k, v in HOW.items() if k != "batch_size"}, **options)
     step({"x": data[0][:16], "labels": data[1][:16]})
     first = jax.devices()[0]
-    parts = [part for held in step.program.state.held.values() for part in held.addressable_shards]
+    parts = [part for held in step.program.state.arrays.values() for part in held.addressable_shards]
     held = sum(part.data.nbytes for part in parts if part.device == first)
     found[name] = {"losses": [epoch["loss"] for epoch in history.epochs], "weights": weights, "held": held}
 print(json.dumps(found))

@@ -150,7 +150,7 @@ def test_bags_of_embeddings_are_joined_without_a_loop(tmp_path):
     examples = torch.tensor([2, 2, 1, 2, 5, 6]), torch.tensor([0, 2, 2, 4]), torch.randn(6)
     path, dims = tmp_path / "m.onnx", {"offsets": {0: "bags"}}
     done = tenonnx_torch.export(Bags().eval(), examples, path, opset_version=13, dims=dims)
-    assert {output.where for output in done.verification.outputs} == {
+    assert {output.location for output in done.verification.outputs} == {
         "onnxruntime, bags=4",
         "onnxruntime, bags=1",
         "onnxruntime, bags=9",

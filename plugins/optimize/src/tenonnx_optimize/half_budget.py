@@ -135,7 +135,7 @@ def _worst_nodes(
     lost: set[str] = set()
     added: dict[str, float] = {}
     for node in graph.nodes:
-        if node.label in lowered.kept:
+        if node.label in lowered.float32_nodes:
             continue
         before = max((differences.get(v.name, 0.0) for v in node.uses), default=0.0)
         after = max((differences.get(v.name, 0.0) for v in node.outputs if v is not None), default=0.0)

@@ -74,22 +74,22 @@ class _Pushing:
     """Decisions about the calls of one graph."""
 
     laid: dict[Value, Laid] = field(default_factory=dict)
-    made: dict[Laid, Value] = field(default_factory=dict)
+    materialized: dict[Laid, Value] = field(default_factory=dict)
 
     def decide(self, rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
         if call.node is None:
             return None
         for attempt in self._attempts(call):
-            count = len(self.made)
+            count = len(self.materialized)
             try:
                 with rewriter.attempt():
                     found = attempt()
-                    results = [self.whole(each) for each in found]
+                    results = [self.materialize(each) for each in found]
                     if not _same_types(results, call):
                         raise NotRepresentable("a call on inputs of another layout returns another type")
             except TenonnxError:  # unknown types or shapes, or a tensor that would have to be moved
-                while len(self.made) > count:
-                    self.made.popitem()
+                while len(self.materialized) > count:
+                    self.materialized.popitem()
                 continue
             self.laid.update((v, each) for v, each in zip(results, found, strict=True) if v is not each.value)
             return results
@@ -132,7 +132,7 @@ class _Pushing:
             found = _as_moved(moves, call)
             if not found.value.is_constant:
                 self.laid[rewriter.copy(output)] = found
-                self.made[found] = rewriter.copy(output)
+                self.materialized[found] = rewriter.copy(output)
 
     def _passed(self, passes: Any, layout: PushedLayout, call: Call) -> list[Laid]:
         results = _given(passes(layout, *call.inputs, **call.attributes))
@@ -146,13 +146,13 @@ class _Pushing:
             return given
         return Laid.of(below.value, [None if axis is None else below.axes[axis] for axis in given.axes])
 
-    def whole(self, laid: Laid) -> Value:
+    def materialize(self, laid: Laid) -> Value:
         """Materialize the tensor with as few calls as possible."""
         if laid.is_same:
             return laid.value
-        if laid not in self.made:
-            self.made[laid] = _moved(laid)
-        return self.made[laid]
+        if laid not in self.materialized:
+            self.materialized[laid] = _moved(laid)
+        return self.materialized[laid]
 
 
 def _moved(laid: Laid) -> Value:
@@ -182,11 +182,11 @@ class PushedLayout:
     """The unmoved inputs of a call, for a rule ``laid_out``."""
 
     pushing: _Pushing
-    like: Laid
+    reference: Laid
 
     @property
     def axes(self) -> Axes:
-        return self.like.axes
+        return self.reference.axes
 
     def axis(self, axis: int) -> int:
         """Position of an axis in the unmoved input. Raises ``NotRepresentable`` for an axis that was not moved."""
@@ -204,18 +204,18 @@ class PushedLayout:
         if value is None:
             return None
         laid = self.pushing.laid.get(value, Laid(value, tuple(range(value.ndim))))
-        if laid.axes == self.axes and laid.value.ndim == self.like.value.ndim:
+        if laid.axes == self.axes and laid.value.ndim == self.reference.value.ndim:
             return laid.value
         before = len(self.axes) - value.ndim
         long = [before + axis for axis, dim in enumerate(value.shape) if dim != 1]
         if before < 0 or any(self.axes[axis] is None for axis in long):
             raise NotRepresentable("an input does not broadcast to the moved axes", given=str(value.type))
         places = {self.axes[axis]: laid.axes[axis - before] for axis in long}
-        first = min((axis for axis in places if axis is not None), default=self.like.value.ndim)
-        wanted = Laid.of(laid.value, [places.get(axis) for axis in range(first, self.like.value.ndim)])
-        if len(long) > 1 and not value.is_constant and wanted not in self.pushing.made and not wanted.is_same:
+        first = min((axis for axis in places if axis is not None), default=self.reference.value.ndim)
+        wanted = Laid.of(laid.value, [places.get(axis) for axis in range(first, self.reference.value.ndim)])
+        if len(long) > 1 and not value.is_constant and wanted not in self.pushing.materialized and not wanted.is_same:
             raise NotRepresentable("layout of an input differs from that of the moved one", given=str(value.type))
-        return self.pushing.whole(wanted)
+        return self.pushing.materialize(wanted)
 
 
 def _as_moved(moves: Callable[..., Any], call: Call) -> Laid:

@@ -30,7 +30,7 @@ class Normalizer(Rewriter):
         super().__init__(source, _normal if decide is None else decide, outer=outer)
         self.inferred = True
         self.among = among
-        self.seen: dict[Hashable, tuple[Value | None, ...]] = {}
+        self.calls: dict[Hashable, tuple[Value | None, ...]] = {}
         known = operators()
         #: commutative and associative ops, with their neutral elements
         self.associative = {op: unit for op, unit in ((known.add, 0.0), (known.multiply, 1.0)) if isinstance(op, Op)}
@@ -59,9 +59,9 @@ class Normalizer(Rewriter):
         while given and given[-1] is None:
             given.pop()
         key = op, tuple(sorted(given, key=id) if op in self.associative else given), written
-        found = self.seen.get(key)
+        found = self.calls.get(key)
         if found is None or len(found) < len(known) or None in found:
-            found = self.seen[key] = super().add(op, inputs, attributes, known, **options)
+            found = self.calls[key] = super().add(op, inputs, attributes, known, **options)
         return found
 
 

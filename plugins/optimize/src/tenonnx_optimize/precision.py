@@ -49,23 +49,23 @@ HALVES = (DType.float16, DType.bfloat16)
 class Lowered:
     """A graph in half precision.
 
-    ``kept`` maps the labels of nodes in float32 to the reason, ``clipped`` lists scalars beyond the range of the type.
-    Measurements add ``notes`` on differences, and the ``largest`` number of outputs.
+    ``float32_nodes`` maps the labels of nodes in float32 to the reason, ``clipped`` lists scalars beyond the range of
+    the type. Measurements add ``notes`` on differences, and the ``largest`` number of outputs.
     """
 
     graph: Graph
-    kept: dict[str, str] = field(default_factory=dict)
+    float32_nodes: dict[str, str] = field(default_factory=dict)
     clipped: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
     largest: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
-        return {"kept": self.kept, "clipped": self.clipped, "notes": self.notes}
+        return {"float32_nodes": self.float32_nodes, "clipped": self.clipped, "notes": self.notes}
 
     def __str__(self) -> str:
         """Nodes in float32 with the reasons, clipped scalars, and measurements."""
         reasons: dict[str, list[str]] = {}
-        for label, reason in self.kept.items():
+        for label, reason in self.float32_nodes.items():
             reasons.setdefault(reason, []).append(label)
         lines = []
         for reason, labels in reasons.items():
@@ -115,7 +115,7 @@ def lower_precision(
 def _lowered(
     graph: Graph, half: DType, keep: frozenset[str], widen: frozenset[str], convert_interface: bool, lowered: Lowered
 ) -> Graph:
-    lowered.kept, lowered.clipped = {}, []
+    lowered.float32_nodes, lowered.clipped = {}, []
     source = copy_graph(graph)
     ensure_inferred(source)
     rewriter = _Lowering(source, half, keep, widen, convert_interface, lowered)
@@ -205,14 +205,14 @@ class _Lowering(Rewriter):
         super().__init__(source, lambda rewriter, call: None, strict=True, outer=outer)
         self.inferred = False  # also in a subgraph, whose owner inferred the original types
         self.half, self.convert_interface, self.lowered = half, convert_interface, lowered
-        self.kept, self.widened = kept, widened
+        self.float32_nodes, self.widened = kept, widened
         self.cast_values: dict[tuple[Value, DType], Value] = {}
         self.converted: dict[Value, str] = {}
         self._exceeding: dict[Value, bool] = {}
         self._captures: Sequence[Value] = ()
 
     def inner(self, subgraph: Graph, attribute: str) -> Rewriter:
-        return _Lowering(subgraph, self.half, self.kept, self.widened, False, self.lowered, outer=self)
+        return _Lowering(subgraph, self.half, self.float32_nodes, self.widened, False, self.lowered, outer=self)
 
     def run(self) -> Graph:
         if self.convert_interface:
@@ -229,10 +229,10 @@ class _Lowering(Rewriter):
         reason = self._reason(node, copied) if reads else ""
         if not reads or (not reason and self._in_half(node, copied)):
             return copied
-        if node.label in self.widened and node.label not in self.kept:
+        if node.label in self.widened and node.label not in self.float32_nodes:
             copied.inputs = tuple(self._as(v, self.half) if self._is_large(v) else v for v in copied.inputs)
         copied.inputs = tuple(self._as(v, DType.float32) for v in copied.inputs)
-        self.lowered.kept[node.label] = reason or "the op does not support the type at its version"
+        self.lowered.float32_nodes[node.label] = reason or "the op does not support the type at its version"
         return copied
 
     def _with_bodies(self, copied: Node) -> Node:
@@ -253,7 +253,7 @@ class _Lowering(Rewriter):
         """Reason why a node has to compute in float32, or an empty string."""
         if not isinstance(node.op, Op):
             return "no installed package knows the op"
-        if node.label in self.kept:
+        if node.label in self.float32_nodes:
             return "asked for, or beyond the budget"
         if node.label in self.widened:
             return "its values exceed the range"

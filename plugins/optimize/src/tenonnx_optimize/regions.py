@@ -42,19 +42,19 @@ class Subject:
 class Fused:
     """A call for values of the source: ``outputs`` has one for each output of the call, None if it has no consumer.
 
-    ``region`` is the set of nodes that it replaces, ``made`` are values to compute for its inputs that earlier calls do
-    not compute, and ``last`` is the position of the last node that it depends on.
+    ``region`` is the set of nodes that it replaces, ``computed_inputs`` are values to compute for its inputs that
+    earlier calls do not compute, and ``last`` is the position of the last node that it depends on.
     """
 
     proposal: Proposal
     outputs: tuple[Value | None, ...]
     region: tuple[Node, ...]
-    made: frozenset[Value]
+    computed_inputs: frozenset[Value]
     last: int
 
     @property
     def gain(self) -> int:
-        return len(self.region) - len(self.made) - (1 if self.proposal.after is None else 2)
+        return len(self.region) - len(self.computed_inputs) - (1 if self.proposal.after is None else 2)
 
 
 class Placement:
@@ -63,7 +63,7 @@ class Placement:
     def __init__(self, subject: Subject) -> None:
         self.subject = subject
         #: values of the normal form that the source lacks, and that chosen calls need as inputs
-        self.wanted: set[Value] = set()
+        self.outputs: set[Value] = set()
 
     def of(self, value: Value, proposal: Proposal, results: Sequence[Value | None]) -> Fused | None:
         """The call with the nodes that it makes redundant, for a value and other ``results`` in the source.
@@ -105,7 +105,7 @@ class Placement:
             elif value.producer is not None and value not in created:
                 created.add(value)
                 pending += value.producer.uses
-        return given, created - self.wanted
+        return given, created - self.outputs
 
     def region(self, outputs: Sequence[Value | None], given: set[Value], *, alone: bool = False) -> list[Node]:
         """The nodes that become redundant once the outputs are replaced, found backwards from these.

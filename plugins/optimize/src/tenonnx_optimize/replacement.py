@@ -48,29 +48,29 @@ class _Copying(Rewriter):
 
 
 class Replacement(Rewriter):
-    """Copies a graph and replaces only the values in ``found``."""
+    """Copies a graph and replaces only the values in ``replacements``."""
 
     def __init__(self, subject: Subject, found: Mapping[Value, Fused]) -> None:
         super().__init__(subject.graph, lambda _, call: self._results(call))
-        self.sources, self.found = subject.sources, found
-        self.made: dict[Value, Value] = {}
+        self.sources, self.replacements = subject.sources, found
+        self.replaced: dict[Value, Value] = {}
         self.brought: dict[Value, Value] = {}
 
     def stays_unchanged(self, node: Node) -> bool:
-        return self.node is not None and not any(v in self.found for v in self.node.outputs if v is not None)
+        return self.node is not None and not any(v in self.replacements for v in self.node.outputs if v is not None)
 
     def inner(self, subgraph: Graph, attribute: str) -> Rewriter:
         return _Copying(subgraph, self.decide, outer=self)
 
     def _results(self, call: Call) -> Sequence[Value | None] | None:
         """Replacement of a node, added where the first result of its call is needed."""
-        value = None if call.node is None else next((v for v in call.node.outputs if v in self.found), None)
+        value = None if call.node is None else next((v for v in call.node.outputs if v in self.replacements), None)
         if value is None:
             return None
-        if value not in self.made:
-            fused = self.found[value]
-            self.made.update(self.put(fused, [None if v is None else self.bring(v) for v in fused.proposal.inputs]))
-        return [self.made[value]] if value in self.made else None
+        if value not in self.replaced:
+            fused = self.replacements[value]
+            self.replaced.update(self.put(fused, [None if v is None else self.bring(v) for v in fused.proposal.inputs]))
+        return [self.replaced[value]] if value in self.replaced else None
 
     def put(self, fused: Fused, inputs: Sequence[Value | None]) -> dict[Value, Value]:
         """The results of a call on these inputs, by the replaced values; an empty result keeps the node."""

@@ -32,33 +32,33 @@ class Search:
         self.placement = Placement(subject)
         self.prover = Prover(subject.normal, templates)
         self.matcher = Matcher(subject.normal.associative, loose=True)
-        self.found: dict[Value, Fused] = {}
-        self.taken: set[Node] = set()
+        self.matches: dict[Value, Fused] = {}
+        self.fused_nodes: set[Node] = set()
 
     def run(self, heads: Sequence[Node]) -> dict[Value, Fused]:
         """The calls that replace values of ``heads``, by each replaced value."""
         shared: dict[frozenset[Value], list[Fused]] = {}
         for node in reversed(heads):
             read = self.subject.read(node)
-            if len(read) != 1 or node in self.taken:
+            if len(read) != 1 or node in self.fused_nodes:
                 continue
             best = self._best(read[0])
             if best is not None and best.gain >= self.worth.gain:
                 self._take(best)
             elif best is not None:
-                shared.setdefault(best.made, []).append(best)
+                shared.setdefault(best.computed_inputs, []).append(best)
         for created, calls in shared.items():  # a cost too high for one call may pay off for several
-            apart = [call for call in calls if not self.taken.intersection(call.region)]
-            if sum(len(call.region) - 1 for call in apart) > len(created - self.placement.wanted):
+            apart = [call for call in calls if not self.fused_nodes.intersection(call.region)]
+            if sum(len(call.region) - 1 for call in apart) > len(created - self.placement.outputs):
                 for call in apart:
-                    if not self.taken.intersection(call.region):
+                    if not self.fused_nodes.intersection(call.region):
                         self._take(call)
-        return self.found
+        return self.matches
 
     def _take(self, fused: Fused) -> None:
-        self.taken.update(fused.region)
-        self.placement.wanted |= fused.made
-        self.found.update((v, fused) for v in fused.outputs if v is not None)
+        self.fused_nodes.update(fused.region)
+        self.placement.outputs |= fused.computed_inputs
+        self.matches.update((v, fused) for v in fused.outputs if v is not None)
 
     def _best(self, value: Value) -> Fused | None:
         """The call that replaces the most producers of a value."""
@@ -82,7 +82,7 @@ class Search:
                     continue
                 ways = (self.placement.of(value, proposal, found) for found in (results, results[:1]))
                 large = [w for w in ways if w is not None and len(w.region) >= self.worth.replaced]
-                better = [w for w in large if not self.taken & set(w.region)]
+                better = [w for w in large if not self.fused_nodes & set(w.region)]
                 best = max([*better, *([] if best is None else [best])], key=lambda way: way.gain, default=None)
                 break
         return best

@@ -23,14 +23,14 @@ class TrainableVariables:
     """The floating-point variables of a graph by their role in training.
 
     ``parameters`` are trainable; ``frozen`` are parameters excluded from training; ``buffers`` are declared as not
-    trainable; ``others`` have no declared role and are not used as weights. ``fixed_rows`` of parameters are not
+    trainable; ``undeclared`` have no declared role and are not used as weights. ``fixed_rows`` of parameters are not
     trained.
     """
 
     parameters: list[str] = field(default_factory=list)
     frozen: list[str] = field(default_factory=list)
     buffers: list[str] = field(default_factory=list)
-    others: list[str] = field(default_factory=list)
+    undeclared: list[str] = field(default_factory=list)
     fixed_rows: dict[str, tuple[int, ...]] = field(default_factory=dict)
 
 
@@ -43,11 +43,11 @@ def trainable_variables(graph: Graph) -> TrainableVariables:
     """
     found = TrainableVariables()
     floats = [v for v in graph.variables if isinstance(v.type, TensorType) and v.type.dtype.is_float]
-    weights = _Weights(graph).found if any(not _has_role(value) for value in floats) else set()
+    weights = _Weights(graph).names if any(not _has_role(value) for value in floats) else set()
     for value in floats:
         if value.role is None or not _has_role(value):
             is_weight = value.name in weights and value.tensor.shape and not _is_computed_number(value)
-            (found.parameters if is_weight else found.others).append(value.name)
+            (found.parameters if is_weight else found.undeclared).append(value.name)
             continue
         kinds = {"parameter": found.parameters, "frozen": found.frozen}
         kinds.get(value.role.kind, found.buffers).append(value.name)
@@ -79,20 +79,20 @@ def _has_role(value: Value) -> bool:
 
 
 class _Weights:
-    """``found`` are the names of variables that ops use as weights, directly or after operations on variables only."""
+    """``names`` are the names of variables that ops use as weights, directly or after operations on variables only."""
 
     def __init__(self, graph: Graph) -> None:
         registry = graph.root.registry
         self.registry: Registry = default_registry() if registry is None else registry
         self.declared: dict[str, bool] = {}
-        self.found: set[str] = set()
+        self.names: set[str] = set()
         self.sources: dict[Value, frozenset[str]] = {
             v: frozenset([v.name]) for v in graph.variables if isinstance(v.type, TensorType) and v.type.dtype.is_float
         }
         self.levels: dict[Value, int] = {v: _FED for v in graph.inputs if _is_float(v)}
         self.adjusting: set[str] = set()
         self.walk(graph)
-        self.found = self.found or self.adjusting  # a model of only sums and products
+        self.names = self.names or self.adjusting  # a model of only sums and products
 
     def walk(self, graph: Graph) -> None:
         for node in graph.nodes:
@@ -112,7 +112,7 @@ class _Weights:
     def visit(self, node: Node) -> None:
         used = [operand for place, operand in self.operands(node) if self.is_weight(node, place, operand)]
         for operand in used:
-            self.found |= self.sources[operand]
+            self.names |= self.sources[operand]
         constant = all(v.data is not None or v in self.sources for v in node.uses)
         passing = node.uses[:1] if any(map(_holds_quantized, (*node.uses, *node.outputs))) else node.uses
         names: frozenset[str] = frozenset().union(*(self.sources.get(v, ()) for v in passing))

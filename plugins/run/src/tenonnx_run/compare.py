@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class Difference:
     """The outcome of a comparison.
 
-    ``absolute`` and ``relative`` are the largest differences between finite numbers. ``where`` is the path of the worst
+    ``absolute`` and ``relative`` are the largest differences between finite numbers. ``path`` is the path of the worst
     element: keys and positions of containers, then its index. ``reason`` describes the difference. ``empty`` means that
     there was nothing to compare: no elements, or only NaN.
     """
@@ -30,14 +30,14 @@ class Difference:
     equal: bool
     absolute: float = 0.0
     relative: float = 0.0
-    where: tuple[Any, ...] | None = None
+    path: tuple[Any, ...] | None = None
     reason: str = ""
     empty: bool = False
 
     def inside(self, key: Any) -> Difference:
         """The same difference, with ``key`` of the enclosing container in front of its path."""
-        where = (key, *(self.where or ())) if not self.equal else self.where
-        return replace(self, where=where, reason=f"[{key!r}]: {self.reason}" if self.reason else "")
+        where = (key, *(self.path or ())) if not self.equal else self.path
+        return replace(self, path=where, reason=f"[{key!r}]: {self.reason}" if self.reason else "")
 
 
 def compare(
@@ -100,7 +100,7 @@ def compare_by(rules: Tolerances, actual: Any, expected: Any) -> Difference:
 
 
 def _unless(equal: bool, reason: str) -> Difference:
-    return Difference(True) if equal else Difference(False, where=(), reason=reason)
+    return Difference(True) if equal else Difference(False, path=(), reason=reason)
 
 
 def _compare_maps(rules: Tolerances, actual: Any, expected: Any) -> Difference:
@@ -138,7 +138,7 @@ def _worst(parts: list[Difference]) -> Difference:
     relative = max((part.relative for part in parts), default=0.0)
     if failed is None:
         return Difference(True, absolute, relative, empty=all(part.empty for part in parts))
-    return Difference(False, absolute, relative, failed.where, failed.reason)
+    return Difference(False, absolute, relative, failed.path, failed.reason)
 
 
 def _compare_tensors(rules: Tolerances, actual: Any, expected: Any) -> Difference:

@@ -44,7 +44,7 @@ class FunctionRunner:
         if python and shutil.which(python) is None:
             raise InvalidCall("no such Python interpreter", given=python, do="give the path of one: ENV/bin/python")
         self.name, self.seconds = name, seconds
-        self._place = f"{_file_of(place)}:{function}" if python else name
+        self._function = f"{_file_of(place)}:{function}" if python else name
         self._worker = Worker(_FILE, name, python=python)
         self._started: int | None = None
 
@@ -53,7 +53,7 @@ class FunctionRunner:
         if self._started is not None and self._worker.process_id == self._started:
             return
         try:
-            self._worker.call("load", self._place, seconds=_IMPORTS)
+            self._worker.call("load", self._function, seconds=_IMPORTS)
         except (CallFailed, WorkerEnded) as error:
             kind = f"{error.kind}: " if isinstance(error, CallFailed) else f"{error.what} "
             raise InvalidCall(f"cannot import the runner {self.name}", given=f"{kind}{error.given}") from error
@@ -65,7 +65,7 @@ class FunctionRunner:
         Raises ``CallFailed`` for exceptions of the function, ``ProcessCrashed``, and ``NoAnswer`` after ``seconds``.
         """
         self.start()
-        answer = self._worker.call("run", self._place, os.fspath(path), dict(feeds), seconds=self.seconds)
+        answer = self._worker.call("run", self._function, os.fspath(path), dict(feeds), seconds=self.seconds)
         values, named = answer["values"], answer["names"]
         return _in_order(self.name, values, None if named is None else dict(zip(named, values, strict=True)), names)
 

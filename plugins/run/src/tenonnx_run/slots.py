@@ -17,16 +17,16 @@ class Slots:
 
     def __init__(self, initial: Callable[[Value, int], Any]) -> None:
         self._initial = initial
-        self.places: dict[Value, int] = {}
+        self.slots: dict[Value, int] = {}
         self.contents: list[Any] = []
 
     def of(self, value: Value | None) -> int:
         """The slot of a value."""
         if value is None:
             return -1
-        slot = self.places.get(value)
+        slot = self.slots.get(value)
         if slot is None:
-            slot = self.places[value] = len(self.contents)
+            slot = self.slots[value] = len(self.contents)
             self.contents.append(None)  # first, since ``initial`` may ask for slots of other values
             self.contents[slot] = self._initial(value, slot)
         return slot

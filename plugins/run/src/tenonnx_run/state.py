@@ -17,8 +17,8 @@ from tenonnx_run.input_defaults import Defaults
 class State(MutableMapping[str, Any]):
     """The state of a program, by input name. Reading and assigning copy.
 
-    ``hold`` converts an array of the caller to what the program keeps, ``show`` converts it back; ``held`` are the kept
-    contents.
+    ``hold`` converts an array of the caller to what the program keeps, ``show`` converts it back; ``arrays`` are the
+    kept contents.
     """
 
     def __init__(
@@ -30,31 +30,31 @@ class State(MutableMapping[str, Any]):
     ) -> None:
         wanted = set(names)
         self.inputs = {v.name: v for v in graph.all_inputs if v.name in wanted}
-        self.held: dict[str, Any] = {n: hold(v.data.array()) for n, v in self.inputs.items() if v.data is not None}
+        self.arrays: dict[str, Any] = {n: hold(v.data.array()) for n, v in self.inputs.items() if v.data is not None}
         self._hold, self._show = hold, show
 
     def __getitem__(self, name: str) -> Any:
-        return self._show(self.held[name])
+        return self._show(self.arrays[name])
 
     def __setitem__(self, name: str, contents: Any) -> None:
         if name not in self.inputs:
             do = did_you_mean(name, self.inputs)
             raise InvalidFeed(f'no state is called "{name}"', available=listing(self.inputs), do=do)
-        self.held[name] = self._hold(check_feeds([self.inputs[name]], {name: contents})[0])
+        self.arrays[name] = self._hold(check_feeds([self.inputs[name]], {name: contents})[0])
 
     def __delitem__(self, name: str) -> None:
         raise InvalidCall(f'state "{name}" cannot be deleted', do="assign other contents to it")
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self.held)
+        return iter(self.arrays)
 
     def __len__(self) -> int:
-        return len(self.held)
+        return len(self.arrays)
 
     def check_set(self, feeds: Mapping[str, Any]) -> None:
         """Raise ``InvalidFeed`` if a state input has no contents yet and is not fed."""
-        if len(self.held) < len(self.inputs):
-            missing = [name for name in self.inputs if name not in self.held and name not in feeds]
+        if len(self.arrays) < len(self.inputs):
+            missing = [name for name in self.inputs if name not in self.arrays and name not in feeds]
             if missing:
                 raise InvalidFeed(
                     f'state "{missing[0]}" is not set before the first call', do=f"program.state[{missing[0]!r}] = ..."
@@ -65,22 +65,22 @@ class MovingState(MutableMapping[str, Any]):
     """The state of the program that currently holds it."""
 
     def __init__(self, arrays: Callable[[], MutableMapping[str, Any]]) -> None:
-        self._held = arrays
+        self._arrays = arrays
 
     def __getitem__(self, name: str) -> Any:
-        return self._held()[name]
+        return self._arrays()[name]
 
     def __setitem__(self, name: str, contents: Any) -> None:
-        self._held()[name] = contents
+        self._arrays()[name] = contents
 
     def __delitem__(self, name: str) -> None:
-        del self._held()[name]
+        del self._arrays()[name]
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._held())
+        return iter(self._arrays())
 
     def __len__(self) -> int:
-        return len(self._held())
+        return len(self._arrays())
 
 
 class Results(MutableMapping[str, Any]):
@@ -167,10 +167,10 @@ class StatefulProgram(Bindable):
         """The outputs by name, as a mapping that copies state on access."""
         self.state.check_set(feeds)
         if self._turns.are_fed(feeds):
-            results = self._turns.open(self.state.held, self._turns.complete(feeds))
+            results = self._turns.open(self.state.arrays, self._turns.complete(feeds))
         else:
-            results = self._turns.closed(self.state.held, feeds)
-        self.state.held.update(results.replaced)
+            results = self._turns.closed(self.state.arrays, feeds)
+        self.state.arrays.update(results.replaced)
         return results
 
 

@@ -94,7 +94,7 @@ def gradient_sum(a: Value, b: Value) -> Value:
         axis = first.axis
         joined = ops.concat(*_joined(first.data, axis), *_joined(second.data, axis), axis=axis)
         pads = [0] * (2 * a.ndim)
-        pads[axis], pads[axis + a.ndim] = first.start, second.behind
+        pads[axis], pads[axis + a.ndim] = first.start, second.after
         return ops.pad(joined, pads) if any(pads) else joined  # type: ignore[no-any-return]
     return ops.add(a, b)  # type: ignore[no-any-return]
 
@@ -106,7 +106,7 @@ class _Part(NamedTuple):
     axis: int
     start: int
     end: int
-    behind: int
+    after: int
 
 
 def _padded_part(x: Value) -> _Part | None:

@@ -59,7 +59,7 @@ def if_residuals(demand: Demand, cond: Value, **branches: Graph) -> tuple[None, 
 @if_.vjp
 def if_vjp(g: Any, demand: Demand, cond: Value, *, then_branch: Graph, else_branch: Graph) -> tuple[Value | None, ...]:
     cotangents = {k: v for k, v in enumerate(_tuple(g)) if v is not None}
-    wrt = [k for k, v in enumerate(demand.captures) if v in demand.wanted]
+    wrt = [k for k, v in enumerate(demand.captures) if v in demand.inputs]
 
     def back(branch: Graph) -> Graph:
         if random := _random(branch.nodes):
@@ -231,7 +231,7 @@ class Joint:
 def _recorded(loop: Iteration, demand: Demand) -> tuple[Sequence[Value] | None, LoopResiduals | None]:
     """Run the loop with a body that also stacks what the backward pass reads; returns its outputs and the residuals."""
     count = len(loop.initial)
-    places = loop.active(demand.wanted)
+    places = loop.active(demand.inputs)
     stacked = [k for k, needed in enumerate(demand.outputs[count:]) if needed]
     if not (places.carried or stacked) or not any(True for _ in places):
         return None, None
@@ -263,13 +263,13 @@ def _recorded(loop: Iteration, demand: Demand) -> tuple[Sequence[Value] | None, 
 class LoopResiduals:
     """Residuals of a loop: ``tracks`` contain the ``stored`` values of each iteration.
 
-    ``given`` are the tracks of the outputs ``stacked``; their cotangents are laid out alike.
+    ``output_tracks`` are those of the outputs ``stacked``; their cotangents are laid out alike.
     """
 
     loop: Iteration
     places: Places
     joint: Joint
-    given: Sequence[Track]
+    output_tracks: Sequence[Track]
     stacked: Sequence[int]
     stored: Sequence[Value]
     tracks: Sequence[Track]
@@ -282,7 +282,7 @@ class LoopResiduals:
         zeros = [ops.zeros_like(outside[k]) for k in places.captured]
         cotangents = [
             replace(track, value=ops.zeros_like(track.value) if (v := g[count + k]) is None else v)
-            for k, track in zip(self.stacked, self.given, strict=True)
+            for k, track in zip(self.stacked, self.output_tracks, strict=True)
         ]
 
         def run() -> Sequence[Value]:
@@ -346,7 +346,7 @@ class _BackwardScan:
     def __init__(
         self, way: LoopResiduals, last: Sequence[Value], zeros: Sequence[Value], cotangents: Sequence[Track]
     ) -> None:
-        self.way, self.last, count = way, last, len(way.loop.initial)
+        self.residuals, self.last, count = way, last, len(way.loop.initial)
         joint, states, sums = way.joint, len(last), len(last) + len(zeros)
         varying = dependents(joint.graph.nodes, [*way.stored, *joint.cotangents])
         #: Matrices whose product each iteration adds to the gradient of a capture, by place.
@@ -370,8 +370,8 @@ class _BackwardScan:
 
     def gradients(self) -> list[Value]:
         """The gradients of carried values, of captures, and of inputs."""
-        joint = self.way.joint
-        nodes = between(joint.graph, [*joint.cotangents, *self.way.stored, *joint.outer], self.results).nodes
+        joint = self.residuals.joint
+        nodes = between(joint.graph, [*joint.cotangents, *self.residuals.stored, *joint.outer], self.results).nodes
         needed = {*self.results, *(v for node in nodes for v in node.uses)}
         given = [(v, track) for v, track in self.given if v in needed] or self.given[:1]
         found = _tuple(
@@ -393,12 +393,12 @@ class _BackwardScan:
         lying |= {v: track.value for v, track in self.given if track.is_plain}
         captured = dict(zip(self.summed, found[states:sums], strict=True))
         captured |= {k: _product(lying[a], lying[b]) for k, (a, b) in self.products.items()}
-        inputs = found[sums : sums + len(self.way.places.read)]
+        inputs = found[sums : sums + len(self.residuals.places.read)]
         return [*found[:states], *(captured[k] for k in sorted(captured)), *inputs]
 
     def _step(self, given: Sequence[Value]) -> Graph:
         """One backward iteration: from cotangents, sums and stored values to cotangents, sums and gradients."""
-        joint, captures = self.way.joint, self.way.loop.captures
+        joint, captures = self.residuals.joint, self.residuals.loop.captures
         states, sums = len(self.last), len(self.last) + len(self.zeros)
         fixed = joint.fixed()
         contents = inline(between(joint.graph, joint.outer, fixed), captures)
@@ -411,7 +411,7 @@ class _BackwardScan:
             return [*found[:states], *totals, *found[sums:]]
 
         kinds = [(f"back_{k}", v.type) for k, v in enumerate((*carried, *self.zeros, *given))]
-        return subgraph(step, kinds, name=f"{self.way.loop.body.name}_back")
+        return subgraph(step, kinds, name=f"{self.residuals.loop.body.name}_back")
 
 
 def _factors(value: Value, varying: Collection[Value]) -> tuple[Value, Value] | None:

@@ -170,7 +170,7 @@ def roi_align(
             weight = weight_y[:, :, :, None, None] * weight_x[:, None, None]
             pixels = gather(rows, place, axis=0) * weight[..., None]
             total = pixels if total is None else total + pixels if mode == "avg" else maximum(total, pixels)
-    taken = and_(samples_y.taken[:, :, :, None, None], samples_x.taken[:, None, None])[..., None]
+    taken = and_(samples_y.counted[:, :, :, None, None], samples_x.counted[:, None, None])[..., None]
     if mode == "avg":
         pooled = reduce_sum(total, [2, 4], keepdims=0)
         counts = maximum(samples_y.counts * samples_x.counts, 1.0)
@@ -186,7 +186,7 @@ class _Samples:
     """Samples of regions along one axis: two taps each, whether they count, and their number per bin."""
 
     def __init__(self, taps: Sequence[tuple[Value, Value]], taken: Value, counts: Value) -> None:
-        self.taps, self.taken, self.counts = taps, taken, counts
+        self.taps, self.counted, self.counts = taps, taken, counts
 
 
 def _samples(

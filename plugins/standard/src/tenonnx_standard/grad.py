@@ -197,7 +197,7 @@ class _Sweep:
         self.builder.prefix = f"{node.name or node.op_type}/vjp"
         given = [None if v is None else self.cotangents.get(v) for v in application.outputs]
         g: Any = given[0] if len(given) == 1 else tuple(given)
-        arguments, attributes = [g, application.kept, *application.inputs], application.attributes
+        arguments, attributes = [g, application.residuals, *application.inputs], application.attributes
         with foreseeing(node.title, arguments, attributes):
             found = invoke(op, rule, arguments, attributes, len(node.outputs))
         targets = (*application.inputs, *application.captures)

@@ -43,13 +43,13 @@ def _functions(
     Functions with parameters consume ``activation_alpha`` and ``activation_beta`` in order.
     """
     wanted = len(layer.activations)
-    count = wanted * len(_backwards(layer.made, direction))
+    count = wanted * len(_backwards(layer.op, direction))
     names = list(activations or layer.activations * 2)
     if len(names) < count:
-        raise TypeMismatch(f"{layer.made.title}: fewer than {count} activations are given", given=repr(names))
+        raise TypeMismatch(f"{layer.op.title}: fewer than {count} activations are given", given=repr(names))
     alphas, betas = iter(activation_alpha or ()), iter(activation_beta or ())
     clips = (clip, clip, None)  # the last of LSTM's three functions is not for a gate
-    found = [_function(layer.made, kit, n, alphas, betas, clips[k % wanted]) for k, n in enumerate(names[:count])]
+    found = [_function(layer.op, kit, n, alphas, betas, clips[k % wanted]) for k, n in enumerate(names[:count])]
     return [found[start : start + wanted] for start in range(0, count, wanted)]
 
 
@@ -75,7 +75,7 @@ class Layer(NamedTuple):
     sigmoids. ``rectified`` is the kernel with Relu activations.
     """
 
-    made: Op
+    op: Op
     gates: int
     states: int
     activations: tuple[str, ...]
@@ -117,7 +117,7 @@ def decided(
         clip=clip,
         direction=direction,
     )
-    return _backwards(layer.made, direction), functions, own
+    return _backwards(layer.op, direction), functions, own
 
 
 def _biases(kit: Kit, bias: Any, separate: bool) -> tuple[Any, Any]:
@@ -252,7 +252,7 @@ def _types(
 ) -> tuple[TensorType, ...]:
     """The types of the outputs. Raises ``TypeMismatch`` if the inputs do not fit together."""
     decided(layer, ON_VALUES, **given)
-    op, gates, size = layer.made, layer.gates, given["hidden_size"]
+    op, gates, size = layer.op, layer.gates, given["hidden_size"]
     dtype = same_dtypes(op, X, W, R, B, *initial, P)
     if not dtype.is_float:
         raise TypeMismatch(f"{op.title}: X holds no floats", given=repr(X), do="cast it")
@@ -472,7 +472,7 @@ def _arranged(layer: Layer, inputs: Sequence[Any]) -> tuple[Any, ...]:
 
 
 def _rules(layer: Layer) -> None:
-    op = layer.made
+    op = layer.op
     op.until(14, lacks=["layout"])
     op.until(7, ignored=["output_sequence"])
     op.type(lambda *inputs, **given: _types(layer, *_arranged(layer, inputs), **given))

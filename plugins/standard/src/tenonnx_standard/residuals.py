@@ -13,19 +13,19 @@ class Demand(NamedTuple):
     """The gradients requested of a call.
 
     ``outputs`` states which outputs may receive a cotangent. ``captures`` are the outer values that the subgraphs of
-    the call use, in order; ``wanted`` are the inputs and captures that need a gradient.
+    the call use, in order; ``inputs`` are the inputs and captures that need a gradient.
     """
 
     outputs: tuple[bool, ...]
     captures: tuple[Value, ...]
-    wanted: frozenset[Value]
+    inputs: frozenset[Value]
 
 
 class Application(NamedTuple):
     """A call that is differentiated as one op, whichever nodes compute it.
 
-    ``node`` is named in messages. ``kept`` are the residuals for its gradient rule: the outputs (a tuple if there are
-    several), or what the op's ``residuals`` rule selected.
+    ``node`` is named in messages. ``residuals`` are for its gradient rule: the outputs (a tuple if there
+    are several), or what the op's ``residuals`` rule selected.
     """
 
     node: Node
@@ -34,7 +34,7 @@ class Application(NamedTuple):
     attributes: Mapping[str, Any]
     captures: Sequence[Value]
     outputs: Sequence[Value | None]
-    kept: Any
+    residuals: Any
 
     @classmethod
     def of(cls, node: Node, builder: Builder) -> Application:

@@ -37,7 +37,7 @@ class Plan:
     """Plan for resampling an axis: positions or a matrix, and a mask of outside elements, as arrays or values."""
 
     def __init__(self, axis: int, places: Any, weights: Any, beyond: Any) -> None:
-        self.axis, self.places, self.weights, self.beyond = axis, places, weights, beyond
+        self.axis, self.positions, self.weights, self.beyond = axis, places, weights, beyond
 
 
 def wide(dtype: DType) -> DType:

@@ -206,7 +206,7 @@ def _resampled(X: Value, plans: Sequence[Plan], method: Method, extrapolation_va
     if method.mode != "nearest" and X.dtype is not wide(X.dtype):
         x = cast(x, to=wide(X.dtype))
     for plan in plans:
-        x = gather(x, plan.places, axis=plan.axis) if plan.weights is None else _contract(x, plan.weights, plan.axis)
+        x = gather(x, plan.positions, axis=plan.axis) if plan.weights is None else _contract(x, plan.weights, plan.axis)
     for plan in plans:
         if plan.beyond is not None:
             mask = reshape(plan.beyond, [-1, *(1,) * (x.ndim - 1 - plan.axis)])
@@ -315,7 +315,7 @@ def resize_vjp(
 
 def _gathered_back(g: Value, X: Value, plan: Plan) -> Value:
     """The transpose of gathering along an axis: sums of runs if they are regular, else a matrix product."""
-    known, size = static(plan.places), X.shape[plan.axis]
+    known, size = static(plan.positions), X.shape[plan.axis]
     if known is not None and isinstance(size, int) and size and known.size % size == 0:
         times = known.size // size
         if np.array_equal(known, np.arange(size).repeat(times)):
@@ -324,7 +324,7 @@ def _gathered_back(g: Value, X: Value, plan: Plan) -> Value:
             return reduce_sum(runs, [plan.axis + 1], keepdims=0)
         hits = np.arange(size)[:, None] == known
         return _contract(g, constant(hits, g.dtype), plan.axis)
-    hits = equal(unsqueeze(range_(0, dims(X)[plan.axis], 1), [-1]), plan.places)
+    hits = equal(unsqueeze(range_(0, dims(X)[plan.axis], 1), [-1]), plan.positions)
     return _contract(g, cast(hits, to=g.dtype), plan.axis)
 
 

@@ -160,7 +160,7 @@ def fit(graph: Graph, data: Data, *, config: TrainingConfig | None = None, **opt
                 classes=step.reads_classes,
                 weights=config.sample_weights,
                 missing=any(node.op_type in _MISSING for node in graph.walk()),
-                check=step._made.measured.check,
+                check=step._step_graph.measured.check,
             )
     run.history.notes = [*step.notes, *notes, *run.updates_note(config.epochs), *run.notes()]
     try:
@@ -203,7 +203,7 @@ def _numbers(measured: Mapping[str, float]) -> dict[str, float]:
 
 
 class _Run:
-    """A running training: ``number`` is the current epoch, ``done`` the number of its samples that are trained on."""
+    """A running training, after ``samples`` samples of the epoch ``number``."""
 
     def __init__(
         self,
@@ -216,8 +216,8 @@ class _Run:
         self.step, self.batches, self.validation = step, batches, validation
         self.checkpoint, self.progress = checkpoint, progress
         self.number = int(step._settings.get("epoch", 0))
-        self.done = int(step._settings.get("samples", 0))
-        self.gathered = step.measuring(going_on=self.done > 0)
+        self.samples = int(step._settings.get("samples", 0))
+        self.gathered = step.measuring(going_on=self.samples > 0)
         earlier = [dict(each) for each in step._settings.get(HISTORY, ())]
         self.history = History(epochs=earlier, resumed=len(earlier))
         self.cutting: dict[str, Any] = {}
@@ -239,14 +239,14 @@ class _Run:
 
     def notes(self) -> list[str]:
         """Notes on a resumed epoch: unmeasurable metrics, and data that may continue at another sample."""
-        if not self.done:
+        if not self.samples:
             return []
         found = []
         if unknown := ", ".join(self.gathered.unknown):
             found.append(f"epoch {self.number + 1} is resumed: its {unknown} will cover the remaining samples only")
         if not self.batches.repeats:
             found.append(
-                f"epoch {self.number + 1} is resumed after {self.done} samples, which were trained on if data comes "
+                f"epoch {self.number + 1} is resumed after {self.samples} samples, which were trained on if data comes "
                 "in the same order; a loader that shuffles by itself needs a method set_epoch for that"
             )
         return found
@@ -254,9 +254,9 @@ class _Run:
     def epoch(self, left: int = 0) -> dict[str, float]:
         """Train one epoch, or the remainder of one, measure it and save; ``left`` epochs follow."""
         whole = self.batches.count(0)
-        self.progress.begin(self.number + 1, self.batches.count(self.done), None if whole is None else left * whole)
+        self.progress.begin(self.number + 1, self.batches.count(self.samples), None if whole is None else left * whole)
         empty = True
-        batches = self.batches.epoch(self.number, skip=self.done)
+        batches = self.batches.epoch(self.number, skip=self.samples)
         gathers = self.step.recipe.accumulate > 1
         for batch, last in _with_last(batches) if gathers else zip(batches, repeat(False)):
             empty = False
@@ -297,12 +297,12 @@ class _Run:
 
     def _train(self, batch: Mapping[str, Any], *, last: bool) -> None:
         measured = self.step.train(batch, last=True) if last else self.step.train(batch)
-        loss = measured.mean(name := self.step._made.measured.loss)
+        loss = measured.mean(name := self.step._step_graph.measured.loss)
         counts = measured.sums[name][1] != 0  # where all labels are ignored, there is no update
         if counts and not self.allow_divergence and self._diverges(loss):
             self._fail(f"the loss is {loss:.4g}")
         samples = samples_of(batch)
-        self.done += samples
+        self.samples += samples
         self.history.losses.append(loss)
         self.gathered.add(measured)
         self.training.epoch, self.training.loss = self.number + 1, loss
@@ -315,7 +315,7 @@ class _Run:
         return not math.isfinite(loss) or abs(loss) > DIVERGED * max(abs(first), LEAST)
 
     def _next(self) -> None:
-        self.number, self.done, self.gathered = self.number + 1, 0, self.step.measuring()
+        self.number, self.samples, self.gathered = self.number + 1, 0, self.step.measuring()
 
     def check(self) -> None:
         """Raise ``TrainingFailed`` where an update made a parameter NaN or infinite, which no loss shows yet."""
@@ -328,11 +328,11 @@ class _Run:
 
     def _reached(self) -> dict[str, Any]:
         """Progress of the training, with the measurements of the epoch so far."""
-        gathered = self.gathered if self.done else self.step.measuring()
+        gathered = self.gathered if self.samples else self.step.measuring()
         sums = {name: list(each) for name, each in gathered.sums.items()}
         measured = {name: np.concatenate(each) for name, each in gathered.arrays.items()}
         epochs = [{"epoch": each["epoch"], **_numbers(each)} for each in self.history.epochs]
-        reached = {"epoch": self.number, "samples": self.done, "sums": sums, HISTORY: epochs}
+        reached = {"epoch": self.number, "samples": self.samples, "sums": sums, HISTORY: epochs}
         return {"measured": measured, **reached, **self.cutting}
 
     def save(self, *, within: bool = False) -> None:
@@ -347,7 +347,7 @@ class _Run:
             snapshot, path = self.step.snapshot(**progress), self.checkpoint
             self.writer.start(lambda: snapshot().save(path))
             return
-        if not (within and sharded) or self.step._made.biases:  # biases are quantized from whole arrays
+        if not (within and sharded) or self.step._step_graph.biases:  # biases are quantized from whole arrays
             self.step.write_back(**progress)
         if sharded:
             assert self.checkpoint is not None
@@ -389,7 +389,7 @@ class _Run:
         rate = rate_at(self.step.optimizer.learning_rate, max(self.step.updates - 1, 0))
         raise TrainingFailed(
             f"{what} at step {self.step.steps}",
-            given=f"epoch {self.number + 1}, sample {self.done}, learning rate {rate:g}, losses {losses or 'none'}",
+            given=f"epoch {self.number + 1}, sample {self.samples}, learning rate {rate:g}, losses {losses or 'none'}",
             available="the graph and its checkpoint as of the previous epoch",
             do="lower the learning rate, clip gradients with clip_norm=1 (--clip-norm 1), check the data for NaN, or "
             "go on with allow_divergence=True (--allow-divergence)",

@@ -35,7 +35,7 @@ def training_info(step: TrainingStep) -> PostExportHook:
         del info.algorithm.initializer[:], info.algorithm.input[:]
         info.algorithm.initializer.extend(t for t in algorithm.initializer if t.name not in shared)
         info.algorithm.input.extend(i for i in algorithm.input if i.name not in initializers)
-        for name, after in step._made.state.items():
+        for name, after in step._step_graph.state.items():
             info.update_binding.add(key=name, value=after)
         model.ir_version = max(model.ir_version, _TRAINING_IR)
 

@@ -36,7 +36,7 @@ class Scalar:
     """A number that a graph computes for a batch, averaged over batches by ``count``, by default the samples.
 
     ``value`` and ``count`` are names of outputs. ``summed``: the value is already the sum over ``count`` elements, or a
-    plain sum without ``count``. ``finish`` maps the mean to the reported number. A total has ``parts``: names of other
+    plain sum without ``count``. ``finish`` maps the mean to the reported number. A total has ``terms``: names of other
     scalars with their weights, whose means it adds up.
     """
 
@@ -45,16 +45,16 @@ class Scalar:
     count: str | None = None
     summed: bool = False
     finish: Callable[[float], float] = float
-    parts: tuple[tuple[str, float], ...] = ()
+    terms: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)
 class ArrayMetric:
-    """A metric of all predictions and labels; with several labeled outputs, those of the output ``of``."""
+    """A metric of all predictions and labels; with several labeled outputs, those of the output ``output``."""
 
     name: str
     function: Callable[[Array, Array], Any]
-    of: str = ""
+    output: str = ""
 
     def __call__(self, predictions: Array, labels: Array) -> float:
         found = self.function(predictions, labels)
@@ -109,8 +109,8 @@ class Measuring:
         """Results that graphs compute, over all samples so far."""
         scalars = [scalar for scalar in self.scalars if scalar.name in self.sums]
         found = {scalar.name: scalar.finish(mean_of(*self.sums[scalar.name])) for scalar in scalars}
-        for scalar in (each for each in scalars if each.parts):
-            found[scalar.name] = sum(weight * found[name] for name, weight in scalar.parts)
+        for scalar in (each for each in scalars if each.terms):
+            found[scalar.name] = sum(weight * found[name] for name, weight in scalar.terms)
         return found
 
     def values(self) -> dict[str, float]:
@@ -127,5 +127,7 @@ class Measuring:
                 given=f"samples of {given}",
                 do="pad all samples to one length",
             ) from error
-        found = {each.name: each(joined[PREDICTIONS + each.of], joined[LABELS + each.of]) for each in self.metrics}
+        found = {
+            each.name: each(joined[PREDICTIONS + each.output], joined[LABELS + each.output]) for each in self.metrics
+        }
         return {**self.means(), **found}

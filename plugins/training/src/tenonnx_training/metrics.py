@@ -40,7 +40,7 @@ class OfClasses:
     class_axis: int | None = field(default=None, kw_only=True)
     ignore_index: int | None = field(default=None, kw_only=True)
 
-    def beside(self, loss: Any, *, scores: bool | None) -> OfClasses:
+    def with_defaults_of(self, loss: Any, *, scores: bool | None) -> OfClasses:
         """This metric with unset options filled in from a loss.
 
         ``scores``: whether a prediction of one column has scores rather than probabilities; None without a loss.

@@ -191,8 +191,8 @@ def _add_several(graph: Graph, objective: Objective) -> Measured:
         costs = [cast(values[part.loss], to=DType.float32) * weights[name] for name, part in parts.items()]
         total = graph.output(free_name(graph, "loss"), functools.reduce(operator.add, costs)).name
     shares = tuple((part.scalars[0].name, weights[name]) for name, part in parts.items())
-    scalars = [Scalar(total, total, parts=shares), *(each for part in parts.values() for each in part.scalars)]
-    metrics = [replace(each, of=name) for name, part in parts.items() for each in part.metrics]
+    scalars = [Scalar(total, total, terms=shares), *(each for part in parts.values() for each in part.scalars)]
+    metrics = [replace(each, output=name) for name, part in parts.items() for each in part.metrics]
     notes = [f"{name}: {note}" for name, part in parts.items() for note in part.notes]
     return Measured(scalars, metrics, notes=notes, parts=parts)
 
@@ -341,9 +341,9 @@ def _add_metric(
 
 
 def beside(given: str | Metric, loss: Any, *, scores: bool | None = None) -> Metric:
-    """A metric with unset options taken from the loss, see ``OfClasses.beside``."""
+    """A metric with unset options taken from the loss, see ``OfClasses.with_defaults_of``."""
     _, metric = as_metric(given)
-    return metric.beside(loss, scores=scores) if isinstance(metric, OfClasses) else metric
+    return metric.with_defaults_of(loss, scores=scores) if isinstance(metric, OfClasses) else metric
 
 
 def free_name(graph: Graph, name: str) -> str:

@@ -106,7 +106,7 @@ def chosen_notes(graph: Graph, parameters: Sequence[str], patterns: object, but:
     left = {
         "frozen": trainable.frozen,
         "buffers": trainable.buffers,
-        "no weights of layers": [v.name for v in graph.variables if v.name in trainable.others and v.rank],
+        "no weights of layers": [v.name for v in graph.variables if v.name in trainable.undeclared and v.rank],
     }
     notes = [f"trains {len(parameters)} of {len(graph.variables)} variables: {_listed(parameters)}"]
     if patterns is None and not any(map(is_adapter, parameters)):

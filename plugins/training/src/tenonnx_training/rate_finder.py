@@ -120,7 +120,7 @@ def find_learning_rate(
     for k, batch in enumerate(islice(_endless(batches), steps)):
         rate = low * (high / low) ** (k / (steps - 1))
         measured = step.train(batch, learning_rate=rate)
-        loss = measured.mean(step._made.measured.loss)
+        loss = measured.mean(step._step_graph.measured.loss)
         if not math.isfinite(loss):
             break
         found.rates.append(rate)

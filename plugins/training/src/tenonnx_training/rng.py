@@ -51,7 +51,7 @@ class Seeded:
     """A graph without random ops, and whether it had some; then it has the inputs for seed and count."""
 
     graph: Graph
-    used: bool = False
+    is_random: bool = False
 
 
 def seeded(graph: Graph, seed: str, count: str) -> Seeded:

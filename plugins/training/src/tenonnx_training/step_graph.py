@@ -130,7 +130,7 @@ def differentiated(
         forward_backward.notes.append(f"not trained, since the loss does not depend on them: {', '.join(error.names)}")
         return forward_backward
     recompute(found, recipe.recompute, [*measured.outputs, *statistics.values()], parameters)
-    return Differentiated(found, measured, parameters, statistics, ready.used, notes, biases)
+    return Differentiated(found, measured, parameters, statistics, ready.is_random, notes, biases)
 
 
 def evaluation_graph(

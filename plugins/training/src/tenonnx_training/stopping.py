@@ -15,7 +15,7 @@ _LARGER = ("accuracy", "top_", "f1", "roc_auc")
 
 @dataclass(frozen=True)
 class Patience:
-    """End a training after ``epochs`` epochs in which ``monitor`` did not improve by more than ``least``.
+    """End a training after ``epochs`` epochs in which ``monitor`` did not improve by more than ``min_delta``.
 
     The graph goes back to the best epoch.
 
@@ -25,7 +25,7 @@ class Patience:
 
     epochs: int = 1
     monitor: str | None = None
-    least: float = 0.0
+    min_delta: float = 0.0
     larger: bool | None = None
 
     def __post_init__(self) -> None:
@@ -41,13 +41,13 @@ def monitored(measured: Mapping[str, float], monitor: str | None) -> tuple[str, 
     return name, measured[name]
 
 
-def better(name: str, number: float, best: float | None, *, larger: bool | None = None, least: float = 0.0) -> bool:
-    """Whether a number is better than the best so far, by more than ``least``."""
+def better(name: str, number: float, best: float | None, *, larger: bool | None = None, min_delta: float = 0.0) -> bool:
+    """Whether a number is better than the best so far, by more than ``min_delta``."""
     if best is None or math.isnan(best):
         return True
     if larger is None:
         larger = any(word in name for word in _LARGER)
-    return number > best + least if larger else number < best - least
+    return number > best + min_delta if larger else number < best - min_delta
 
 
 @dataclass
@@ -63,7 +63,7 @@ class Best:
     def is_exhausted(self, measured: Mapping[str, float], graph: Graph) -> bool:
         """Record an epoch that left ``graph`` as it is; returns whether patience is exhausted."""
         name, number = monitored(measured, self.patience.monitor)
-        if better(name, number, self.score, larger=self.patience.larger, least=self.patience.least):
+        if better(name, number, self.score, larger=self.patience.larger, min_delta=self.patience.min_delta):
             self.score, self.waited = number, 0
             self._contents = {value.name: value.data for value in graph.variables}
             self._state = graph.training_state

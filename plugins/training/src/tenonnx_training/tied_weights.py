@@ -43,21 +43,21 @@ _TABLE = "Gather"
 
 @dataclass
 class Separated:
-    """Result of a separation: ``made`` maps variables to the new ones, ``kept`` has the readers of tied ones.
+    """Result of a separation: ``new_variables`` by the original one, and the nodes that read each ``shared`` variable.
 
     ``biases`` are restored zero biases; ``copies`` are transposed copies that were replaced by their weights.
     """
 
-    made: dict[str, list[str]] = field(default_factory=dict)
-    kept: dict[str, list[Reader]] = field(default_factory=dict)
+    new_variables: dict[str, list[str]] = field(default_factory=dict)
+    shared: dict[str, list[Reader]] = field(default_factory=dict)
     biases: list[str] = field(default_factory=list)
     copies: dict[str, str] = field(default_factory=dict)
 
     def notes(self) -> list[str]:
         """Notes for the user, with how to choose otherwise."""
         found = []
-        if self.made:
-            names = [f"{', '.join(copies)} from {name}" for name, copies in self.made.items()]
+        if self.new_variables:
+            names = [f"{', '.join(copies)} from {name}" for name, copies in self.new_variables.items()]
             found.append(
                 f"separated weights that the exporter stored once, as they were equal (untie=False / --no-untie keeps "
                 f"them tied): {_listed(names, '; ')}"
@@ -73,8 +73,8 @@ class Separated:
                 "weights that the exporter stored again, transposed, trained as one (train them apart with "
                 f"untie=True / --untie): {_listed(names, '; ')}"
             )
-        if self.kept:
-            shared = [f"{name}: shared by {_counted(readers)}" for name, readers in self.kept.items()]
+        if self.shared:
+            shared = [f"{name}: shared by {_counted(readers)}" for name, readers in self.shared.items()]
             found.append(
                 f"tied weights, trained as one (separate them with untie=True / --untie): {_listed(shared, '; ')}"
             )
@@ -104,7 +104,7 @@ def separate(graph: Graph, untie: bool | str | Sequence[str] | None = None) -> S
             shared[name] = each
     _check_patterns(untie, shared)
     groups = {name: _groups(graph[name], each, untie) for name, each in shared.items()}
-    found.kept = {name: first for name, (first, *_) in groups.items() if _is_tied(first)}
+    found.shared = {name: first for name, (first, *_) in groups.items() if _is_tied(first)}
     if any(len(each) > 1 for each in groups.values()):
         with graph.editing():
             for name, (_, *others) in groups.items():
@@ -176,9 +176,9 @@ def _give_variables(graph: Graph, value: Value, groups: Sequence[Sequence[Reader
         for reader in group:
             _read_instead(reader, new_variable)
         _drop_unread(graph, [view for reader in group for view in reversed(reader.views)])
-        found.made.setdefault(value.name, []).append(new_variable.name)
+        found.new_variables.setdefault(value.name, []).append(new_variable.name)
         if _is_tied(group):
-            found.kept[new_variable.name] = list(group)
+            found.shared[new_variable.name] = list(group)
 
 
 def _new_name(graph: Graph, value: Value, reader: Reader) -> str:

@@ -96,25 +96,25 @@ class TrainingStep:
         by_casts = must_cast(self.recipe.precision, config.backend, more)
         whole = copy_graph(graph).infer()
         mark_parameters(whole)
-        self._made = step_graph(whole, self._objective, self.optimizer, self.recipe, by_casts=by_casts)
+        self._step_graph = step_graph(whole, self._objective, self.optimizer, self.recipe, by_casts=by_casts)
         self._compile()
-        self._made.notes += [*adopted, *news, *separated.notes(), *folded_note(graph)]
+        self._step_graph.notes += [*adopted, *news, *separated.notes(), *folded_note(graph)]
         if teacher is not None:
             self._described |= {"temperature": teacher.temperature, "teacher_weight": teacher.weight}
-            self._made.notes.append(teacher.note())
-        self._made.notes += _notes_on_lost(chosen["loss"], self.optimizer)
+            self._step_graph.notes.append(teacher.note())
+        self._step_graph.notes += _notes_on_lost(chosen["loss"], self.optimizer)
         if config.optimizer is None:
-            self._made.notes += self._notes_on_rate()
+            self._step_graph.notes += self._notes_on_rate()
 
     def _compile(self) -> None:
         """Compile the step, and load the training state of the graph."""
-        self.program = self._made.graph.compile(**self._options, state=self._made.state)
-        self._settings = restore(self._source, self._made, self.optimizer, self.program.state)
+        self.program = self._step_graph.graph.compile(**self._options, state=self._step_graph.state)
+        self._settings = restore(self._source, self._step_graph, self.optimizer, self.program.state)
         self.steps = int(self.program.state[COUNT])
         self._evaluation: Any = None
         self._copy: Graph | None = None
-        ours = {*self._made.state, RATE, SEED, LAST}
-        self._checked = FeedCheck([value for value in self._made.graph.all_inputs if value.name not in ours])
+        ours = {*self._step_graph.state, RATE, SEED, LAST}
+        self._checked = FeedCheck([value for value in self._step_graph.graph.all_inputs if value.name not in ours])
         floats = [v for v in self._checked.all_inputs if isinstance(v.type, TensorType) and v.dtype.is_float]
         self._floats = {value.name: value.dtype.numpy for value in floats}
 
@@ -135,17 +135,17 @@ class TrainingStep:
 
     @property
     def notes(self) -> list[str]:
-        return self._made.notes
+        return self._step_graph.notes
 
     @property
     def labels(self) -> str | None:
         """Name of the labels in a batch, None for a loss without labels."""
-        return self._made.measured.labels
+        return self._step_graph.measured.labels
 
     @property
     def label_names(self) -> list[str]:
         """Names of all labels, one for each output with a loss."""
-        return self._made.measured.label_names
+        return self._step_graph.measured.label_names
 
     @property
     def reads_classes(self) -> bool:
@@ -168,7 +168,7 @@ class TrainingStep:
         fed = self._fed(batch)
         rate = self.optimizer.learning_rate if learning_rate is None else learning_rate
         feeds = {**fed, RATE: np.asarray(rate_at(rate, self.updates), np.float32)}
-        if self._made.seeded:
+        if self._step_graph.seeded:
             feeds[SEED] = np.asarray(self.seed, np.int64)
         if self.recipe.accumulate > 1:
             feeds[LAST] = np.asarray(last)
@@ -183,8 +183,8 @@ class TrainingStep:
     def test(self, batch: Mapping[str, Any]) -> Measurement:
         """``evaluate`` for callers that accumulate measurements."""
         fed = self._fed(batch)
-        changing = [*self._made.parameters, *self._made.statistics]
-        following_them = [name for bias in self._made.biases for name in (bias.quantized, bias.scale)]
+        changing = [*self._step_graph.parameters, *self._step_graph.statistics]
+        following_them = [name for bias in self._step_graph.biases for name in (bias.quantized, bias.scale)]
         if self._evaluation is None:
             graph, _ = evaluation_graph(self._source, self._objective, [*changing, *following_them])
             used = {value.name for value in graph.all_inputs}
@@ -198,14 +198,16 @@ class TrainingStep:
         feeds = {name: array for name, array in given.items() if name in used}
         state, source = self.program.state, {}
         for name in state_names:
-            kept = average_name(name) if self.recipe.average and name in self._made.parameters else name
+            kept = average_name(name) if self.recipe.average and name in self._step_graph.parameters else name
             source[name] = state[kept].astype(state[name].dtype, copy=False) if kept != name else state[name]
-        followed = {name: a for name, a in following(self._source, self._made.biases, source).items() if name in used}
+        followed = {
+            name: a for name, a in following(self._source, self._step_graph.biases, source).items() if name in used
+        }
         return self._measured(program({**source, **followed, **feeds}), fed)
 
     def measuring(self, *, going_on: bool = False) -> Measuring:
         """Accumulator for measurements of this step, resumed from the state of its graph if ``going_on``."""
-        found = Measuring(self._made.measured.scalars, self._made.measured.metrics)
+        found = Measuring(self._step_graph.measured.scalars, self._step_graph.measured.metrics)
         if going_on and (state := self._source.training_state) is not None:
             found.sums |= state.settings.get("sums", {})
             measured = [name for name in state.tensors if name.startswith((PREDICTIONS, LABELS))]
@@ -218,12 +220,12 @@ class TrainingStep:
         return gathered.values()
 
     def _measured(self, results: Mapping[str, Any], fed: Mapping[str, Any]) -> Measurement:
-        return self._made.measured.measurement(results, fed, samples_of(fed))
+        return self._step_graph.measured.measurement(results, fed, samples_of(fed))
 
     def write_back(self, *, measured: Mapping[str, Array] | None = None, **progress: Any) -> Graph:
         """Write the trained contents and the training state to the graph, in inference mode; returns it."""
         settings = self._progress(progress)
-        write_back(self._source, self._made, self.optimizer, self.program.state, settings, measured or {})
+        write_back(self._source, self._step_graph, self.optimizer, self.program.state, settings, measured or {})
         if not self._keep_training_form:
             switch_to_inference(self._source)
         return self._source
@@ -237,7 +239,7 @@ class TrainingStep:
             self._copy = copy_graph(self._source)
             if not self._keep_training_form:
                 switch_to_inference(self._copy)
-        step_graph, state, settings = self._made, self.program.state, self._progress(progress)
+        step_graph, state, settings = self._step_graph, self.program.state, self._progress(progress)
         tensors = {
             name: state[name] for name in (*step_graph.parameters, *step_graph.statistics, *step_graph.slots, COUNT)
         }
@@ -248,11 +250,11 @@ class TrainingStep:
     ) -> None:
         """Write a sharded checkpoint (``*.shards``): each process writes the arrays of its devices."""
         state = self.program.state
-        names = [*self._made.parameters, *self._made.statistics, *self._made.slots, COUNT]
-        tensors = getattr(state, "held", state)
+        names = [*self._step_graph.parameters, *self._step_graph.statistics, *self._step_graph.slots, COUNT]
+        tensors = getattr(state, "arrays", state)
         # only arrays of JAX have parts on several devices
         lying = {name: tensors[name] if hasattr(tensors[name], "addressable_shards") else state[name] for name in names}
-        settings = settings_of(self._made, self.optimizer, self._progress(progress))
+        settings = settings_of(self._step_graph, self.optimizer, self._progress(progress))
         source = copy_graph(self._source)
         if not self._keep_training_form:
             switch_to_inference(source)
@@ -264,15 +266,15 @@ class TrainingStep:
         settings = {name: value if name in plain else described(value) for name, value in progress.items()}
         if self.recipe.groups:
             members = grouped(self._source, self.recipe.groups)
-            places = [members.get(name) for name in self._made.parameters]
+            places = [members.get(name) for name in self._step_graph.parameters]
             settings[GROUPED] = [None if group is None else self.recipe.groups.index(group) for group in places]
         return {**self._described, "seed": self.seed, **settings}
 
     def graph(self) -> Graph:
         """The step as a graph, whose inputs for all that it changes have the current contents as defaults."""
-        graph = copy_graph(self._made.graph)
+        graph = copy_graph(self._step_graph.graph)
         graph.training_state = None  # the defaults include it
-        contents = {name: self.program.state[name] for name in self._made.state}
+        contents = {name: self.program.state[name] for name in self._step_graph.state}
         contents[RATE] = np.float32(rate_at(self.optimizer.learning_rate, self.updates))
         contents[SEED] = np.int64(self.seed)
         fill(graph, {name: ArrayConstant(np.asarray(array)) for name, array in contents.items()})
@@ -287,36 +289,36 @@ class TrainingStep:
         The metadata entry ``tenonnx.state`` maps inputs to the outputs that replace them. By default, the file has the
         model's opset version, but at least the first one with the ops that gradients need.
         """
-        if self._made.biases:
+        if self._step_graph.biases:
             raise InvalidCall(
                 "an exported step cannot requantize biases while it trains their scales",
-                given=", ".join(bias.quantized for bias in self._made.biases),
+                given=", ".join(bias.quantized for bias in self._step_graph.biases),
                 do="train with fit, or leave those scales out: trainable= / --trainable",
             )
         graph = self.graph()
         if fields.keys().isdisjoint(("config", "opset_version", "target")):
             fields["opset_version"] = max(graph.opsets.get("ai.onnx", 0), _OLDEST)
-        graph.metadata["tenonnx.state"] = json.dumps(self._made.state)
+        graph.metadata["tenonnx.state"] = json.dumps(self._step_graph.state)
         return export(graph, path, **fields)
 
     def _not_finite(self) -> list[str]:
         """The variables that were finite in the graph but are no longer."""
-        return not_finite(self._source, self._made, self.program.state)
+        return not_finite(self._source, self._step_graph, self.program.state)
 
     def _fed(self, batch: Mapping[str, Any]) -> dict[str, Any]:
         """The arrays of a batch. Raises ``InvalidFeed`` for unknown names, and for invalid types and labels."""
         if isinstance(batch, Mapping):
-            batch = self._in_floats(self._made.measured.given(batch))
+            batch = self._in_floats(self._step_graph.measured.given(batch))
         try:
             checked = self._checked(batch)
         except InvalidFeed as error:
-            error.do = self._advice(batch) or wanted_labels(self._made.measured.cost) or error.do
+            error.do = self._advice(batch) or wanted_labels(self._step_graph.measured.cost) or error.do
             raise
         arrays = zip(self._checked.all_inputs, checked, strict=True)
         fed = {value.name: array for value, array in arrays if array is not None}
         if not samples_of(fed):
             raise InvalidFeed("the batch is empty", given="none")
-        self._made.measured.check(fed)
+        self._step_graph.measured.check(fed)
         return fed
 
     def _in_floats(self, batch: Mapping[str, Any]) -> dict[str, Any]:
@@ -335,9 +337,9 @@ class TrainingStep:
             return ""
         labels, classes = (
             np.asarray(batch[self.labels]),
-            wanted.dtype.is_integer and self._made.measured.prediction is not None,
+            wanted.dtype.is_integer and self._step_graph.measured.prediction is not None,
         )
-        kind = self._made.measured.prediction
+        kind = self._step_graph.measured.prediction
         along_last = kind is not None and kind.shape is not None and len(kind.shape) > 2
         if classes and along_last and axis_by_labels(kind.shape, labels.shape, None):  # type: ignore[union-attr,arg-type]
             return "if the classes are along the last axis, set class_axis=-1 of the loss / --class-axis -1"

@@ -35,7 +35,7 @@ class Report:
     """Results of a quantization: the error of each tensor and output, and the nodes that stay in floating point.
 
     - ``reached``: share of the model's weight elements that are quantized;
-    - ``kept``: weights that are not quantized, with the op types of their consumers, largest first;
+    - ``unquantized``: weights that are not quantized, with the op types of their consumers, largest first;
     - ``sqnr``: signal-to-quantization-noise ratio of each float output, in decibels;
     - ``layers``: sensitivity of each layer, if measured;
     - ``metrics``: the user's metric of the "float" and the "quantized" model, if given;
@@ -48,7 +48,7 @@ class Report:
     quantized: list[str] = field(default_factory=list)
     floats: list[str] = field(default_factory=list)
     reached: float = 1.0
-    kept: dict[str, str] = field(default_factory=dict)
+    unquantized: dict[str, str] = field(default_factory=dict)
     sqnr: dict[str, float] = field(default_factory=dict)
     layers: list[LayerSensitivity] = field(default_factory=list)
     metrics: dict[str, float] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Report:
             "tensors": tensors,
             "outputs": self.outputs,
             "reached": self.reached,
-            "kept": self.kept,
+            "unquantized": self.unquantized,
             "sqnr": {name: finite(ratio) for name, ratio in self.sqnr.items()},
             **({"layers": [layer.to_dict() for layer in self.layers]} if self.layers else {}),
             **({"pareto": [point.to_list() for point in self.pareto]} if self.layers else {}),

@@ -57,11 +57,11 @@ class _Sample:
     """A uniform random sample of batches in bounded memory (Vitter 1985, algorithm R)."""
 
     def __init__(self, found: Observed) -> None:
-        self.found, self.size, self.capacity = found, 0, 0
+        self.observed, self.size, self.capacity = found, 0, 0
         self.random = np.random.default_rng(0)
 
     def add(self, batch: Batch, results: dict[str, Array]) -> None:
-        found, place = self.found, self.found.count
+        found, place = self.observed, self.observed.count
         found.count += 1
         self.size += sum(np.asarray(each).nbytes for each in (*batch.values(), *results.values()))
         if not self.capacity:

@@ -357,9 +357,9 @@ def _refuse_loss(report: Report) -> None:
 def _say(report: Report, verbose: bool) -> None:
     shown = None if verbose else SHOWN
     say(f"{report.reached:.1%} of all weight elements are quantized")
-    if report.kept:
-        named = [f"{name} of {types}" for name, types in list(report.kept.items())[:shown]]
-        more = len(report.kept) - len(named)
+    if report.unquantized:
+        named = [f"{name} of {types}" for name, types in list(report.unquantized.items())[:shown]]
+        more = len(report.unquantized) - len(named)
         say(f"float weights: {', '.join(named)}{f' and {more} more' if more else ''}")
     if report.floats:
         named = list(report.floats)[:shown]

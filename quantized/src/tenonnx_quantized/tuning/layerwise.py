@@ -74,8 +74,8 @@ class LayerByLayer:
         self.moments, self.layers = quantizer.moments, dict(quantizer.inputs)
         self.numbers = {node: number for number, node in enumerate(self.layers)}
         self.rescaling = Rescaling(quantizer.graph, self.layers, self.moments)
-        self.groups = self.rescaling.groups() if "awq" in quantizer.chosen.methods else []
-        self.found: dict[str, QuantizedTensor] = {}
+        self.groups = self.rescaling.groups() if "awq" in quantizer.config.methods else []
+        self.quantized: dict[str, QuantizedTensor] = {}
 
     def run(self, progress: Progress | None) -> Mapping[str, QuantizedTensor]:
         """Round all layers; constants of the graph that scales divide are changed."""
@@ -85,24 +85,24 @@ class LayerByLayer:
             for key in {key for key in self.layers.values() if key.value == name}:
                 self._observe(key, values)
             for number, group in list(undecided.items()):
-                if all(key in self.moments.held for key in group.layers.values()):
+                if all(key in self.moments.statistics for key in group.layers.values()):
                     self._rescale(number, group)
                     del undecided[number]
             folds = {value for group in undecided.values() for value, _ in group.folds}
-            for node in [n for n in waiting if self.layers[n] in self.moments.held and n.inputs[1] not in folds]:
+            for node in [n for n in waiting if self.layers[n] in self.moments.statistics and n.inputs[1] not in folds]:
                 self._round(node)
                 waiting.remove(node)
                 if progress is not None:
                     progress(len(self.layers) - len(waiting), len(self.layers), node.inputs[1].name)  # type: ignore[union-attr]
             needed = {self.layers[node] for node in waiting}
-            for key in [key for key in self.moments.held if key not in needed]:
-                del self.moments.held[key]
+            for key in [key for key in self.moments.statistics if key not in needed]:
+                del self.moments.statistics[key]
         self.rescaling.finish()
-        return self.found
+        return self.quantized
 
     def _observe(self, key: LayerInput, values: Sequence[Array]) -> None:
         """Collect the statistics of an input, unless the checkpoint has all results that need them."""
-        statistics = self.moments.held[key] = InputStatistics.of(key)
+        statistics = self.moments.statistics[key] = InputStatistics.of(key)
         nodes = [node for node, other in self.layers.items() if other == key]
         groups = [k for k, group in enumerate(self.groups) if any(node in group.layers for node in nodes)]
         if all(self.checkpoint.tensor(self.numbers[node]) is not None for node in nodes) and all(
@@ -116,7 +116,7 @@ class LayerByLayer:
         count = len(self.rescaling.mean_weights(next(iter(group.layers))))
         scale = self.checkpoint.channels(number, count)
         if scale is None:
-            scale = awq_scale(self.rescaling, group, self.quantizer.chosen)
+            scale = awq_scale(self.rescaling, group, self.quantizer.config)
             self.checkpoint.keep_channels(number, scale)
         if np.ptp(scale) > 0:
             self.rescaling.apply(group, scale)
@@ -138,4 +138,4 @@ class LayerByLayer:
             tensor = self.checkpoint.keep(number, rounded)
             self.quantizer.forget()
             weights._replace_fields(data=before)
-        self.found[weights.name] = tensor
+        self.quantized[weights.name] = tensor

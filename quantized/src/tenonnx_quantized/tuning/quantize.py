@@ -189,14 +189,14 @@ def _layer_by_layer(
     quantizer = Quantizer(graph, {}, chosen, moments, inputs_of(nodes))
     kept = Checkpoint(folder, fingerprint(nodes, batches, chosen))
     runs_on = "numpy" if backend == "auto" else backend  # numpy reads memory-mapped weights in place
-    quantizer.known = LayerByLayer(quantizer, kept, batches, runs_on).run(progress)
+    quantizer.rounded = LayerByLayer(quantizer, kept, batches, runs_on).run(progress)
     quantized_graph, quantized = quantizer.apply(nodes)
     report = Report(
         _tensors(quantizer, nodes, quantized, Observed()),
         quantized=[node.name or node.op_type for node in nodes],
         notes=["the error of the outputs was not measured"],
     )
-    report.reached, report.kept = reached(original, quantized_graph)
+    report.reached, report.unquantized = reached(original, quantized_graph)
     quantized_graph = quantizer.at_version(quantized_graph, quantized)
     return to_qoperator(quantized_graph) if chosen.form == "qoperator" else quantized_graph, report
 
@@ -339,7 +339,7 @@ def _chosen_bits(
     times: OpTimes | None,
 ) -> tuple[list[LayerSensitivity], list[Node], dict[Node, int] | None]:
     """Layer sensitivities if requested, the nodes to quantize, and their bits for a size or time budget."""
-    budget = None if quantizer.chosen.budget is None else Budget.of(quantizer.chosen.budget)
+    budget = None if quantizer.config.budget is None else Budget.of(quantizer.config.budget)
     of_size = budget is not None and budget.error is None
     layers = sensitivity(quantizer, nodes, batches, wanted, backend, metric, times) if report or of_size else []
     if budget is None:
@@ -358,7 +358,7 @@ def _tensors(
 ) -> list[TensorError]:
     """The error of each weight and, in mode ``static``, of each activation."""
     tensors = [TensorError(n, "weight", str(c.parameters.dtype), lost(v, c)) for n, (v, c) in quantized.items()]
-    rounded = quantizer.parameters(nodes) if quantizer.chosen.mode == "static" else {}
+    rounded = quantizer.parameters(nodes) if quantizer.config.mode == "static" else {}
     for value, rounding in {**rounded, **quantizer.cache_parameters()}.items():
         floats = found.first.get(value.name)
         if floats is None:

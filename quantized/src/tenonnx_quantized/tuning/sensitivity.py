@@ -40,7 +40,7 @@ def sensitivity(
     for node in nodes:
         if weight_place(node) is None or (weights := node.inputs[1]) is None:
             continue
-        settings = quantizer.chosen.of(node)
+        settings = quantizer.config.of(node)
         elements = math.prod(d for d in weights.shape if isinstance(d, int))
         layer = LayerSensitivity(weights.name, node.op_type, elements, node, bits=settings.dtype.bits)
         for bits in quantizer.widths(node):

@@ -131,32 +131,32 @@ class Moments:
     keys: Sequence[LayerInput]
     backend: str = "auto"
     batches: Sequence[Batch] = ()
-    held: dict[LayerInput, InputStatistics] = field(default_factory=dict)
+    statistics: dict[LayerInput, InputStatistics] = field(default_factory=dict)
     divisors: dict[LayerInput, Array] = field(default_factory=dict)
 
     def begin(self, first: LayerInput | None = None) -> list[str]:
         """Allocate the statistics of the next layers; returns the names of their inputs."""
         start = 0 if first is None else self.keys.index(first)
-        self.held, size = {}, 0
+        self.statistics, size = {}, 0
         for key in self.keys[start:]:
             size += key.nbytes
-            if self.held and size > MOMENT_BYTES:
+            if self.statistics and size > MOMENT_BYTES:
                 break
-            self.held[key] = InputStatistics.of(key)
-        return list(dict.fromkeys(key.value for key in self.held))
+            self.statistics[key] = InputStatistics.of(key)
+        return list(dict.fromkeys(key.value for key in self.statistics))
 
     def add(self, found: Mapping[str, Array]) -> None:
-        for key, statistics in self.held.items():
+        for key, statistics in self.statistics.items():
             statistics.add(key, np.asarray(found[key.value]))
 
     def of(self, key: LayerInput) -> InputStatistics:
         """The statistics of an input, with all divisions applied so far."""
-        if key not in self.held:
+        if key not in self.statistics:
             names = self.begin(key)
             program = watching(self.graph, names, self.backend)
             for batch in self.batches:
                 self.add(program(batch))
-        found = self.held[key]
+        found = self.statistics[key]
         return found.divided(self.divisors[key]) if key in self.divisors else found
 
     def divide(self, key: LayerInput, by: Array) -> None:

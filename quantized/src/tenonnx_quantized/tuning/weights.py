@@ -42,11 +42,11 @@ class Quantizer:
 
     graph: Graph
     ranges: Ranges
-    chosen: QuantizeConfig
+    config: QuantizeConfig
     moments: Moments | None = None
     inputs: Mapping[Node, LayerInput] = field(default_factory=dict)
     caches: Sequence[tuple[Value, Value]] = ()
-    known: Mapping[str, QuantizedTensor] = field(default_factory=dict)
+    rounded: Mapping[str, QuantizedTensor] = field(default_factory=dict)
     _rounded: dict[Any, QuantizedTensor] = field(default_factory=dict)
 
     def apply(
@@ -57,14 +57,14 @@ class Quantizer:
         ``bits`` overrides the number of bits of some nodes' weights.
         """
         weights: dict[str, tuple[Value, QuantizedTensor]] = {}
-        plan = Insertions(dedicated_pairs=self.chosen.dedicated_pairs)
-        if self.chosen.mode == "static":
+        plan = Insertions(dedicated_pairs=self.config.dedicated_pairs)
+        if self.config.mode == "static":
             plan.activations = self.parameters(nodes)
         plan.activations = {**plan.activations, **self.cache_parameters()}
         for node in nodes:
             if is_meaning(node.op, ops.gather) and (table := node.inputs[0]) is not None:
-                axis = 1 if self.chosen.per_channel else None
-                reduced = self.chosen.reduce_range
+                axis = 1 if self.config.per_channel else None
+                reduced = self.config.reduce_range
                 quantized = by_channel(static(table), DType.int8, axis, symmetric=True, reduce_range=reduced)
                 weights[table.name], plan.tables[node] = (table, quantized), quantized
             place = weight_place(node)
@@ -73,14 +73,14 @@ class Quantizer:
             position, axis = place
             value = node.inputs[position]
             assert value is not None
-            settings = self.chosen.of(node)
+            settings = self.config.of(node)
             if bits is not None and node in bits:
                 settings = settings.with_bits(bits[node])
             least = _least_scale(value, nodes, plan.activations) if settings.dtype.is_integer else 0.0
             quantized = self._weights(node, value, axis, settings, least)
             weights[value.name] = value, quantized
             plan.weights[node] = position, quantized
-        if self.chosen.mode == "dynamic":
+        if self.config.mode == "dynamic":
             plan.dynamic_inputs = dict.fromkeys(plan.weights, 0)
         return insert(self.graph, plan), weights
 
@@ -91,14 +91,14 @@ class Quantizer:
         versions += [first_version(each.parameters.dtype) for each in quantized]
         versions += [first_version(each.parameters.scale_type) for each in quantized]
         versions += [21] if any(each.block_size for each in quantized) else []
-        versions += [first_version(self.chosen.activations)] if self.chosen.mode == "static" else []
-        versions += [first_version(DType.of(self.chosen.kv_cache))] if self.chosen.kv_cache is not None else []
+        versions += [first_version(self.config.activations)] if self.config.mode == "static" else []
+        versions += [first_version(DType.of(self.config.kv_cache))] if self.config.kv_cache is not None else []
         return retarget(graph, max(versions))
 
     def parameters(self, nodes: Sequence[Node]) -> dict[Value, QuantizationParameters]:
         """The parameters of each activation; ops that only move elements pass them on."""
-        values, dtype = activations_of(self.graph, nodes, self.chosen.float_outputs), self.chosen.activations
-        symmetric = self.chosen.symmetric
+        values, dtype = activations_of(self.graph, nodes, self.config.float_outputs), self.config.activations
+        symmetric = self.config.symmetric
         found = {value: parameters(*self.ranges[value.name], dtype, symmetric=symmetric) for value in values}
         for value, result in handed_on(self.graph, found):
             if result in found:
@@ -110,15 +110,15 @@ class Quantizer:
         found = {}
         for past, present in self.caches:
             low, high = (pick(self.ranges[v.name][k] for v in (past, present)) for k, pick in enumerate((min, max)))
-            found[past] = found[present] = parameters(low, high, DType.of(self.chosen.kv_cache or ""), symmetric=True)
+            found[past] = found[present] = parameters(low, high, DType.of(self.config.kv_cache or ""), symmetric=True)
         return found
 
     def widths(self, node: Node) -> tuple[int, ...]:
         """The numbers of bits that the weights of a node can have in the chosen form."""
-        if not (dtype := self.chosen.of(node).dtype).is_integer:
+        if not (dtype := self.config.of(node).dtype).is_integer:
             return (dtype.bits,)
-        if self.chosen.form == "qoperator":
-            return (4, 8) if self.chosen.mode == "weights" and is_meaning(node.op, ops.matmul) else (8,)
+        if self.config.form == "qoperator":
+            return (4, 8) if self.config.mode == "weights" and is_meaning(node.op, ops.matmul) else (8,)
         return (2, 4, 8)
 
     def forget(self) -> None:
@@ -128,8 +128,8 @@ class Quantizer:
     def _weights(
         self, node: Node, value: Value, axis: int, settings: WeightSettings, least: Array | float
     ) -> QuantizedTensor:
-        if value.name in self.known:
-            return self.known[value.name]
+        if value.name in self.rounded:
+            return self.rounded[value.name]
         key = self.inputs.get(node)
         by_input = key if self.moments is not None and settings.rounding not in ("rtn", "hqq") else None
         memo = (value, settings, by_input, np.asarray(least).tobytes())
@@ -169,7 +169,7 @@ class Quantizer:
             channels,
             symmetric=settings.symmetric,
             least_scale=least,
-            reduce_range=self.chosen.reduce_range,
+            reduce_range=self.config.reduce_range,
         )
 
     def _by_matrix(

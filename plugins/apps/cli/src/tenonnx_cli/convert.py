@@ -126,7 +126,7 @@ def command(
     for finding in report.findings.values():
         say_lines(str(finding))
     if verbose:
-        removed = removed_nodes(state.read, state.graph, report.changes, transforms_given())
+        removed = removed_nodes(state.source_graph, state.graph, report.changes, transforms_given())
         say_changes([*report.changes, *removed], all_nodes=True)
 
 

@@ -67,9 +67,9 @@ def to_html_register_2(report: Report) -> str:
 @to_html.register
 def to_html_register_3(verification: Verification) -> str:
     rows = [
-        (o.name, o.where, f"{o.difference.absolute:.3g}", f"{o.difference.relative:.3g}", o.grade)
+        (o.name, o.location, f"{o.difference.absolute:.3g}", f"{o.difference.relative:.3g}", o.grade)
         if o.equal
-        else (o.name, o.where, "", "", f"different: {o.difference.reason}")
+        else (o.name, o.location, "", "", f"different: {o.difference.reason}")
         for o in verification.outputs
     ]
     rows += [(name, "", "", "", f"not verified: {why}") for name, why in verification.unverified.items()]

@@ -75,7 +75,7 @@ def say_comparison(report: Report, source: str, changes: Sequence[str], *, verbo
     say_differences(report.verification, verbose=verbose)
     if report.from_source is not None:
         of = report.from_source.largest
-        size = f"{of.name} ({of.where}): {of.difference.absolute:.3g} absolute" if of else "no output is compared"
+        size = f"{of.name} ({of.location}): {of.difference.absolute:.3g} absolute" if of else "no output is compared"
         reasons = [
             *report.from_source.problems,
             *(f"{o.name}: {o.difference.reason}" for o in _of_other_types(report.from_source)),

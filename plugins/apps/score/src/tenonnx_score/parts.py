@@ -137,7 +137,7 @@ def _where(chunks: Sequence[Chunk], row: int) -> tuple[str, int]:
     """The file and row of a batch's row."""
     for chunk in chunks:
         if row < chunk.batch.num_rows:
-            return chunk.where(row)
+            return chunk.location(row)
         row -= chunk.batch.num_rows
     raise IndexError(row)
 

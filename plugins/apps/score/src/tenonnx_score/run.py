@@ -169,7 +169,7 @@ class _Run:
         output = self.scorer.schema(self.sources.schema)
         self.scorer.batch, rows = manifest.run["batch"], manifest.run["at_once"]
         task = Task(
-            self.scorer, self.sources.kind, self.sources.schema, output, str(self.folder), self.settings.format, rows
+            self.scorer, self.sources.format, self.sources.schema, output, str(self.folder), self.settings.format, rows
         )
         before = {part.number: found for part in plan if (found := manifest.done(part)) is not None}
         if more := manifest.numbers - {part.number for part in plan}:

@@ -127,7 +127,11 @@ class Scorer:
             if (np.diff(order) < 0).any():
                 places = pa.array(np.argsort(order, kind="stable"))
                 columns, order = [column.take(places) for column in columns], np.sort(order)
-        kept = ready.kept if len(order) == ready.rows else [column.take(pa.array(order)) for column in ready.kept]
+        kept = (
+            ready.kept_columns
+            if len(order) == ready.rows
+            else [column.take(pa.array(order)) for column in ready.kept_columns]
+        )
         return Scored(pa.RecordBatch.from_arrays([*kept, *columns], schema=schema), bad)
 
     def __call__(self, batch: Any) -> Any:

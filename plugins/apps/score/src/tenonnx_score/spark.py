@@ -48,7 +48,7 @@ def scores(scorer: Scorer, frame: DataFrame) -> Column:
     """The outputs of a model for the rows of a frame, as a column of structs: a pandas UDF of the input columns."""
     scorer = scorer.keeping(())
     first = _first(scorer, frame)
-    columns = scorer.binding(frame.limit(1).toArrow().schema).read
+    columns = scorer.binding(frame.limit(1).toArrow().schema).columns_to_read
 
     def score(batches: Iterator[Any]) -> Iterator[Any]:
         for series in batches:

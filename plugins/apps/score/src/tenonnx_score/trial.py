@@ -59,7 +59,7 @@ class Trial(NamedTuple):
 
 def first_rows(sources: Sources, paths: Iterable[str], rows: int) -> Iterator[Chunk]:
     """At most ``rows`` first rows of each of these files."""
-    reader = READERS[sources.kind]
+    reader = READERS[sources.format]
     for path in paths:
         left = rows
         for piece in reader.slices(path, rows):
@@ -223,7 +223,7 @@ def checked(scorer: Scorer, sources: Sources, rows: int, files: int) -> tuple[pa
         batch = pa.concat_batches([chunk.batch for chunk in chunks])
         scored = scorer.compute(scorer.prepare(batch))
         bad += [each for chunk in chunks for each in chunk.bad]
-        origins = [chunk.where(row) for chunk in chunks for row in range(chunk.batch.num_rows)]
+        origins = [chunk.location(row) for chunk in chunks for row in range(chunk.batch.num_rows)]
         bad += [Bad(*origins[row], reason) for row, reason in sorted(scored.bad.items())]
         tables.append(pa.Table.from_batches([scored.rows]))
     return pa.concat_tables(tables), bad

@@ -92,7 +92,7 @@ class Judge:
                 return OutputDifference(name, backend, each.difference, grade_of(actual, expected, rules), each.rule)
         if rules.absolute is None and rules.relative is None and name in self._behind_quantization:
             for _, expected in attempts:
-                difference, how = compared_by_steps(actual, expected, self._moved.get(name, 0.0), rules)
+                difference, how = compared_by_steps(actual, expected, self._rounding_effects.get(name, 0.0), rules)
                 if difference.equal:
                     return OutputDifference(name, backend, difference, GRADES[-1], how)
         return found[0]
@@ -108,10 +108,10 @@ class Judge:
     def _judged_exactly(self, name: str, backend: str, actual: Any, expected: Any) -> OutputDifference:
         difference = compare_by(Tolerances(absolute=0.0, relative=0.0), actual, expected)
         if difference.equal and not same_bits(actual, expected):
-            difference = Difference(False, where=(), reason="different bits: signs of zero, or NaN payloads")
+            difference = Difference(False, path=(), reason="different bits: signs of zero, or NaN payloads")
         return OutputDifference(name, backend, difference, GRADES[0] if difference.equal else "")
 
-    def apart(self, backend: str, names: Sequence[str]) -> str:
+    def describe_differences(self, backend: str, names: Sequence[str]) -> str:
         """Differences of outputs of the first model between the reference and a backend, as text; empty if equal."""
         own = self.original_on(backend)
         if not isinstance(own, Mapping) or self.itself:
@@ -130,5 +130,5 @@ class Judge:
         return outputs_behind_quantization(self.graph)
 
     @functools.cached_property
-    def _moved(self) -> dict[str, float]:
+    def _rounding_effects(self) -> dict[str, float]:
         return moved_by_roundings(self.graph, self.feeds, self.expected, self.unrounded)

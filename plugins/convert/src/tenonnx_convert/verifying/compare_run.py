@@ -103,7 +103,7 @@ def compare_run(
         if by_default and not judge.exact:
             outputs, actual = _default_session(judge, against, backend, taken, outputs, actual, found)
         found.add_outputs(outputs, run)
-        if apart := judge.apart(backend, other.names):
+        if apart := judge.describe_differences(backend, other.names):
             found.note(apart)
         if other.file is None and found.first_divergence is None and not all(output.equal for output in outputs):
             _note_divergence(judge, against, backend, actual, other.names, found)

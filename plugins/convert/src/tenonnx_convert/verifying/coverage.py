@@ -50,13 +50,13 @@ _NO_RUNS_LEFT = "ten times the cost of one run were used up"
 class DrawnInputs:
     """Source of random inputs: ``draw(sizes)`` returns feeds for these sizes of dims.
 
-    Dims in ``searched`` have sizes at which the model was found to run; sizes in ``unlike`` are excluded.
+    Dims in ``searched`` have sizes at which the model was found to run; sizes in ``excluded`` are excluded.
     """
 
     sizes: Mapping[str, int]
     draw: Callable[[Mapping[str, int]], dict[str, Any]]
     searched: Collection[str] = ()
-    unlike: Mapping[str, int] = field(default_factory=dict)
+    excluded: Mapping[str, int] = field(default_factory=dict)
 
     def dims(self, *, apart: bool) -> dict[str, list[str]]:
         """Dims by label, each with the symbols that share it: unknown dims share one for each axis.
@@ -76,10 +76,10 @@ class DrawnInputs:
 
 
 class Coverage:
-    """The runs of a verification after the first one, compared by ``judge``; ``drawn`` is None for the user's inputs.
+    """The runs of a verification after the first one, compared by ``judge``.
 
-    ``program`` is the original on the reference backend. ``described`` says what the first run was fed, ``started`` is
-    its start time.
+    ``random_inputs`` is None if the user gave inputs. ``program`` is the original on the reference backend.
+    ``described`` says what the first run was fed, ``started`` is its start time.
     """
 
     def __init__(
@@ -92,8 +92,14 @@ class Coverage:
         described: str,
         started: float,
     ) -> None:
-        self.judge, self.other, self.program, self.found, self.drawn = judge, other, program, found, drawn
-        self._left, self._longest = MOST, time.monotonic() - started
+        self.judge, self.other, self.program, self.verification, self.random_inputs = (
+            judge,
+            other,
+            program,
+            found,
+            drawn,
+        )
+        self._remaining_runs, self._longest = MOST, time.monotonic() - started
         self._ends = time.monotonic() + max(SECONDS, MOST * self._longest)
         self._refused: dict[str, str] = {}
         self._sizes: dict[str, dict[int, None]] = {}
@@ -109,36 +115,36 @@ class Coverage:
     def run(self) -> Verification:
         """Run what the first run missed, up to the first difference, and note what no run covers."""
         for further in (self._set_inputs, self._resize_dims, self._empty_loops, self._run_branches):
-            if self.found.equal:
+            if self.verification.equal:
                 further()
-        if self.found.equal:
+        if self.verification.equal:
             self._say_what_is_missing()
-        return self.found
+        return self.verification
 
     # ----- runs of the whole model ------------------------------------------------------------------------------------
 
     def _is_affordable(self, cost: float) -> bool:
         now, end = time.monotonic(), limits.end()
         in_time = now < self._ends and (end is None or now + 2 * self._longest < end)
-        return self._left >= cost and in_time
+        return self._remaining_runs >= cost and in_time
 
     def _compare(self, name: str, feeds: Mapping[str, Any], sizes: Mapping[str, int]) -> bool:
         """Compare one additional run; returns whether the original accepted its inputs."""
         started = time.monotonic()
         try:
             expected = self.program(feeds)
-            taken = compare_run(self.judge.of_run(feeds, expected), self.other, self.found, name)
+            taken = compare_run(self.judge.of_run(feeds, expected), self.other, self.verification, name)
         except OutOfTime:
             raise
         except TenonnxError as error:
-            self._left -= REFUSED
+            self._remaining_runs -= REFUSED
             self._refused[name] = error.what
             return False
-        self._left -= 1
+        self._remaining_runs -= 1
         self._longest = max(self._longest, time.monotonic() - started)
         if not taken:
             return False
-        self.found.runs.append(Run(name, tuple(self._covered(name, feeds, sizes))))
+        self.verification.runs.append(Run(name, tuple(self._covered(name, feeds, sizes))))
         return True
 
     def _covered(self, name: str, feeds: Mapping[str, Any], sizes: Mapping[str, int]) -> Iterator[str]:
@@ -148,7 +154,7 @@ class Coverage:
                 self._sizes[label][size] = None
                 yield f"{label}={size}"
         if self._ours.regions:
-            self._left -= OBSERVED if name else 0.0
+            self._remaining_runs -= OBSERVED if name else 0.0
             entries, covers = self._ours.observe(feeds)
             for path in entries.captured.keys() - self._captured_at.keys():
                 self._captured_at[path] = name, feeds
@@ -158,7 +164,7 @@ class Coverage:
 
     def _set_inputs(self) -> None:
         """Set the booleans and counts on which regions depend, one at a time, if they are graph inputs."""
-        if self.drawn is None:
+        if self.random_inputs is None:
             return
         for region in self._ours.regions:
             if not self._ours.missing(region) or not self._is_affordable(1):
@@ -176,28 +182,28 @@ class Coverage:
 
     def _resize_dims(self) -> None:
         """Draw new inputs with each dim at 1 and at another size, with the other dims unchanged."""
-        if self.drawn is None:
+        if self.random_inputs is None:
             return
         for _ in range(_SIZES):
             for label in self._dims:
-                if self.found.equal:
+                if self.verification.equal:
                     self._resize(label)
 
     def _resize(self, label: str, candidates: Sequence[int] = ()) -> None:
         """Compare at one further size of a dim, the first that the original accepts."""
-        assert self.drawn is not None
+        assert self.random_inputs is not None
         names = self._dims[label]
-        first = self.drawn.sizes[names[0]]
+        first = self.random_inputs.sizes[names[0]]
         for size in candidates or (1, first + 1, 2 * first, 3 * first):
             name = f"{label}={size}"
-            avoided = any(self.drawn.unlike.get(each) == size for each in names)
+            avoided = any(self.random_inputs.excluded.get(each) == size for each in names)
             if avoided or size in self._sizes.get(label, {}) or name in self._refused:
                 continue
-            for sizes in _resized(self.drawn.sizes, names, size):
+            for sizes in _resized(self.random_inputs.sizes, names, size):
                 if not self._is_affordable(1):
                     return
                 try:
-                    feeds = self.drawn.draw(sizes)
+                    feeds = self.random_inputs.draw(sizes)
                 except TenonnxError as error:
                     self._refused[name] = error.what
                     continue
@@ -207,7 +213,7 @@ class Coverage:
 
     def _empty_loops(self) -> None:
         """Set dims to 0 on which loops depend that ran in every run."""
-        if self.drawn is None:
+        if self.random_inputs is None:
             return
         for region in self._ours.regions:
             if region.is_branch or 0 not in self._ours.missing(region):
@@ -229,26 +235,26 @@ class Coverage:
         pairs = paired_regions(self._ours.graph, self._theirs.graph)
         total = max(1, sum(1 for _ in self._ours.graph.walk()))
         for region in self._ours.regions:
-            if not region.is_branch or not self._ours.missing(region) or not self.found.equal:
+            if not region.is_branch or not self._ours.missing(region) or not self.verification.equal:
                 continue
             cost = sum(1 for _ in region.graph.walk()) / total
             if not self._is_affordable(cost):
-                self.found.never_ran[region.title] = _NO_RUNS_LEFT
+                self.verification.never_ran[region.title] = _NO_RUNS_LEFT
                 continue
-            self._left -= cost
+            self._remaining_runs -= cost
             try:
                 self._run_branch(region, pairs.get(region.path), self._theirs)
             except OutOfTime:
                 raise
             except TenonnxError as error:
                 why = f"no inputs reach it, and by itself it does not run: {error.what}"
-                self.found.never_ran[region.title] = why
+                self.verification.never_ran[region.title] = why
 
     def _run_branch(self, region: NodeRegion, twin: NodeRegion | None, theirs: RegionCoverage) -> None:
         captured = self._ours.entries.captured.get(region.path)
         if captured is None or twin is None:
             why = "its node never ran" if captured is None else "the other model has no such branch"
-            self.found.never_ran[region.title] = why
+            self.verification.never_ran[region.title] = why
             return
         graph, feeds = by_itself(region, self._ours.graph, captured)
         other, other_feeds = graph, feeds
@@ -257,7 +263,7 @@ class Coverage:
                 theirs.observe(as_taken_by(theirs.graph, self._captured_at[region.path][1]))
             contents = theirs.entries.captured.get(twin.path)
             if contents is None:
-                self.found.never_ran[region.title] = "its node never ran in the other model"
+                self.verification.never_ran[region.title] = "its node never ran in the other model"
                 return
             other, other_feeds = by_itself(twin, theirs.graph, contents, like=region)
         judge = replace(
@@ -271,31 +277,31 @@ class Coverage:
         compare_run(judge, Compared(other, self.other.backends, names), found, feeds=other_feeds)
         name = f"{region.title} by itself"
         wrong = [str(output) for output in found.outputs if not output.equal]
-        self.found.problems += [f"{name}: {problem}" for problem in (*found.problems, *wrong)]
+        self.verification.problems += [f"{name}: {problem}" for problem in (*found.problems, *wrong)]
         covers = self._ours.enter(Entries(trips={(): {1}}), region.path)
         covers += self._ours.enter(RegionCoverage(graph).observe(feeds)[0], region.path)
         if theirs is not self._ours:
             theirs.enter(RegionCoverage(other).observe(other_feeds)[0], twin.path)
-        self.found.runs.append(Run(name, tuple(covers), found.grade))
+        self.verification.runs.append(Run(name, tuple(covers), found.grade))
 
     # ----- what is missing --------------------------------------------------------------------------------------------
 
     def _say_what_is_missing(self) -> None:
         unreached = self._ours.never_entered()
         for region in unreached:
-            self.found.never_ran.setdefault(region.title, "no inputs reach it")
+            self.verification.never_ran.setdefault(region.title, "no inputs reach it")
         for region in self._ours.regions:
             if (missing := self._ours.missing(region)) and region not in unreached:
                 trips = " and ".join("several" if n == SEVERAL else str(n) for n in sorted(missing))
-                self.found.note(f"{region.title} did not run with {trips} trips")
-        if self.drawn is None:
+                self.verification.note(f"{region.title} did not run with {trips} trips")
+        if self.random_inputs is None:
             return
         short = [label for label in self._dims if len(self._sizes.get(label, ())) <= _SIZES]
         for label in short:
             sizes = " and ".join(map(str, self._sizes.get(label, ())))
             refused = [f"{name}: {why[:_SHOWN]}" for name, why in self._refused.items() if name.startswith(f"{label}=")]
             why = f"the original refuses {'; '.join(refused)}" if refused else _NO_RUNS_LEFT
-            self.found.note(f"{label} had the sizes {sizes} alone: {why}")
+            self.verification.note(f"{label} had the sizes {sizes} alone: {why}")
 
 
 def _other_contents(contents: Any, region: NodeRegion, missing: set[int]) -> Iterator[np.ndarray[Any, Any]]:

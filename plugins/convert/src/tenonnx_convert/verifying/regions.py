@@ -132,30 +132,30 @@ class Entries:
 
 
 class _Recorder:
-    """Receives events of probes; ``places`` maps their numbers to paths."""
+    """Receives events of probes; ``paths`` maps their numbers to paths."""
 
     def __init__(self, places: Sequence[Path]) -> None:
-        self.places, self.found = places, Entries()
+        self.paths, self.recorded = places, Entries()
         self._open: dict[Path, int] = {}
 
     def node_runs(self, place: int, captured: Sequence[Any]) -> None:
-        path = self.places[place]
+        path = self.paths[place]
         self._close(path)
         self._open[path] = 0
-        self.found.captured.setdefault(path, captured)  # the backend does not reuse referenced buffers
+        self.recorded.captured.setdefault(path, captured)  # the backend does not reuse referenced buffers
 
     def region_runs(self, place: int) -> None:
-        path = self.places[place]
+        path = self.paths[place]
         self._open[path] = self._open.get(path, 0) + 1
 
     def _close(self, path: Path) -> None:
         if path in self._open:
-            self.found.trips.setdefault(path, set()).add(self._open.pop(path))
+            self.recorded.trips.setdefault(path, set()).add(self._open.pop(path))
 
     def entries(self) -> Entries:
         for path in list(self._open):
             self._close(path)
-        return self.found
+        return self.recorded
 
 
 _recorder: ContextVar[_Recorder | None] = ContextVar("tenonnx_entered_regions", default=None)
@@ -189,7 +189,7 @@ class Observer:
     """A graph with probes on numpy, which records the regions that a run enters."""
 
     def __init__(self, graph: Graph) -> None:
-        self._places: list[Path] = []
+        self._paths: list[Path] = []
         copy = copy_graph(graph)
         for each in copy.nested():
             each.opsets = {**each.opsets, _DOMAIN: 1}
@@ -198,7 +198,7 @@ class Observer:
         self._program = compile_graph(copy, "numpy")
 
     def __call__(self, feeds: Mapping[str, Any]) -> Entries:
-        recorder = _Recorder(self._places)
+        recorder = _Recorder(self._paths)
         token = _recorder.set(recorder)
         try:
             self._program(feeds)
@@ -215,8 +215,8 @@ class Observer:
             graph.append(node)
 
     def _probe(self, graph: Graph, node: Node, subgraph: Graph, path: Path) -> None:
-        place = len(self._places)
-        self._places.append(path)
+        place = len(self._paths)
+        self._paths.append(path)
         first = next((k for k, value in enumerate(node.inputs) if value is not None), None)
         if first is None or not subgraph.outputs:
             return

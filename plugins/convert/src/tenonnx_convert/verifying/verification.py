@@ -37,7 +37,7 @@ class OutputDifference:
     run: str = ""
 
     @property
-    def where(self) -> str:
+    def location(self) -> str:
         """The backend and the run."""
         return ", ".join(part for part in (self.backend, self.run) if part)
 
@@ -62,10 +62,10 @@ class OutputDifference:
     def __str__(self) -> str:
         found = self.difference
         if not found.equal:
-            return f"{self.name} ({self.where}): {found.reason}"
+            return f"{self.name} ({self.location}): {found.reason}"
         numbers = f"{found.absolute:.3g} absolute, {found.relative:.3g} relative"
         how = "; ".join(part for part in (self.grade, self.rule) if part)
-        return f"{self.name} ({self.where}): {numbers}" + (f"; {how}" if how else "")
+        return f"{self.name} ({self.location}): {numbers}" + (f"; {how}" if how else "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ class Verification:
         of = [output for output in self.outputs if output.name == name]
         wrong = next((output for output in of if not output.equal), None)
         if wrong is not None:
-            return OutputState(name, DIFFERENT, reason=f"{wrong.where}: {wrong.difference.reason}")
+            return OutputState(name, DIFFERENT, reason=f"{wrong.location}: {wrong.difference.reason}")
         worst = max(of, key=lambda output: GRADES.index(output.grade) if output.grade else -1)
         return OutputState(name, VERIFIED, worst.grade, worst.rule)
 

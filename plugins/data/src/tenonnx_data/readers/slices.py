@@ -67,7 +67,7 @@ class Chunk(NamedTuple):
     bad: Sequence[Bad] = ()
     files: Sequence[str] | None = None
 
-    def where(self, index: int) -> tuple[str, int]:
+    def location(self, index: int) -> tuple[str, int]:
         return (self.file, int(self.rows[index])) if self.files is None else (self.files[index], 0)
 
     def sliced(self, start: int, stop: int) -> Chunk:

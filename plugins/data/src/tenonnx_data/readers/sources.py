@@ -61,25 +61,25 @@ _TEXT = ("csv", "jsonl")
 class Sources(NamedTuple):
     """Files of one format, in order, and their common columns."""
 
-    kind: str
+    format: str
     paths: tuple[str, ...]
     schema: pa.Schema
 
     def slices(self, rows: int) -> Iterator[Slice]:
         """The slices of all files, in order."""
-        if self.kind == "files":
+        if self.format == "files":
             yield from together(self.paths)
             return
         for path in self.paths:
-            yield from READERS[self.kind].slices(path, rows)
+            yield from READERS[self.format].slices(path, rows)
 
     def checked(self, binding: Binding) -> Sources:
         """The columns to read. Raises ``InvalidFeed`` for a file in which one is missing or has another type."""
-        schema = pa.schema([self.schema.field(name) for name in binding.read])
-        if self.kind == "files":
+        schema = pa.schema([self.schema.field(name) for name in binding.columns_to_read])
+        if self.format == "files":
             return self._replace(schema=schema)
         for path in self.paths[1:]:
-            other = READERS[self.kind].schema(path)
+            other = READERS[self.format].schema(path)
             for field in (each for each in schema if not is_folder(each)):
                 if other.names.count(field.name) != 1:
                     raise InvalidFeed(
@@ -88,13 +88,13 @@ class Sources(NamedTuple):
                         do="add the column, or leave the file out",
                     )
                 found = other.field(field.name).type
-                if found != field.type and self.kind != "jsonl":
+                if found != field.type and self.format != "jsonl":
                     raise InvalidFeed(
                         f'column "{field.name}" has several types in the files',
                         given=f"{field.type} in {self.paths[0]}, {found} in {path}",
                         do="cast it, or score the files apart",
                     )
-        return self._replace(schema=_widened(schema, binding) if self.kind == "jsonl" else schema)
+        return self._replace(schema=_widened(schema, binding) if self.format == "jsonl" else schema)
 
 
 def _widened(schema: pa.Schema, binding: Binding) -> pa.Schema:

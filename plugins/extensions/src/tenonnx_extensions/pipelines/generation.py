@@ -120,13 +120,13 @@ class _Config:
             raise InvalidCall("new_tokens is not positive", given=str(new_tokens))
         file = folder / "generation_config.json"
         model = settings(folder / "config.json") if (folder / "config.json").is_file() else {}
-        self.given = settings(file) if file.is_file() else model
+        self.generation = settings(file) if file.is_file() else model
         self.model = model
         for key, allowed in _UNSUPPORTED.items():
-            if self.given.get(key) not in allowed:
+            if self.generation.get(key) not in allowed:
                 raise NotRepresentable(
                     f"unsupported setting of generation: {key}",
-                    given=f"{self.given[key]!r}"[:200],
+                    given=f"{self.generation[key]!r}"[:200],
                     available=", ".join(map(repr, allowed)),
                 )
         self.ends = self._tokens("eos_token_id")
@@ -135,7 +135,7 @@ class _Config:
         self.pad = pads[0] if pads else 0
         self.new_tokens = new_tokens or self._count("max_new_tokens")
         self.length = None if self.new_tokens else self._count("max_length")
-        words = self.given.get("bad_words_ids") or []
+        words = self.generation.get("bad_words_ids") or []
         if any(len(word) != 1 for word in words):
             raise NotRepresentable(
                 "unsupported setting of generation: bad_words_ids",
@@ -145,11 +145,11 @@ class _Config:
         self.never = [word[0] for word in words if [word[0]] != self.ends] + self._tokens("suppress_tokens")
         self.not_first = self._tokens("begin_suppress_tokens")
 
-    def _found(self, key: str) -> Any:
-        return self.given[key] if self.given.get(key) is not None else self.model.get(key)
+    def _setting(self, key: str) -> Any:
+        return self.generation[key] if self.generation.get(key) is not None else self.model.get(key)
 
     def _tokens(self, key: str) -> list[int]:
-        found = self._found(key)
+        found = self._setting(key)
         tokens = found if isinstance(found, list) else [] if found is None else [found]
         if not all(isinstance(token, int) and not isinstance(token, bool) for token in tokens):
             raise InvalidModel(f"wrong value of {key} in the configuration", given=f"{found!r}"[:200])
@@ -160,7 +160,7 @@ class _Config:
         return tokens[0] if tokens else None
 
     def _count(self, key: str) -> int | None:
-        found = self.given.get(key)
+        found = self.generation.get(key)
         if found is not None and (not isinstance(found, int) or isinstance(found, bool) or found < 0):
             raise InvalidModel(f"wrong value of {key} in the configuration", given=f"{found!r}"[:200])
         return found
@@ -210,7 +210,7 @@ class _Weights:
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.held: dict[Any, Value] = {}
+        self.variables: dict[Any, Value] = {}
 
     def opened(self, part: Graph, prefix: str) -> tuple[Graph, list[Value]]:
         """A copy of ``part`` with large weights as last inputs, and the weights."""
@@ -223,9 +223,9 @@ class _Weights:
     def _shared(self, value: Value, name: str) -> Value:
         array = value.data.array()  # type: ignore[union-attr]
         key = (value.dtype, array.shape, hashlib.sha256(array.tobytes()).digest())
-        if key not in self.held:
-            self.held[key] = self.graph.variable(name, value.data)
-        return self.held[key]
+        if key not in self.variables:
+            self.variables[key] = self.graph.variable(name, value.data)
+        return self.variables[key]
 
 
 def _call(opened: tuple[Graph, list[Value]], feeds: Feeds) -> Feeds:

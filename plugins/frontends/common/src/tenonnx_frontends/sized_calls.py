@@ -21,9 +21,9 @@ class SizedCalls:
 
     def __init__(self, make: Callable[[Mapping[str, int]], tuple[Mapping[str, Any], Callable[[], list[Any]]]]) -> None:
         self._make = make
-        self._made: dict[frozenset[tuple[str, int]], tuple[Mapping[str, Any], list[Any], Exception | None]] = {}
+        self._calls: dict[frozenset[tuple[str, int]], tuple[Mapping[str, Any], list[Any], Exception | None]] = {}
 
-    def at(self, wanted: Sequence[Mapping[str, int]]) -> Iterator[SourceCall]:
+    def calls_at(self, wanted: Sequence[Mapping[str, int]]) -> Iterator[SourceCall]:
         """Calls at the wanted sizes, of which the first are those of the examples.
 
         For a size that the source rejects, the smallest larger size that it accepts is added.
@@ -40,14 +40,14 @@ class SizedCalls:
             most = max((first[name] for name in varied), default=0)
             for size in dict.fromkeys((*_LARGER, 2 * most, 3 * most)) if varied else ():
                 larger = {**sizes, **dict.fromkeys(varied, size)}
-                if frozenset(larger.items()) not in self._made and self._takes(larger):
+                if frozenset(larger.items()) not in self._calls and self._takes(larger):
                     base = larger if each is first else base
                     yield self._call(larger)
                     break
 
     def why_fixed(self, name: str, source: str) -> str:
         """Reason why a dim is static, namely that the source accepts only one size; else empty."""
-        failures = [(dict(key).get(name), error) for key, (_, _, error) in self._made.items()]
+        failures = [(dict(key).get(name), error) for key, (_, _, error) in self._calls.items()]
         taken = {size for size, error in failures if error is None}
         refused = [
             (size, error)
@@ -61,23 +61,23 @@ class SizedCalls:
 
     def _call(self, sizes: Mapping[str, int]) -> SourceCall:
         def expected() -> Sequence[Any]:
-            _, found, error = self._at(sizes)
+            _, found, error = self._call_at(sizes)
             if error is not None:
                 raise error
             return found
 
         where = ", ".join(f"{dim}={size}" for dim, size in sizes.items())
-        return SourceCall(lambda: self._at(sizes)[0], expected, where)
+        return SourceCall(lambda: self._call_at(sizes)[0], expected, where)
 
     def _takes(self, sizes: Mapping[str, int]) -> bool:
-        return self._at(sizes)[2] is None
+        return self._call_at(sizes)[2] is None
 
-    def _at(self, sizes: Mapping[str, int]) -> tuple[Mapping[str, Any], list[Any], Exception | None]:
+    def _call_at(self, sizes: Mapping[str, int]) -> tuple[Mapping[str, Any], list[Any], Exception | None]:
         key = frozenset(sizes.items())
-        if key not in self._made:
+        if key not in self._calls:
             feeds, compute = self._make(sizes)
             try:
-                self._made[key] = feeds, compute(), None
+                self._calls[key] = feeds, compute(), None
             except Exception as error:  # the source rejects these feeds
-                self._made[key] = feeds, [], error
-        return self._made[key]
+                self._calls[key] = feeds, [], error
+        return self._calls[key]

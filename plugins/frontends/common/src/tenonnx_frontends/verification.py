@@ -80,13 +80,13 @@ def one_line(error: Exception) -> str:
 class SourceCall:
     """A call to compare: ``expected`` computes the outputs of the source, ``feeds`` returns those of the graph.
 
-    An error of ``expected`` means that the source rejects the call. ``where`` describes the call, such as
+    An error of ``expected`` means that the source rejects the call. ``description`` describes the call, such as
     ``"batch=1"``.
     """
 
     feeds: Callable[[], Mapping[str, Any]]
     expected: Callable[[], Sequence[Any]]
-    where: str = ""
+    description: str = ""
 
 
 def verify_calls(
@@ -137,15 +137,15 @@ def verify_calls(
     began, most = time.monotonic(), limits.current().seconds
     for call in calls:
         if found.outputs and time.monotonic() - began > most:
-            _leave_out(found, f"the calls before took more than the limit of {most} s", graph, call.where)
+            _leave_out(found, f"the calls before took more than the limit of {most} s", graph, call.description)
             break
-        where = ", ".join(part for part in (program.backend, call.where) if part)
+        where = ", ".join(part for part in (program.backend, call.description) if part)
         try:
             expected = list(call.expected())
         except OutOfTime:
             raise
         except WorkerEnded as error:
-            _leave_out(found, one_line(error), graph, call.where)
+            _leave_out(found, one_line(error), graph, call.description)
             break
         except Exception as error:
             found.note(f"not compared ({where}): {source} does not take that: {one_line(error)}")
@@ -157,16 +157,16 @@ def verify_calls(
             feeds = call.feeds()
             actual = program(feeds)
         except (NoAnswer, OutOfMemory) as error:
-            _leave_out(found, one_line(error), graph, call.where)
+            _leave_out(found, one_line(error), graph, call.description)
             break
         except TenonnxError as error:
             found.problems.append(f"{where}: {error}")
             continue
-        outputs = compared(actual, expected, call.where)
+        outputs = compared(actual, expected, call.description)
         if not all(each.equal for each in outputs) and file_of(graph) is not None and program.backend == backend:
             outputs = _in_a_session_of_ours(graph, backend, call, found, outputs, partial(compared, expected=expected))
         found.outputs += outputs
-        found.add_run(call.where or "the examples", graph, feeds)
+        found.add_run(call.description or "the examples", graph, feeds)
     return found.leave_empty(graph)
 
 

@@ -59,7 +59,7 @@ def verify_against(
 
     calls = SizedCalls(call)
     unverified = dict.fromkeys(drawn_outputs(graph), DRAWN) | added
-    found = verify_calls(source, graph, calls.at(sizes), allowed, inner, unverified, steps)
+    found = verify_calls(source, graph, calls.calls_at(sizes), allowed, inner, unverified, steps)
     found.problems += [problem for name in freed if (problem := calls.why_fixed(name, source))]
     return found
 

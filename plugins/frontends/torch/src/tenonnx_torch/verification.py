@@ -55,7 +55,7 @@ def verify_against(
 
     calls, given = SizedCalls(call), examples.sizes
     wanted = [{**given, **changed} for changed in (*sizes_to_compare(given), *examples.borders)]
-    found = verify_calls("PyTorch", graph, calls.at(wanted), allowed, coarsest(graph), drawn)
+    found = verify_calls("PyTorch", graph, calls.calls_at(wanted), allowed, coarsest(graph), drawn)
     found.problems += [problem for name in given if (problem := calls.why_fixed(name, "PyTorch"))]
     return found
 

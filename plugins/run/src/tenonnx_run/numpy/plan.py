@@ -40,7 +40,7 @@ class Plan:
         self.inner = inner
         self.dtypes: list[DType | None] = []
         self._slots = Slots(self._initial)
-        self.slots, self.contents = self._slots.places, self._slots.contents
+        self.slots, self.contents = self._slots.slots, self._slots.contents
         self.formals = (*graph.all_inputs, *graph.captures)
         self.all_inputs = [self._slots.of(value) for value in self.formals]
         self.steps = [self._step(node) for node in graph.nodes if not self._is_static(node)]

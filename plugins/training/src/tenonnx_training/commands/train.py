@@ -156,7 +156,7 @@ def command(
             history = fit(graph, arrays, config=config, **where.given)
         except InvalidSample as error:
             if is_table(data.data):
-                error.also = read_table(data.data, data_file).place(error.sample)
+                error.also = read_table(data.data, data_file).location(error.sample)
             raise
         except (TenonnxError, OSError):
             if graph.training_state is not before and files.output_file is not None:
