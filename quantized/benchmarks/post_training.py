@@ -138,10 +138,11 @@ class Comparison:
 
 
 def layers_of(path: Path, *, floats: bool) -> frozenset[str]:
-    """Weights of products and convolutions; with ``floats``, only those that are not quantized."""
+    """Weights of products, convolutions and recurrent ops; with ``floats``, only those that are not quantized."""
     graph = tx.load(path)
     dequantized = {value for node in graph.nodes if "Dequantize" in node.op_type for value in node.outputs}
-    weights = [node.inputs[1] for node in graph.nodes if node.op_type in ("Conv", "MatMul", "Gemm")]
+    places = {"Conv": (1,), "MatMul": (1,), "Gemm": (1,), "LSTM": (1, 2), "GRU": (1, 2)}
+    weights = [node.inputs[place] for node in graph.nodes for place in places.get(node.op_type, ())]
     known = [value for value in weights if value is not None and value.is_constant]
     return frozenset(value.name for value in known if not floats or value not in dequantized)
 

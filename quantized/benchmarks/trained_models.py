@@ -305,6 +305,14 @@ def lstm(m: Builder, x: Any) -> Any:
 
 
 @model(rows_of_digits)
+def gru(m: Builder, x: Any) -> Any:
+    x = ops.transpose(m.linear(x, 8, 32), perm=[1, 0, 2])
+    given = [m.weight(1, 96, 32), m.weight(1, 96, 32), m.constant(np.zeros((1, 192)))]
+    last = ops.gru(x, *given, hidden_size=32)[1]
+    return m.linear(ops.squeeze(last, [0]), 32, CLASSES)
+
+
+@model(rows_of_digits)
 def temporal_cnn(m: Builder, x: Any) -> Any:
     for inner in (8, 32):
         x = ops.relu(ops.conv(x, m.weight(32, inner, 3), m.constant(np.zeros(32)), kernel_shape=[3], pads=[1, 1]))

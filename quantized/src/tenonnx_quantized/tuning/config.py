@@ -107,7 +107,7 @@ class QuantizeConfig:
     - ``mode``: ``dynamic`` quantizes weights, and activations by ranges computed at run time; ``static`` quantizes
       both by ranges found on data; ``weights`` quantizes weights only.
     - ``bits``: the bits of weights, by default 8. In mode ``weights``, MatMul weights have 4 bits by default, in blocks
-      of ``block_size`` rows, and Conv and Gemm weights 8 bits per channel; if ``bits`` is given, Gemm weights are in
+      of ``block_size`` rows, and weights of other ops 8 bits per channel; if ``bits`` is given, Gemm weights are in
       blocks, too.
     - ``granularity``: one scale per tensor, channel or block.
     - ``activation_type`` (mode ``static``) and ``weight_type``: dtypes, by default uint8 (int8 with ``symmetric``) and

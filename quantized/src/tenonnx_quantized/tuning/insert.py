@@ -22,12 +22,12 @@ Array = np.ndarray[Any, Any]
 class Insertions:
     """Plan of an insertion.
 
-    Activations with their parameters, nodes with quantized weights, Gather nodes with quantized tables, and inputs
-    that are quantized dynamically; and whether each consumer of an activation has its own pair of nodes.
+    Activations with their parameters, nodes with quantized weights by position, Gather nodes with quantized tables,
+    and inputs that are quantized dynamically; and whether each consumer of an activation has its own pair of nodes.
     """
 
     activations: dict[Value, QuantizationParameters] = field(default_factory=dict)
-    weights: dict[Node, tuple[int, QuantizedTensor]] = field(default_factory=dict)
+    weights: dict[Node, list[tuple[int, QuantizedTensor]]] = field(default_factory=dict)
     tables: dict[Node, QuantizedTensor] = field(default_factory=dict)
     dynamic_inputs: dict[Node, int] = field(default_factory=dict)
     dedicated_pairs: bool = False
@@ -58,8 +58,7 @@ class _Inserter(QuantizationRewriter):
         for value in kept:
             if value in self._pairs and self.plan.dedicated_pairs:
                 self._replace_value(value, self._dedicated_pair(value))
-        if node in self.plan.weights:
-            position, quantized = self.plan.weights[node]
+        for position, quantized in self.plan.weights.get(node, ()):
             self._replace_value(node.inputs[position], self._weights(node.inputs[position], quantized))
         if node in self.plan.dynamic_inputs:
             value = node.inputs[self.plan.dynamic_inputs[node]]

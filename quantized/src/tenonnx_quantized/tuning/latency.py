@@ -54,7 +54,7 @@ class OpTimes:
             raise InvalidCall(f'cannot write the op times to "{self.path}"', given=str(error)) from error
 
     def _measure(self, node: Node, graph: Graph, x: Array) -> float:
-        given, result = node.inputs[0], node.outputs[0]
+        given, result = node.inputs[0], next((value for value in node.outputs if value is not None), None)
         assert given is not None
         assert result is not None
         program = compile_graph(extract(graph, [given.name], [result.name]), self.backend)

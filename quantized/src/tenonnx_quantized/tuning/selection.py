@@ -13,6 +13,10 @@ from tenonnx_quantized.tuning.config import QuantizeConfig
 #: Ops with weights: the position of the weights and their channel axis.
 _WEIGHTED: dict[Op, tuple[int, int]] = {ops.conv: (1, 0), ops.matmul: (1, -1), ops.gemm: (1, 1)}
 
+#: Recurrent ops, whose weights ``[directions, gates * hidden, inputs]`` of the input and of the hidden state are
+#: quantized by gate and unit. The hidden state and the results stay in floating point.
+RECURRENT = (ops.lstm, ops.gru, ops.rnn)
+
 #: Minimum number of rows for quantizing a Gather table.
 _LONG = 32
 
@@ -20,21 +24,32 @@ _LONG = 32
 _ACTIVATED = (ops.add, ops.mul, ops.average_pool, ops.global_average_pool, ops.concat, ops.sigmoid)
 
 #: Op types that can be quantized in some mode.
-QUANTIZED_OPS = [op.name for op in (*_WEIGHTED, ops.gather, *_ACTIVATED)]
+QUANTIZED_OPS = [op.name for op in (*_WEIGHTED, *RECURRENT, ops.gather, *_ACTIVATED)]
 
 
-def weight_place(node: Node) -> tuple[int, int] | None:
-    """The position of the weights of a node and the axis of their channels."""
+def weight_places(node: Node) -> list[tuple[int, int]]:
+    """The positions of the weights of a node, each with the axis of their channels."""
+    if is_meaning(node.op, *RECURRENT):
+        return [(position, 1) for position in (1, 2)] if all(map(_is_weight, node.inputs[1:3])) else []
     found = next((place for op, place in _WEIGHTED.items() if is_meaning(node.op, op)), None)
     if found is None:
-        return None
+        return []
     position, axis = found
     weights = node.inputs[position] if len(node.inputs) > position else None
-    if weights is None or not weights.is_constant or weights.dtype is not DType.float32 or weights.ndim < 2:
-        return None
+    if weights is None or not _is_weight(weights):
+        return []
     if is_meaning(node.op, ops.gemm) and node.attributes.get("transB"):
         axis = 0
-    return position, axis % weights.ndim
+    return [(position, axis % weights.ndim)]
+
+
+def _is_weight(value: Value | None) -> bool:
+    return value is not None and value.is_constant and value.dtype is DType.float32 and value.ndim > 1
+
+
+def _quantized_inputs(node: Node) -> Sequence[Value | None]:
+    """The inputs of a node that may be quantized activations: of a recurrent op, only its sequence."""
+    return node.inputs[:1] if is_meaning(node.op, *RECURRENT) else node.inputs
 
 
 def _is_table(uses: Mapping[Value, Sequence[Node]], node: Node) -> bool:
@@ -72,12 +87,12 @@ def candidates(graph: Graph, chosen: QuantizeConfig) -> list[Node]:
             continue
         if not wanted or any(fnmatch.fnmatchcase(node.name or "", pattern) for pattern in chosen.leave_out):
             continue
-        weighted = weight_place(node) is not None
+        weighted = bool(weight_places(node))
         if chosen.mode == "dynamic" and any(value is not None and value.type is None for value in node.inputs):
             continue  # computed by an unknown op
         if chosen.mode == "weights":
             weights = node.inputs[1] if weighted else None
-            chosen_node = weights is not None and (is_meaning(node.op, ops.conv) or weights.ndim == 2)
+            chosen_node = weights is not None and (not is_meaning(node.op, ops.matmul, ops.gemm) or weights.ndim == 2)
         else:
             chosen_node = weighted or _is_table(uses, node) or (chosen.mode == "static" and _is_activated(node))
         if chosen_node:
@@ -109,7 +124,7 @@ def _flow(graph: Graph, nodes: Sequence[Node]) -> tuple[set[Value | None], set[V
     passing = [n for n in graph.nodes if is_meaning(n.op, ops.relu) or _moves(n)]
     products = [node for node in nodes if not is_meaning(node.op, ops.gather)]
     outputs: set[Value | None] = {node.outputs[0] for node in products}
-    read: set[Value | None] = {value for node in products for value in node.inputs}
+    read: set[Value | None] = {value for node in products for value in _quantized_inputs(node)}
     for node in passing:
         if node.inputs[0] in outputs:
             outputs.add(node.outputs[0])
@@ -131,19 +146,19 @@ def _is_activation(value: Value | None) -> bool:
 def activations_of(graph: Graph, nodes: Sequence[Node], float_outputs: Collection[str] = ()) -> list[Value]:
     """The values that static quantization rounds: inputs and outputs of the nodes, the latter after a Relu.
 
-    Matrix products return floats if none of the nodes reads them, like integer kernels. So do ops of the types
-    ``float_outputs``.
+    Matrix products and recurrent ops return floats if none of the nodes reads them, like integer kernels. So do ops of
+    the types ``float_outputs``.
     """
     uses, (_, read) = graph.uses(), _flow(graph, nodes)
     found: dict[Value, None] = {}
     for node in nodes:
         if is_meaning(node.op, ops.gather):
             continue
-        for value in node.inputs:
+        for value in _quantized_inputs(node):
             if value is not None and _is_activation(value):
                 found[value] = None
         result = node.outputs[0]
-        as_floats = is_meaning(node.op, ops.matmul, ops.gemm) or node.op_type in float_outputs
+        as_floats = is_meaning(node.op, ops.matmul, ops.gemm, *RECURRENT) or node.op_type in float_outputs
         if as_floats and result not in read:
             continue
         while result is not None and len(uses.get(result, ())) == 1 and is_meaning(uses[result][0].op, ops.relu):

@@ -12,7 +12,7 @@ from tenonnx_quantized.tuning.budget import Budget
 from tenonnx_quantized.tuning.latency import OpTimes
 from tenonnx_quantized.tuning.metric import Metric
 from tenonnx_quantized.tuning.pareto import LayerSensitivity, ParetoPoint, pareto_curve
-from tenonnx_quantized.tuning.selection import weight_place
+from tenonnx_quantized.tuning.selection import weight_places
 from tenonnx_quantized.tuning.statistics import Batch, watching
 
 if TYPE_CHECKING:
@@ -38,15 +38,16 @@ def sensitivity(
     found = []
     given = {} if times is None or not batches else _inputs(quantizer.graph, nodes, batches[0], backend)
     for node in nodes:
-        if weight_place(node) is None or (weights := node.inputs[1]) is None:
+        weights = [value for position, _ in weight_places(node) if (value := node.inputs[position]) is not None]
+        if not weights:
             continue
         settings = quantizer.config.of(node)
-        elements = math.prod(d for d in weights.shape if isinstance(d, int))
-        layer = LayerSensitivity(weights.name, node.op_type, elements, node, bits=settings.dtype.bits)
+        elements = sum(math.prod(d for d in value.shape if isinstance(d, int)) for value in weights)
+        layer = LayerSensitivity(weights[0].name, node.op_type, elements, node, bits=settings.dtype.bits)
         for bits in quantizer.widths(node):
             changed, quantized = quantizer.apply([node], {node: bits})
             layer.errors[bits] = max(errors(outputs_of(changed, batches, backend), wanted).values())
-            layer.sizes[bits] = _bits_of(quantized[weights.name][1])
+            layer.sizes[bits] = sum(_bits_of(quantized[value.name][1]) for value in weights)
             if metric is not None:
                 layer.metrics[bits] = metric(quantizer.at_version(changed, quantized))
             if times is not None:

@@ -27,7 +27,7 @@ from tenonnx_quantized.tuning.quantized_tensor import (
     in_blocks_of_rows,
     parameters,
 )
-from tenonnx_quantized.tuning.selection import activations_of, handed_on, weight_place
+from tenonnx_quantized.tuning.selection import RECURRENT, activations_of, handed_on, weight_places
 from tenonnx_quantized.tuning.statistics import LayerInput, Moments
 
 #: Size in bytes from which on a matrix is quantized in chunks.
@@ -67,19 +67,16 @@ class Quantizer:
                 reduced = self.config.reduce_range
                 quantized = by_channel(static(table), DType.int8, axis, symmetric=True, reduce_range=reduced)
                 weights[table.name], plan.tables[node] = (table, quantized), quantized
-            place = weight_place(node)
-            if place is None:
-                continue
-            position, axis = place
-            value = node.inputs[position]
-            assert value is not None
-            settings = self.config.of(node)
-            if bits is not None and node in bits:
-                settings = settings.with_bits(bits[node])
-            least = _least_scale(value, nodes, plan.activations) if settings.dtype.is_integer else 0.0
-            quantized = self._weights(node, value, axis, settings, least)
-            weights[value.name] = value, quantized
-            plan.weights[node] = position, quantized
+            for position, axis in weight_places(node):
+                value = node.inputs[position]
+                assert value is not None
+                settings = self.config.of(node)
+                if bits is not None and node in bits:
+                    settings = settings.with_bits(bits[node])
+                least = _least_scale(value, nodes, plan.activations) if settings.dtype.is_integer else 0.0
+                quantized = self._weights(node, value, axis, settings, least)
+                weights[value.name] = value, quantized
+                plan.weights.setdefault(node, []).append((position, quantized))
         if self.config.mode == "dynamic":
             plan.dynamic_inputs = dict.fromkeys(plan.weights, 0)
         return insert(self.graph, plan), weights
@@ -229,6 +226,8 @@ def _least_scale(
     """
     least: Array | float = 0.0
     for node in nodes:
+        if is_meaning(node.op, *RECURRENT):  # the third input is no bias
+            continue
         given, weight, bias = (*node.inputs, None, None)[:3]
         contents = None if bias is None or weight is not weights else static(bias)
         if contents is not None and given is not None and given in activations:
