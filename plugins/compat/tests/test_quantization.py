@@ -22,6 +22,7 @@ from tenonnx_compat.quantization import (
     load_tensors_data,
     matmul_nbits_quantizer,
     preprocess,
+    qdq_loss_debug,
     quant_pre_process,
     quantize,
     quantize_dynamic,
@@ -243,6 +244,24 @@ def test_a_damaged_calibration_cache(text, tmp_path):
     (tmp_path / "ranges.json").write_text(text)
     with pytest.raises(InvalidCall, match="holds no calibration data"):
         load_tensors_data(tmp_path / "ranges.json")
+
+
+def test_errors_of_activations_and_weights(tmp_path):
+    path = tmp_path / "out.onnx"
+    quantize_static(DIGITS, path, Reader(), quant_format=QuantFormat.QDQ)
+    activations = []
+    for name, source in (("quantized", path), ("float", DIGITS)):
+        qdq_loss_debug.modify_model_output_intermediate_tensors(source, tmp_path / name)
+        activations.append(qdq_loss_debug.collect_activations(tmp_path / name, Reader()))
+    matching = qdq_loss_debug.create_activation_matching(*activations)
+    assert len(matching["images"]["pre_qdq"]) == 4
+    errors = qdq_loss_debug.compute_activation_error(matching)["images"]
+    assert errors["qdq_err"] == errors["xmodel_err"] > 30  # decibels
+    weights = qdq_loss_debug.compute_weight_error(qdq_loss_debug.create_weight_matching(DIGITS, path))
+    assert len(weights) >= 3
+    assert min(weights.values()) > 25
+    with pytest.raises(RuntimeError, match="Unequal number"):
+        qdq_loss_debug.compute_activation_error({"x": {"pre_qdq": [], "post_qdq": [np.ones(1)]}})
 
 
 def test_a_configuration_for_quantize(tmp_path):

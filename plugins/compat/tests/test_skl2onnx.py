@@ -38,6 +38,7 @@ from tenonnx_compat.skl2onnx.helpers.onnx_helper import (
     save_onnx_model,
     select_model_inputs_outputs,
 )
+from tenonnx_compat.skl2onnx.sklapi import CastRegressor, CastTransformer, ReplaceTransformer
 
 ROWS, Y = load_iris(return_X_y=True)
 X = ROWS.astype(np.float32)
@@ -205,6 +206,17 @@ def test_texts_are_split_as_by_the_estimator():
     onx = convert_sklearn(model, initial_types=[("texts", StringTensorType([None, 1]))], options=options)
     results = run(onx, {"texts": texts[:, None]})["variable"]
     np.testing.assert_allclose(results, model.transform(texts).toarray(), atol=1e-5)
+
+
+def test_casts_and_replaced_values():
+    rows = np.where(X > 0, X, 0).astype(np.float32)
+    steps = ReplaceTransformer(0, -3), CastTransformer(dtype=np.float64), CastRegressor(LinearRegression())
+    model = make_pipeline(*steps).fit(rows, Y)
+    results = run(to_onnx(model, rows), {"X": rows})["variable"]
+    assert results.dtype == np.float32
+    np.testing.assert_allclose(results[:, 0], model.predict(rows), atol=1e-5)
+    with pytest.raises(ValueError, match="Unable to cast from"):
+        CastTransformer().fit(np.array([["a"]], object))
 
 
 def test_helpers(tmp_path):

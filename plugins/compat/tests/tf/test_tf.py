@@ -1,5 +1,7 @@
 """tf2onnx: the four functions and the command."""
 
+import zipfile
+
 import numpy as np
 import onnx
 import pytest
@@ -38,6 +40,10 @@ def test_keras(model, tmp_path):
         model.outputs[0].name.partition("/")[0],
     )
     np.testing.assert_allclose(run(message, IMAGES), model(IMAGES), atol=1e-5)
+    large = tmp_path / "large.zip"
+    message, storage = tf2onnx.convert.from_keras(model, large_model=True, output_path=str(large))
+    with zipfile.ZipFile(large) as archive:
+        assert {*archive.namelist()} == {"__MODEL_PROTO.onnx", *storage.name_to_tensor_data}
     signature = (tf.TensorSpec((None, 6, 6, 3), tf.float32, name="input"),)
     turned, _ = tf2onnx.convert.from_keras(model, signature, inputs_as_nchw=["input"])
     assert turned.opset_import[0].version == 15

@@ -1,11 +1,17 @@
-"""Enumerations of quantization modes, formats and types."""
+"""Enumerations of quantization modes, formats and types, and loading of models."""
 
 from __future__ import annotations
 
+import os
 from enum import Enum
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from onnx import TensorProto
+
+from tenonnx_compat.models import graph_of, message_of
+
+if TYPE_CHECKING:
+    import onnx
 
 
 class _Named(Enum):
@@ -50,3 +56,8 @@ class QuantType(_Named):
     def tensor_type(self) -> int:
         """The element type of ONNX."""
         return int(TensorProto.DataType.Value(self.name.removeprefix("Q").upper()))
+
+
+def load_model_with_shape_infer(model_path: str | os.PathLike[str]) -> onnx.ModelProto:
+    """Load a model with the types and shapes of all values."""
+    return message_of(graph_of(model_path))

@@ -7,25 +7,24 @@ import os
 import re
 import sys
 import tempfile
+import zipfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import onnx
 
 import tenonnx as tx
 from tenonnx_compat.models import save
 from tenonnx_compat.refusal import announce, announce_command, ignore_options, refuse_options
 
-if TYPE_CHECKING:
-    import onnx
-
 #: tf2onnx's default version of ``ai.onnx``.
 PREFERRED_OPSET = 15
 
 Shapes = Mapping[str, Sequence[int | None]]
-Result = tuple["onnx.ModelProto", None]
+Result = tuple[onnx.ModelProto, Any]
 
 
 def from_keras(
@@ -44,19 +43,19 @@ def from_keras(
     output_path: str | None = None,
     optimizers: Any = None,
 ) -> Result:
-    """Convert a Keras model; returns the ONNX model and None (tf2onnx returns external tensors of large models there).
+    """Convert a Keras model; returns the ONNX model, and None or the external tensors of a ``large_model``.
 
     ``input_signature`` lists a ``TensorSpec`` or an array for each input; models that declare their inputs need none.
     Raises ``NotSupported`` for unsupported arguments, ``NotRepresentable`` for ops that ONNX cannot express.
     """
     announce("tf2onnx.convert.from_keras", "tx.load(model)")
     ignore_options("tf2onnx.convert.from_keras", {"optimizers": optimizers}, "the graph is simplified as a whole")
-    _refuse("from_keras", custom_ops, custom_op_handlers, custom_rewriter, extra_opset, large_model)
+    _refuse("from_keras", custom_ops, custom_op_handlers, custom_rewriter, extra_opset)
     graph = tx.load(model, *_flat(input_signature), **_shaped(shape_override))
     names = [each.name.partition("/")[0] for each in getattr(model, "outputs", None) or ()]
     if len(names) == len(set(names)) == len(graph.outputs):
         _rename(graph, [value.name for value in graph.inputs], names, {})
-    return _finished(graph, opset, inputs_as_nchw, outputs_as_nchw, target, output_path)
+    return _finished(graph, opset, inputs_as_nchw, outputs_as_nchw, target, output_path, large_model)
 
 
 def from_function(
@@ -76,14 +75,14 @@ def from_function(
 ) -> Result:
     """Convert a ``tf.function`` for a ``TensorSpec`` per input. Raises ``ValueError`` without ``input_signature``."""
     announce("tf2onnx.convert.from_function", "tx.load(function, *specifications)")
-    _refuse("from_function", custom_ops, custom_op_handlers, custom_rewriter, extra_opset, large_model)
+    _refuse("from_function", custom_ops, custom_op_handlers, custom_rewriter, extra_opset)
     if input_signature is None:
         raise ValueError("from_function requires input_signature")
     graph = tx.load(function, *_flat(input_signature), **_shaped(shape_override))
     if not isinstance(getattr(function, "structured_outputs", None), dict):
         names = [f"Identity_{place}:0" if place else "Identity:0" for place in range(len(graph.outputs))]
         _rename(graph, [value.name for value in graph.inputs], names, {})
-    return _finished(graph, opset, inputs_as_nchw, outputs_as_nchw, target, output_path)
+    return _finished(graph, opset, inputs_as_nchw, outputs_as_nchw, target, output_path, large_model)
 
 
 def from_graph_def(
@@ -109,7 +108,7 @@ def from_graph_def(
     Raises ``ValueError`` without inputs or outputs.
     """
     announce("tf2onnx.convert.from_graph_def", 'tx.load("graph.pb", inputs=[...], outputs=[...])')
-    _refuse("from_graph_def", custom_ops, custom_op_handlers, custom_rewriter, extra_opset, large_model)
+    _refuse("from_graph_def", custom_ops, custom_op_handlers, custom_rewriter, extra_opset)
     if not input_names:
         raise ValueError("input_names needs to be provided")
     if not output_names:
@@ -120,7 +119,7 @@ def from_graph_def(
         graph = tx.load(path, inputs=_nodes(input_names), outputs=_nodes(output_names), **_shaped(shape_override))
         _rename(graph, input_names, output_names, tensors_to_rename or {})
         graph.name = name or graph.name
-        return _finished(graph, opset, inputs_as_nchw, outputs_as_nchw, target, output_path)
+        return _finished(graph, opset, inputs_as_nchw, outputs_as_nchw, target, output_path, large_model)
 
 
 def from_tflite(
@@ -141,7 +140,7 @@ def from_tflite(
 ) -> Result:
     """Convert a TFLite file, or its part between named values. Raises ``ValueError`` without a path."""
     announce("tf2onnx.convert.from_tflite", 'tx.load("model.tflite")')
-    _refuse("from_tflite", custom_ops, custom_op_handlers, custom_rewriter, extra_opset, large_model)
+    _refuse("from_tflite", custom_ops, custom_op_handlers, custom_rewriter, extra_opset)
     if not tflite_path:
         raise ValueError("tflite_path needs to be provided")
     graph = tx.load(tflite_path)
@@ -150,16 +149,15 @@ def from_tflite(
         graph = graph.extract(inputs, list(output_names or (value.name for value in graph.outputs)))
     if shape_override:
         graph = tx.fix_shapes(graph, dict(shape_override))
-    return _finished(graph, opset, inputs_as_nchw, outputs_as_nchw, target, output_path)
+    return _finished(graph, opset, inputs_as_nchw, outputs_as_nchw, target, output_path, large_model)
 
 
-def _refuse(function: str, ops: Any, handlers: Any, rewriter: Any, extra: Any, large: bool) -> None:
+def _refuse(function: str, ops: Any, handlers: Any, rewriter: Any, extra: Any) -> None:
     refuse_options(
         f"tf2onnx.convert.{function}",
         {"custom_ops": ops, "custom_op_handlers": handlers, "custom_rewriter": rewriter, "extra_opset": extra},
         "handlers work on the graph of tf2onnx; write a rule: @tenonnx_tensorflow.rule",
     )
-    refuse_options(f"tf2onnx.convert.{function}", {"large_model": large}, "large models have external data")
 
 
 def _flat(signature: Any) -> list[Any]:
@@ -191,17 +189,34 @@ def _finished(
     outputs_as_nchw: Sequence[str] | None,
     target: Sequence[str] | None,
     output_path: str | None,
+    large_model: bool,
 ) -> Result:
     """Simplify a graph, transpose its inputs and outputs, convert it to an opset, and save it if a path is given."""
     refuse_options("tf2onnx", {"target": target}, "tenonnx convert --target has files of limits")
     if inputs_as_nchw or outputs_as_nchw:
         names = [_known(graph, name) for name in (*(inputs_as_nchw or ()), *(outputs_as_nchw or ()))]
         graph = tx.transpose_interface(graph, dict.fromkeys(names, (0, 3, 1, 2)))
-    written = tx.simplify(graph).to_proto(shapes="all", opset_version=opset or PREFERRED_OPSET)
     if output_path is not None:
         Path(output_path).parent.mkdir(parents=True, exist_ok=True)
+    if large_model:
+        return _with_external_data(tx.simplify(graph), opset or PREFERRED_OPSET, output_path)
+    written = tx.simplify(graph).to_proto(shapes="all", opset_version=opset or PREFERRED_OPSET)
+    if output_path is not None:
         save(written, output_path)
     return written, None
+
+
+def _with_external_data(graph: tx.Graph, opset: int, output_path: str | None) -> Result:
+    """A model without its tensors, and these by the names of their files. The output is a zip archive of both."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "__MODEL_PROTO.onnx"
+        tx.export(graph, path, opset_version=opset, external_data_threshold=1024)
+        if output_path is not None:
+            with zipfile.ZipFile(output_path, "w") as archive:
+                for file in sorted(Path(folder).iterdir()):
+                    archive.write(file, file.name)
+        tensors = {file.name: file.read_bytes() for file in Path(folder).iterdir() if file != path}
+        return onnx.load(path, load_external_data=False), SimpleNamespace(name_to_tensor_data=tensors)
 
 
 def _known(graph: tx.Graph, name: str) -> str:
@@ -233,7 +248,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--inputs-as-nchw", help="inputs to transpose from NHWC to NCHW")
     parser.add_argument("--outputs-as-nchw", help="outputs to transpose from NHWC to NCHW")
     parser.add_argument("--target", default="", help="not supported")
-    for name in ("--large_model", "--dequantize", "--continue_on_error", "--use-graph-names"):
+    parser.add_argument("--large_model", action="store_true", help="write a zip archive with external data")
+    for name in ("--dequantize", "--continue_on_error", "--use-graph-names"):
         parser.add_argument(name, action="store_true", help="not supported")
     parser.add_argument("--verbose", "-v", action="count", help="without effect")
     parser.add_argument("--debug", action="store_true", help="without effect")
@@ -251,7 +267,6 @@ _REFUSED = (
     "output_frozen_graph",
     "concrete_function",
     "target",
-    "large_model",
     "dequantize",
     "continue_on_error",
     "use_graph_names",
@@ -296,6 +311,7 @@ def _run(options: argparse.Namespace) -> None:
                 **dict(zip(inputs, _split(options.rename_inputs), strict=False)),
                 **dict(zip(outputs, _split(options.rename_outputs), strict=False)),
             },
+            large_model=options.large_model,
             output_path=options.output,
         )
         _print_interface(written, options.output)
@@ -314,7 +330,7 @@ def _run(options: argparse.Namespace) -> None:
         graph.rename(value, name)
     for value, name in zip(graph.outputs, _split(options.rename_outputs), strict=False):
         graph.rename(value, name)
-    written, _ = _finished(graph, options.opset, *as_nchw, None, options.output)
+    written, _ = _finished(graph, options.opset, *as_nchw, None, options.output, options.large_model)
     _print_interface(written, options.output)
 
 
