@@ -341,7 +341,7 @@ def section(task: str, results: Mapping[str, Results]) -> list[str]:
         )
     columns = ["tool", "right", "wrong", "refused", "peak memory", "time"]
     columns += {"simplify": ["nodes"], "quantize": ["size", "error"]}.get(task, [])
-    what = "Time" if task in ("convert", *FOUND_THERE) else "Time and the columns behind it"
+    what = "Time" if task in ("convert", *FOUND_THERE) else "Time and the columns after it"
     when = f"Measured on {datetime.now(UTC).date()}."
     lines = [f"## {title}", "", f"{about} {what}: the {len(both)} that all tools get right. {when}", ""]
     lines.append(f"![{title}: right results and time of each tool](../pictures/beside-{task}.svg)")

@@ -71,7 +71,7 @@ def group_query_attention(
     Instance b has ``seqlens_k[b] + 1`` keys in total, the new ones last. With ``causal``, a query sees the keys up to
     its own position; ``local_window_size`` limits their number. ``head_sink`` is an additional logit per head (0 with
     ``smooth_softmax``) in the denominator of the softmax. ``qk_output`` requests the logits (1) or the probabilities
-    (2) as output 4, with 0 for hidden keys. ``present`` is undefined behind the keys. ``query_seqlens`` is the number
+    (2) as output 4, with 0 for hidden keys. ``present`` is undefined after the keys. ``query_seqlens`` is the number
     of valid queries of each instance; other outputs are undefined.
     """
     last = ops.reshape(ops.cast(seqlens_k, to=DType.int64), [-1, 1])

@@ -41,7 +41,7 @@ def fused_matmul(A, B, *, alpha=1.0, transA=0, transB=0, transBatchA=0, transBat
     """``alpha`` times the matrix product of A and B.
 
     ``transA`` and ``transB`` swap the last two axes first; before that, ``transBatchA`` and ``transBatchB`` move the
-    first axis behind the batch axes.
+    first axis after the batch axes.
     """
     return _product(A, B, alpha, (transA, transB), (transBatchA, transBatchB))
 

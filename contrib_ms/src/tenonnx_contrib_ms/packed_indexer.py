@@ -69,7 +69,7 @@ def packed_sparse_attention_indexer(
 
     ``past_state_lengths`` (batch, 2) has the numbers of compressed keys and of tokens in an incomplete block. A step
     that would exceed ``state_capacity`` keeps the states of its sequence and selects nothing; the ninth output is 2
-    then. Buffers are zero behind their tokens.
+    then. Buffers are zero after their tokens.
 
     With ``indexshare_mode`` 1 the ``merged`` selection replaces the one computed here, and the states stay or advance
     according to ``indexshare_state_policy``. Its rows are ``max_output_entries`` wide.

@@ -67,7 +67,7 @@ def paged_attention(
 ):
     """GroupQueryAttention of packed tokens, with caches of (blocks, block size, heads, size).
 
-    ``block_table`` has the blocks of each sequence. New keys and values are written behind the past ones, or to the
+    ``block_table`` has the blocks of each sequence. New keys and values are written after the past ones, or to the
     slots in ``slot_mapping``; negative slots are skipped. In the layout LATENT, values are the first part of keys.
     """
     paged = Paged.of(

@@ -342,7 +342,7 @@ def test_versions_with_equal_limits_are_merged():
     first, second = entry_of(result("right"), *later, result("refused", "uint8", 13, 21))
     assert (first.until, second.since, second.dtypes) == (12, 13, ("float32", "int8"))
     (failed,) = failures([result("right"), result("wrong", "int8"), result("wrong")])
-    assert (failed.calls, failed.of, failed.dtypes) == (2, 3, ("int8",))
+    assert (failed.failures, failed.calls, failed.dtypes) == (2, 3, ("int8",))
 
 
 def test_failing_dtypes_of_later_inputs_are_not_limited():

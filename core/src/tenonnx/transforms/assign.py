@@ -119,7 +119,7 @@ def set_type(graph: Graph, value: Value, kind: Any) -> None:
             f'cannot set the type of "{value.name}": it comes from {"its node" if computed else "its contents"}',
             given=str(kind),
             available=str(value.type),
-            do="set the types of inputs, or put a Cast or Reshape behind it: graph.insert_after(value, function)"
+            do="set the types of inputs, or put a Cast or Reshape after it: graph.insert_after(value, function)"
             if computed
             else "set value.data to an array of that type",
         )

@@ -27,7 +27,7 @@ def test_row_groups_stay_whole_for_a_cheap_model(cheap, counts, matrix, table, t
     scores.files[1].unlink()  # a resumed run goes by the manifest
     again = tx.score(matrix, path, tmp_path / "out", **options)
     assert [parquet.read_metadata(file).num_rows for file in again.files] == counts
-    assert again.kept == len(counts) - 1
+    assert again.reused == len(counts) - 1
 
 
 @pytest.mark.parametrize(("factor", "threads"), [(float("inf"), 1), (0.0, 2)])

@@ -250,14 +250,14 @@ def test_a_stopped_run_resumes(matrix, many, tmp_path):
     (tmp_path / "out" / "part-000006.parquet").write_bytes(b"written, and not told of")
     started = []
     scores = tx.score(matrix, many, tmp_path / "out", watch=Watch(started.append), **options)
-    assert started[0].rows_before == 500 * scores.kept > 0
+    assert started[0].rows_before == 500 * scores.reused > 0
     assert scores.rows == 4000
     found = written(tmp_path / "out")
     assert found["id"].to_pylist() == list(range(4000))
     assert not list((tmp_path / "out").glob(".part*"))
     reported = dict(enumerate(scores.files))
     assert all(
-        reported[k].stat().st_mtime_ns == before[reported[k]] for k in range(scores.kept) if reported[k] in before
+        reported[k].stat().st_mtime_ns == before[reported[k]] for k in range(scores.reused) if reported[k] in before
     )
     whole = tx.score(matrix, many, tmp_path / "whole", **options)
     assert [path.read_bytes() for path in whole.files] == [path.read_bytes() for path in scores.files]
@@ -279,7 +279,7 @@ def test_a_last_line_of_the_manifest_that_was_cut_does_not_count(matrix, many, t
     manifest = tmp_path / "out" / "_manifest.jsonl"
     manifest.write_bytes(manifest.read_bytes()[:-40])
     scores = tx.score(matrix, many, tmp_path / "out", **options)
-    assert (scores.kept, scores.rows) == (7, 4000)
+    assert (scores.reused, scores.rows) == (7, 4000)
     assert written(tmp_path / "out")["id"].to_pylist() == list(range(4000))
     assert len(lines(manifest)) == 9
 
@@ -325,7 +325,7 @@ def test_too_many_bad_rows_fail_and_more_may_be_allowed(scale, tmp_path):
         tx.score(scale, tmp_path / "t.parquet", tmp_path / "out", **ONE)
     assert "10 of 100" in str(raised.value)
     scores = tx.score(scale, tmp_path / "t.parquet", tmp_path / "out", max_errors=0.1, **ONE)
-    assert (scores.rows, scores.bad, scores.kept) == (90, 10, 1)
+    assert (scores.rows, scores.bad, scores.reused) == (90, 10, 1)
     reported = lines(tmp_path / "out" / "errors" / "_part-000000.jsonl")
     assert [row["row"] for row in reported] == list(range(90, 100))
 
@@ -398,7 +398,7 @@ def test_a_damaged_file_stops_the_run_which_resumes_once_it_is_repaired(scale, t
         tx.score(scale, str(tmp_path / "*.parquet"), tmp_path / "out", **options)
     path.write_bytes(whole)
     scores = tx.score(scale, str(tmp_path / "*.parquet"), tmp_path / "out", **options)
-    assert (scores.kept, scores.rows) == (4, 25_000)
+    assert (scores.reused, scores.rows) == (4, 25_000)
 
 
 @pytest.mark.parametrize(

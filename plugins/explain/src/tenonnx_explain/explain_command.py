@@ -112,7 +112,7 @@ def sizes_like(example: str) -> Callable[[click.Context, click.Parameter, str | 
     "--window",
     callback=sizes_like("3,8,8"),
     metavar="SIZES",
-    help="With occlusion: sizes of a window, along the axes behind the first.",
+    help="With occlusion: sizes of a window, along the axes after the first.",
 )
 @click.option("--strides", callback=sizes_like("3,4,4"), metavar="SIZES", help="With occlusion: how far windows move.")
 @click.option(

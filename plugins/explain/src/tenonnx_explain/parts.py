@@ -139,7 +139,7 @@ def fixed_dims(value: Value, purpose: str) -> tuple[int, ...]:
     shape = value.tensor.shape
     if shape is None or not shape or not all(isinstance(dim, int) for dim in shape[1:]):
         raise InvalidCall(
-            f'{purpose} needs fixed dims of "{value.name}" behind the first', given=str(value.type), do="fix its dims"
+            f'{purpose} needs fixed dims of "{value.name}" after the first', given=str(value.type), do="fix its dims"
         )
     return tuple(int(dim) for dim in shape[1:])  # type: ignore[arg-type]
 

@@ -75,7 +75,7 @@ def _window(
     for what, numbers in (("window", sizes), ("strides", steps)):
         if len(numbers) != len(dims) or any(each < 1 for each in numbers):
             raise InvalidCall(
-                f"{what} does not hold one positive size for each of {len(dims)} axes behind the first",
+                f"{what} does not hold one positive size for each of {len(dims)} axes after the first",
                 given=", ".join(map(str, numbers)),
             )
     return [min(size, dim) for size, dim in zip(sizes, dims, strict=True)], steps

@@ -87,7 +87,7 @@ def test_sliding_window_attention_of_a_module_in_memory(tmp_path):
     done = tenonnx_transformers.export(make("gemma3_text"), tmp_path / "out")
     (generated,) = done.generated
     assert (generated.equal, generated.tokens, generated.ties) == (192, 192, 0)
-    assert {each.where for each in done.compared} >= {"batch 3, past 9, new 1", "batch 1, past 0, new 1"}
+    assert {each.call for each in done.compared} >= {"batch 3, past 9, new 1", "batch 1, past 0, new 1"}
     assert done.max_difference < 1e-4
     assert done.files == ["config.json", "generation_config.json", "model.onnx"]
     assert str(done).startswith(f"{tmp_path / 'out'}: text-generation for onnxruntime")
@@ -120,7 +120,7 @@ def test_recurrent_states_need_two_graphs(tmp_path):
     (generated,) = done.generated
     assert (generated.equal, generated.tokens, generated.ties) == (192, 192, 0)
     assert done.graphs == ["decoder_model.onnx", "decoder_with_past_model.onnx"]
-    assert {each.where for each in done.compared} >= {"batch 1, past 0, new 1", "batch 3, past 9, new 1"}
+    assert {each.call for each in done.compared} >= {"batch 1, past 0, new 1", "batch 3, past 9, new 1"}
     begin, step = (tx.load(tmp_path / "out" / name) for name in done.graphs)
     assert "Scan" in {node.op_type for node in begin.nodes}
     assert "past_key_values.1.recurrent_state" in {value.name for value in step.inputs}

@@ -19,7 +19,7 @@ def test_a_static_cache_is_written_in_place(tmp_path):
     (generated,) = done.generated
     assert generated.tokens == 39  # 24 positions less the longest prompt, for 3 prompts
     assert generated.equal == 39 or generated.ties
-    assert {each.where for each in done.compared} >= {"batch 3, past 9, new 1", "batch 1, past 1, new 3"}
+    assert {each.call for each in done.compared} >= {"batch 3, past 9, new 1", "batch 1, past 1, new 3"}
     assert done.graphs == ["prefill_model.onnx", "decode_model.onnx"]
     prefill, decode = (tx.load(tmp_path / "out" / name) for name in done.graphs)
     for graph, new in ((prefill, 6), (decode, 1)):

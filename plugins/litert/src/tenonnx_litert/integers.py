@@ -103,7 +103,7 @@ def dequantized(value: Value | None) -> tuple[Value, Parameters] | None:
 
 
 def is_weight(value: Value | None) -> bool:
-    """Whether a value is a constant, also behind a dequantization or a transpose."""
+    """Whether a value is a constant, also after a dequantization or a transpose."""
     node = None if value is None else value.producer
     if node is not None and node.op in (ops.transpose, movement.transpose):
         return is_weight(node.inputs[0])

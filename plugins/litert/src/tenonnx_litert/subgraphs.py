@@ -65,15 +65,15 @@ class Subgraph:
 
     def __init__(self, file: Tables, graph: Graph, constants: Mapping[Value, Value] | None = None) -> None:
         self.file, self.graph, self.constants = file, graph, constants or {}
-        self.places: dict[Value, int] = {}
+        self.indices: dict[Value, int] = {}
         self.tensors: list[int] = []
         self.quantized = quantized_tensors(graph)
 
-    def written(self, inputs: Sequence[Value], outputs: Sequence[Value]) -> int:
+    def write(self, inputs: Sequence[Value], outputs: Sequence[Value]) -> int:
         """Write the subgraph; returns the offset of its table."""
-        places = [self.place(v) for v in inputs]
+        places = [self.index_of(v) for v in inputs]
         operators = self.operators()
-        return self.table(operators, places, [self.place(v) for v in outputs])
+        return self.table(operators, places, [self.index_of(v) for v in outputs])
 
     def operators(self) -> list[int]:
         return [self.operator(node) for node in self.graph.nodes if node not in self.quantized.dropped]
@@ -95,19 +95,19 @@ class Subgraph:
         """Write the subgraph of a signature: it reads the variables first, and assigns them last."""
         source, state = signature.source, signature.state
         pairs = list(zip(source.inputs, self.graph.inputs, strict=True))
-        inputs = [(named.name, self.place(value)) for named, value in pairs if named.name not in state]
+        inputs = [(named.name, self.index_of(value)) for named, value in pairs if named.name not in state]
         operators = self.initialization() if state else []
         handles = {}
         for named, value in pairs:
             if named.name in state:
                 handles[named.name] = self.handle(named.name, operators)
-                operators.append(self.call("READ_VARIABLE", [handles[named.name]], [self.place(value)]))
+                operators.append(self.call("READ_VARIABLE", [handles[named.name]], [self.index_of(value)]))
         operators += self.operators()
         results = {n.name: value for n, value in zip(source.outputs, self.graph.outputs, strict=True)}
         for name, handle in handles.items():
-            operators.append(self.call("ASSIGN_VARIABLE", [handle, self.place(results[state[name]])], []))
+            operators.append(self.call("ASSIGN_VARIABLE", [handle, self.index_of(results[state[name]])], []))
         hidden = set(state.values())
-        outputs = [(name, self.place(value)) for name, value in results.items() if name not in hidden]
+        outputs = [(name, self.index_of(value)) for name, value in results.items() if name not in hidden]
         self.file.subgraphs[place] = self.table(operators, [k for _, k in inputs], [k for _, k in outputs])
         return Interface(inputs, outputs)
 
@@ -119,7 +119,7 @@ class Subgraph:
         """Write the subgraph that initializes the variables; returns the offset of its table."""
         operators: list[int] = []
         for name, array in first.items():
-            handle, tensor = self.handle(name, operators), self.place(self.graph.variable(f"{name}/first", array))
+            handle, tensor = self.handle(name, operators), self.index_of(self.graph.variable(f"{name}/first", array))
             operators.append(self.call("ASSIGN_VARIABLE", [handle, tensor], []))
         return self.table(operators, [], [])
 
@@ -128,7 +128,7 @@ class Subgraph:
         operators, tensors = self.initialization(), []
         for name, array in first.items():
             value = self.graph.input(name, DType.of(array.dtype), array.shape)
-            handle, tensor = self.handle(name, operators), self.place(value)
+            handle, tensor = self.handle(name, operators), self.index_of(value)
             operators.append(
                 self.call("READ_VARIABLE", [handle], [tensor])
                 if is_read
@@ -163,14 +163,14 @@ class Subgraph:
 
     # ----- tensors ----------------------------------------------------------------------------------------------------
 
-    def place(self, value: Value) -> int:
+    def index_of(self, value: Value) -> int:
         """The tensor index of a value."""
         value = self.constants.get(value, value)
         value = self.quantized.instead.get(value, value)
-        if value not in self.places:
-            self.places[value] = len(self.tensors)
+        if value not in self.indices:
+            self.indices[value] = len(self.tensors)
             self.tensors.append(self.tensor(value))
-        return self.places[value]
+        return self.indices[value]
 
     def tensor(self, value: Value) -> int:
         kind = value.type
@@ -212,15 +212,15 @@ class Subgraph:
 
     def operator(self, node: Node) -> int:
         operands, results = self.quantized.operands(node)
-        inputs = [-1 if v is None else self.place(v) for v in operands]
-        outputs = [self.place(v) for v in results if v is not None]
+        inputs = [-1 if v is None else self.index_of(v) for v in operands]
+        outputs = [self.index_of(v) for v in results if v is not None]
         name = self.quantized.names.get(node, node.op_type)
         table = OPTIONS.get(name, "")
         if name in _COPIES:
             name = "CAST"
         if node.subgraphs:
             captured = [k for k, v in enumerate(node.captures) if not self.is_constant(v)]
-            inputs += [self.place(node.captures[k]) for k in captured]
+            inputs += [self.index_of(node.captures[k]) for k in captured]
             if name == "WHILE":  # captured values are loop state
                 outputs += [self.copied(node.captures[k]) for k in captured]
             fields = {
@@ -272,7 +272,7 @@ class Subgraph:
         part = Subgraph(self.file, graph, constants)
         further = [graph.captures[k] for k in captured]
         results = [*graph.outputs, *further] if field == "body" else graph.outputs
-        self.file.subgraphs.append(part.written([*graph.inputs, *further], results))
+        self.file.subgraphs.append(part.write([*graph.inputs, *further], results))
         return len(self.file.subgraphs) - 1
 
     def options(self, table: str, attributes: Mapping[str, Any]) -> int:

@@ -53,7 +53,7 @@ def channels_first(graph: Graph) -> Graph:
     """Remove the Transpose nodes around Conv and other channels-last code by computing in channels-first layout.
 
     Elementwise ops (trait ``elementwise``) and ops along named axes are applied to inputs in another layout by the rule
-    ``laid_out``, which moves Transpose nodes (rule ``moves``) behind them. Inputs and outputs keep their layout;
+    ``laid_out``, which moves Transpose nodes (rule ``moves``) after them. Inputs and outputs keep their layout;
     ``tx.transpose_interface`` changes it. The graph is unchanged if nothing improves.
     """
     moved = prune(Rewriter(graph, _Pushing().decide).run())

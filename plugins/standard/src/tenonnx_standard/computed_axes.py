@@ -26,7 +26,7 @@ LONGEST = 1 << 40
 
 
 def along(x: Value, axis: Value, function: Callable[[Value, int], Value], *, kept: int = 0) -> Value:
-    """Call ``function(x, axis)`` on a view in which the axes before ``axis``, and those behind it, are merged."""
+    """Call ``function(x, axis)`` on a view in which the axes before ``axis``, and those after it, are merged."""
     free = x.ndim - kept
     if free == 1:
         return function(x, 0)

@@ -32,7 +32,7 @@ _FOR_A_NEIGHBOR = 16
 
 
 def _window_sum(x: Value, before: int, after: int) -> Value:
-    """For each channel, the sum over the ``before`` channels before it up to the ``after`` channels behind it."""
+    """For each channel, the sum over the ``before`` channels before it up to the ``after`` channels after it."""
     channels = x.shape[1] if isinstance(x.type, TensorType) and x.type.shape else None
     if isinstance(channels, int):  # at most all channels are neighbors
         before, after = min(before, max(channels - 1, 0)), min(after, max(channels - 1, 0))

@@ -149,7 +149,7 @@ def reshape_normal(data: Value, shape: Value, *, allowzero: int) -> Value | None
 
 @matmul.rule("normal")
 def matmul_normal(A: Value, B: Value) -> Value | None:
-    """Move constant factors behind the product; multiply repeated heads as rows of one product."""
+    """Move constant factors after the product; multiply repeated heads as rows of one product."""
     (left, one), (right, other) = parts_of_product(A), parts_of_product(B)
     if one != 1.0 or other != 1.0:
         return matmul(left, right) * (one * other)
@@ -235,7 +235,7 @@ def max_pool_normal(
     _outputs: int | None,
     **attributes: Any,
 ) -> Value | None:
-    """Move a Relu behind the pool, unless a window may contain only padding."""
+    """Move a Relu after the pool, unless a window may contain only padding."""
     inner = rectified(X)
     if inner is None or (_outputs or 1) > 1:
         return None

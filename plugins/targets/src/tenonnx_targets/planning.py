@@ -47,7 +47,7 @@ class _Kind:
 
     legal: _Cost | None
     tracer: _Tracer | None = None
-    ways: list[_Way] = field(default_factory=list)
+    candidates: list[_Way] = field(default_factory=list)
     calls: dict[Hashable, list[Hashable] | None] = field(default_factory=dict)
 
 
@@ -160,7 +160,7 @@ class _Planner:
 
     def __init__(self, target: Any, context: RetargetState) -> None:
         self.target, self.legalizer = target, context.legalizer
-        self.kinds: dict[Hashable, _Kind] = {}
+        self.nodes: dict[Hashable, _Kind] = {}
         self.orders: dict[Hashable, list[Hashable]] = {}
         self.recipes: dict[Hashable, Recipe] = {}
 
@@ -178,17 +178,17 @@ class _Planner:
     def order(self, root: Hashable, call: Call) -> list[Hashable]:
         """The keys of the ways that lead to the target, sorted by accuracy class and cost."""
         if root not in self.orders:
-            self.kinds.setdefault(root, self._kind_of_calls(call))
+            self.nodes.setdefault(root, self._kind_of_calls(call))
             self.orders[root] = self._order(root, self._reachable(root))
         return self.orders[root]
 
     def _order(self, root: Hashable, reached: Sequence[Hashable]) -> list[Hashable]:
         found: dict[Hashable, None] = {}
-        kind = self.kinds[root]
+        kind = self.nodes[root]
         for accuracy in Accuracy:
             costs = self._solve(reached, accuracy)
             ways = []
-            for place, way in enumerate(kind.ways):
+            for place, way in enumerate(kind.candidates):
                 calls = kind.calls.get(way.key)
                 if way.accuracy <= accuracy and calls is not None and all(each in costs for each in calls):
                     ways.append((_sum(costs[each] for each in calls), place, way.key))
@@ -201,7 +201,7 @@ class _Planner:
         costs: dict[Hashable, _Cost] = {}
         layer, further = [root], 1
         while layer and len(seen) < MOST_KINDS:
-            reached = [each for kind in layer for each in self._next(self.kinds[kind])]
+            reached = [each for kind in layer for each in self._next(self.nodes[kind])]
             layer = [each for each in dict.fromkeys(reached) if each not in seen]
             seen.update(dict.fromkeys(layer))
             if root in (costs := self._solve(list(seen), self.target.accuracy)):
@@ -214,7 +214,7 @@ class _Planner:
 
     def _next(self, kind: _Kind) -> Iterator[Hashable]:
         """The kinds of calls in the ways of a kind."""
-        for way in kind.ways:
+        for way in kind.candidates:
             if way.key not in kind.calls:
                 kind.calls[way.key] = self._calls(kind, way)
             yield from kind.calls[way.key] or ()
@@ -245,8 +245,8 @@ class _Planner:
             key = kind_of_call(inner)
             if key is None:
                 return None
-            if key not in self.kinds:
-                self.kinds[key] = self._kind_of_calls(inner)
+            if key not in self.nodes:
+                self.nodes[key] = self._kind_of_calls(inner)
             found.append(key)
         return found
 
@@ -257,10 +257,10 @@ class _Planner:
         waiting: dict[Hashable, list[tuple[Hashable, list[Hashable], set[Hashable]]]] = {}
         count = 0
         for kind in kinds:
-            found = self.kinds[kind]
+            found = self.nodes[kind]
             if found.legal is not None:
                 ready.append((found.legal, count, kind))
-            for way in found.ways:
+            for way in found.candidates:
                 calls = found.calls.get(way.key)
                 if way.accuracy <= accuracy and calls is not None:
                     open_calls = set(calls)

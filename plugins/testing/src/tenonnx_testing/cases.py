@@ -127,7 +127,7 @@ class Case:
     Recorded by the checks:
 
     - ``compared``: number of comparisons by check;
-    - ``drawn``, ``left_out``: names of present inputs and non-default attributes, and of absent inputs;
+    - ``drawn_names``, ``left_out``: names of present inputs and non-default attributes, and of absent inputs;
     - ``reached``: versions at which calls were compared;
     - ``refusals``: errors of the oracles that have no kernel;
     - ``combinations``: combinations of drawn attribute values that no drawn call has;
@@ -147,7 +147,7 @@ class Case:
     number: int = 0
     unusable: str = ""
     compared: dict[str, int] = field(default_factory=dict)
-    drawn: set[str] = field(default_factory=set)
+    drawn_names: set[str] = field(default_factory=set)
     left_out: set[str] = field(default_factory=set)
     reached: set[int] = field(default_factory=set)
     refusals: dict[str, str] = field(default_factory=dict)

@@ -75,7 +75,7 @@ def check_case(case: Case, name: str, examples: int = EXAMPLES) -> None:
     for gap, seen in gaps.items():
         if judged and seen.is_stale and seen.met >= min(ENOUGH, len(_share(case, check, examples * STUBBORN))):
             raise Failure(f"{case.op.title}: the gap of {name} is stale, nothing fails any more: {gap.reason}")
-    if named := sorted(case.undrawn.keys() & case.drawn):
+    if named := sorted(case.undrawn.keys() & case.drawn_names):
         raise Failure(f"{case.op.title}: {', '.join(named)} declared as undrawn, but a call has it")
     known = [gap for gap, seen in gaps.items() if seen.failed and gap.when is None]
     if known:
@@ -283,7 +283,7 @@ def _check_call(case: Case, check: Check, drawn: _Drawn, turn: int, gaps: dict[G
         try:
             with blaming(f"{case.op.title} on the drawn inputs"):
                 whole = drawn.completed
-                case.drawn |= given_names(case.op, whole)
+                case.drawn_names |= given_names(case.op, whole)
                 case.left_out |= left_out_names(case.op, whole)
                 expected = drawn.expected
         except Failure as failure:

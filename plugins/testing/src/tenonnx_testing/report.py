@@ -26,7 +26,7 @@ def seen_here() -> Seen:
     """Comparisons of this process, to be merged with those of others."""
     found: Seen = {"cases": {}, "outcomes": outcomes()}
     for case in collected():
-        if case.compared or case.drawn:
+        if case.compared or case.drawn_names:
             found["cases"][f"{case.module}:{case.title}"] = _described(case)
     return found
 
@@ -42,7 +42,7 @@ def _described(case: Case) -> dict[str, Any]:
         "versions": schemas.versions(case.op),
         "compared": dict(case.compared),
         "reached": sorted(case.reached),
-        "drawn": sorted(case.drawn),
+        "drawn": sorted(case.drawn_names),
         "drawable": [name for name in drawable(case.op) if name not in undrawn],
         "left_out": sorted(case.left_out),
         "optional": [name for name in optional(case.op) if name not in undrawn],

@@ -45,7 +45,7 @@ class CTC:
         blanks = where(equal(known, known), blank, known)
         one = blanks[:, :1]
         between = reshape(concat(unsqueeze(blanks, [2]), unsqueeze(known, [2]), axis=2), [0, -1])
-        states = concat(between, one, axis=1)  # blanks before, between and behind the labels
+        states = concat(between, one, axis=1)  # blanks before, between and after the labels
         index = unsqueeze(states, [1]) + cast(greater(scores[:, :, :1], scores[:, :, :1]), to=DType.int64)
         emitted = transpose(gather_elements(scores, index, axis=2), perm=[1, 0, 2])
         before = concat(one, one, states[:, :-2], axis=1)
@@ -81,7 +81,7 @@ class CTC:
                 "ctc: a label is not a class of the scores", given=str(labels.max()), available=f"0 to {classes - 1}"
             )
         if (np.diff((labels < 0).astype(np.int8)) < 0).any():
-            raise InvalidFeed("labels of ctc are padded before their end", do="put negative labels behind all others")
+            raise InvalidFeed("labels of ctc are padded before their end", do="put negative labels after all others")
         needed = (labels >= 0).sum(1) + ((labels[:, 1:] == labels[:, :-1]) & (labels[:, 1:] >= 0)).sum(1)
         if isinstance(time, int) and needed.max() > time:
             raise InvalidFeed(

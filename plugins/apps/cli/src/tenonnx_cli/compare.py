@@ -124,7 +124,9 @@ def command(
 
 def _say(found: Comparison, first: str, second: str, comparison: ComparisonOptions, verbose: bool) -> None:
     """Print the verdict and the structural differences."""
-    say_verdict(f"{second}: {said_verdict(found.verification, first, comparison.given)}", found.verification)
+    say_verdict(
+        f"{second}: {said_verdict(found.verification, first, comparison.inputs_description)}", found.verification
+    )
     for kind, rows in found.structure.items():
         say(f"{kind.replace('_', ' ')}: {plural(len(rows), 'difference')}")
         shown = rows if verbose else rows[:_ROWS]
@@ -189,7 +191,7 @@ def _compare_saved(
         report = {"first": saved, "second": model, "structure": {}, "paired": 0, "values": computed(graph)}
         say_json({**report, "quantiles": shares, **found.to_dict()})
         return 0 if found.equal else 1
-    say_verdict(f"{model}: {said_verdict(found, saved, comparison.given)}", found)
+    say_verdict(f"{model}: {said_verdict(found, saved, comparison.inputs_description)}", found)
     for problem in found.problems:
         say(f"  {problem}")
     say_differences(found, verbose=verbose)

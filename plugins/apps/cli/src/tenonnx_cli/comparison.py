@@ -41,7 +41,7 @@ class ComparisonOptions:
     timeout: float
 
     @property
-    def given(self) -> str:
+    def inputs_description(self) -> str:
         """Description of the inputs' source."""
         return said_of_inputs(bool(self.inputs or self.archive), self.seed)
 

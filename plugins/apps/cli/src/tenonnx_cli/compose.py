@@ -73,13 +73,13 @@ def is_feature_extractor(path: str) -> bool:
     "--length",
     type=click.IntRange(min=1),
     metavar="N",
-    help="Tokens in each row behind a tokenizer: longer rows are truncated, shorter ones padded. By default rows are "
+    help="Tokens in each row after a tokenizer: longer rows are truncated, shorter ones padded. By default rows are "
     "padded to the longest.",
 )
 @click.option(
     "--decode",
     type=click.Choice(["classification", "detection", "segmentation", "text"]),
-    help="Behind an image processor and a model, and for classification behind a tokenizer or a feature extractor and "
+    help="After an image processor and a model, and for classification after a tokenizer or a feature extractor and "
     "one, too: scores and labels of the five most probable classes, by id2label of the config.json beside FIRST; boxes "
     "with scores and labels; or a map with the class of each pixel. For text, SECOND is a folder that tenonnx convert "
     "wrote for a model that generates text, such as a translation.",

@@ -23,7 +23,7 @@ class DeviceOptions:
     sharding: Mapping[str, Sequence[Any]] | None
 
     @property
-    def given(self) -> dict[str, Any]:
+    def options(self) -> dict[str, Any]:
         """The options for a backend."""
         return {each.name: value for each in fields(self) if (value := getattr(self, each.name)) is not None}
 

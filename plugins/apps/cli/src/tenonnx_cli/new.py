@@ -24,7 +24,7 @@ class Part:
 
     entries: tuple[tuple[str, str], ...]
     files: Mapping[str, str]
-    what: str
+    readme: str
     needs: tuple[str, ...] = ()
 
 
@@ -209,7 +209,7 @@ def _files(name: str, domain: str, parts: list[Part]) -> Iterator[tuple[Path, st
     words["entries"] = fill(_entries(parts))
     needs = dict.fromkeys(need for part in parts for need in part.needs)
     words["needs"] = "".join(f', "{need}"' for need in needs)
-    words["what"] = "\n".join(fill(part.what) for part in parts)
+    words["what"] = "\n".join(fill(part.readme) for part in parts)
     folder = resources.files("tenonnx_cli").joinpath("template")
     start = {} if _OP in parts else {"init.py": "src/$module/__init__.py"}
     templates = {**_COMMON, **start, "py.typed": "src/$module/py.typed"}

@@ -85,7 +85,7 @@ def command(
         graph = load_model(model)
         feeds = read_feeds(graph, inputs, archive)
         with working(f"running {model}"):
-            program = compile_graph(graph, backend, **where.given)
+            program = compile_graph(graph, backend, **where.options)
             _, results = complete(graph, program, feeds, seed, input_shapes)
         infer(graph, strict=False)
     kinds = {value.name: value.type for value in graph.outputs}

@@ -71,7 +71,7 @@ def command(
     for note in found.notes:
         complain(f"note: {note}")
     if found.equal:
-        say_verdict(f"{name}: {said_verdict(found, first, comparison.given)}", found)
+        say_verdict(f"{name}: {said_verdict(found, first, comparison.inputs_description)}", found)
         say_differences(found, verbose=verbose)
         return 0 if passed else 1
     say(f"{first} differs between backends:" if alone else f"{name} differs from {first}:")

@@ -139,7 +139,7 @@ class _Shown:
         if now - self._last < _EVERY[self._over]:
             return
         self._last = now
-        left = "" if progress.left == float("inf") else f", {_duration(progress.left)} left"
+        left = "" if progress.seconds_left == float("inf") else f", {_duration(progress.seconds_left)} left"
         text = f"{progress.rows:,} rows, {progress.share:.0%}, {progress.rate:,.0f} rows/s{left}"
         if self._over:
             click.echo(f"\r\x1b[K{text}", err=True, nl=False)

@@ -38,7 +38,7 @@ class Manifest:
 
     def __init__(self, folder: Path, run: Mapping[str, Any], parts: Mapping[int, Mapping[str, Any]]) -> None:
         self.folder, self.run = folder, run
-        self._parts = dict(parts)
+        self._lines = dict(parts)
 
     @classmethod
     def read(cls, folder: Path) -> Manifest | None:
@@ -72,7 +72,7 @@ class Manifest:
         with writing_to(self.folder):
             temporary.unlink(missing_ok=True)  # left by a killed writer
             with temporary.open("x", encoding="utf-8") as file:
-                for line in (self.run, *self._parts.values()):
+                for line in (self.run, *self._lines.values()):
                     file.write(json.dumps(line) + "\n")
                 file.flush()
                 os.fsync(file.fileno())
@@ -83,8 +83,8 @@ class Manifest:
 
     def clean(self) -> None:
         """Remove leftovers of stopped runs and dead workers."""
-        names = {part_name(number, self.run["options"]["format"]) for number in self._parts}
-        names |= {errors_name(number) for number, line in self._parts.items() if line["bad"]}
+        names = {part_name(number, self.run["options"]["format"]) for number in self._lines}
+        names |= {errors_name(number) for number, line in self._lines.items() if line["bad"]}
         for path in written(self.folder):
             if str(path.relative_to(self.folder).as_posix()) not in names:
                 path.unlink(missing_ok=True)
@@ -104,11 +104,11 @@ class Manifest:
             file.write(json.dumps(line) + "\n")
             file.flush()
             os.fsync(file.fileno())
-        self._parts[part.number] = line
+        self._lines[part.number] = line
 
-    def done(self, part: Part) -> Done | None:
+    def completed(self, part: Part) -> Done | None:
         """Record of a completed part. Raises ``InvalidCall`` if it was computed from other input."""
-        line = self._parts.get(part.number)
+        line = self._lines.get(part.number)
         if line is None:
             return None
         now = [_slice_data(piece) for piece in part.slices]
@@ -121,7 +121,7 @@ class Manifest:
 
     @property
     def numbers(self) -> set[int]:
-        return set(self._parts)
+        return set(self._lines)
 
     def check(self, run: Mapping[str, Any]) -> None:
         """Raise ``InvalidCall`` naming the differences to the recorded run."""

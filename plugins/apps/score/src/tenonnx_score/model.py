@@ -21,11 +21,11 @@ LARGEST_SENT = 64 << 20
 
 
 class Source(NamedTuple):
-    """A model for workers: the path or the bytes of a file; ``known`` is its identity at the start."""
+    """A model for workers: the path or the bytes of a file; ``expected_identity`` is its identity at the start."""
 
     path: str | None
     data: bytes | None
-    known: dict[str, Any] | None = None
+    expected_identity: dict[str, Any] | None = None
 
     @classmethod
     def of(cls, model: Any) -> Source:
@@ -50,12 +50,12 @@ class Source(NamedTuple):
 
     def identified(self) -> Source:
         """This model with its identity, for workers to refuse a file that was replaced."""
-        return self._replace(known=self.identity())
+        return self._replace(expected_identity=self.identity())
 
     def load(self) -> Graph:
         """Read the model. Raises ``InvalidCall`` if its file was replaced since it was ``identified``."""
         graph = load(self.path if self.data is None else self.data)
-        if self.known is not None and self.identity() != self.known:
+        if self.expected_identity is not None and self.identity() != self.expected_identity:
             raise InvalidCall(
                 f'"{self.path}" was replaced while it was being used',
                 do="score again into another folder, or put the first model back and run the same command again",

@@ -74,7 +74,7 @@ class Task:
     """Task of a worker: the scorer, the format and columns of the input, and the output folder."""
 
     scorer: Scorer
-    kind: str
+    input_format: str
     schema: pa.Schema
     output: pa.Schema
     folder: str
@@ -114,7 +114,7 @@ class Task:
             yield bad, scored.rows
 
     def _prepared(self, part: Part) -> Iterator[tuple[list[Chunk], Prepared]]:
-        reader = READERS[self.kind]
+        reader = READERS[self.input_format]
         found = (chunk for piece in joined(part.slices) for chunk in read(reader, piece, self.schema, self.rows))
         for chunks in batches(found, self.rows):
             batch = chunks[0].batch if len(chunks) == 1 else pa.concat_batches([chunk.batch for chunk in chunks])

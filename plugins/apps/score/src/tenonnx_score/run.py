@@ -48,7 +48,7 @@ class Progress(NamedTuple):
     rows: int
     share: float
     rate: float
-    left: float
+    seconds_left: float
 
 
 @dataclass
@@ -71,7 +71,7 @@ class Scores:
     reason: str = ""
     summary: Summary = field(default_factory=Summary)
     #: parts from an earlier run, and the seconds of this one
-    kept: int = 0
+    reused: int = 0
     seconds: float = 0.0
 
     def to_dict(self) -> dict[str, Any]:
@@ -80,7 +80,7 @@ class Scores:
             "files": len(self.files),
             "rows": self.rows,
             "bad_rows": self.bad,
-            "files_of_earlier_runs": self.kept,
+            "files_of_earlier_runs": self.reused,
             "seconds": round(self.seconds, 3),
             "columns": self.summary.to_dict(),
         }
@@ -122,7 +122,7 @@ def score(
     _check_apart(sources, folder)
     sources = sources.checked(scorer.binding(sources.schema))
     with held(folder):
-        return _Run(scorer, settings, engine, sources, folder, watch).done()
+        return _Run(scorer, settings, engine, sources, folder, watch).run()
 
 
 def _settings(config: ScoreConfig | None, options: Mapping[str, Any]) -> ScoreConfig:
@@ -151,18 +151,18 @@ class _Run:
         self.sources, self.folder, self.watch = sources, folder, watch
         self.start = time.monotonic()
 
-    def done(self) -> Scores:
+    def run(self) -> Scores:
         """Compute the remaining parts; returns the results."""
         plan = self._plan(whole_groups=False)
         threads = self.settings.threads or self.engine.threads
         with self.engine.ready(threads) if len(plan) > 1 else nullcontext():
-            return self._done(plan, threads)
+            return self._run_parts(plan, threads)
 
     def _plan(self, *, whole_groups: bool) -> Sequence[Part]:
         rows = self.settings.part_rows or PART_ROWS
         return list(parts(self.sources.slices(GROUP_ROWS if whole_groups else rows), rows, split=not whole_groups))
 
-    def _done(self, plan: Sequence[Part], threads: int) -> Scores:
+    def _run_parts(self, plan: Sequence[Part], threads: int) -> Scores:
         manifest = self._manifest(sum(part.rows for part in plan), threads)
         if manifest.run["whole_groups"]:
             plan = self._plan(whole_groups=True)
@@ -171,7 +171,7 @@ class _Run:
         task = Task(
             self.scorer, self.sources.format, self.sources.schema, output, str(self.folder), self.settings.format, rows
         )
-        before = {part.number: found for part in plan if (found := manifest.done(part)) is not None}
+        before = {part.number: found for part in plan if (found := manifest.completed(part)) is not None}
         if more := manifest.numbers - {part.number for part in plan}:
             raise manifest.changed(f"the input has no rows for part {min(more)}, which is written")
         manifest.rewrite()
@@ -189,10 +189,10 @@ class _Run:
                 meter.part_done(part)
                 tolerated.count(done)
         manifest.clean()
-        return self._whole(results, before, tolerated)
+        return self._scores(results, before, tolerated)
 
-    def _whole(self, results: Mapping[int, Done], before: Mapping[int, Done], tolerated: _Tolerated) -> Scores:
-        scores = Scores(self.folder, kept=len(before), seconds=time.monotonic() - self.start)
+    def _scores(self, results: Mapping[int, Done], before: Mapping[int, Done], tolerated: _Tolerated) -> Scores:
+        scores = Scores(self.folder, reused=len(before), seconds=time.monotonic() - self.start)
         for number, done in sorted(results.items()):
             scores.files.append(self.folder / f"part-{number:06}.{self.settings.format}")
             scores.rows += done.rows
@@ -222,7 +222,7 @@ class _Run:
         options["keep"], options["outputs"] = (
             None if options[name] is None else list(options[name]) for name in ("keep", "outputs")
         )
-        contents = {"model": self.scorer.source.known, "options": options}
+        contents = {"model": self.scorer.source.expected_identity, "options": options}
         manifest = Manifest.read(self.folder) if not self.settings.overwrite else None
         if self.settings.overwrite:
             emptied(self.folder)

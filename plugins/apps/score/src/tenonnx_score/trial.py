@@ -117,17 +117,17 @@ class _Rows:
     def __init__(self, sources: Sources) -> None:
         self._schema = sources.schema
         self._chunks = first_rows(sources, sources.paths, MOST)
-        self._held: list[pa.RecordBatch] = []
+        self._batches: list[pa.RecordBatch] = []
         self.bad: list[Bad] = []
         self.count = 0
 
     def first(self, count: int) -> pa.RecordBatch:
         """At most ``count`` rows."""
         while self.count < count and (chunk := next(self._chunks, None)) is not None:
-            self._held.append(chunk.batch)
+            self._batches.append(chunk.batch)
             self.bad += chunk.bad
             self.count += chunk.batch.num_rows
-        return pa.concat_batches(self._held).slice(0, count) if self._held else self._schema.empty_table()
+        return pa.concat_batches(self._batches).slice(0, count) if self._batches else self._schema.empty_table()
 
 
 def _first(scorer: Scorer, rows: _Rows) -> tuple[Scored, Sequence[Bad]]:

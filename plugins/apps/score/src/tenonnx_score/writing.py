@@ -45,29 +45,29 @@ class Writer:
         self._folder, self._schema, self.bad = folder, schema, 0
         self._path, self._errors = folder / part_name(number, format), folder / errors_name(number)
         unique = uuid.uuid4().hex
-        self._held: list[pa.RecordBatch] = []
+        self._batches: list[pa.RecordBatch] = []
         self._rows = self._bytes = 0
-        self._part = folder / f".{self._path.name}.{unique}.tmp"
+        self._temporary = folder / f".{self._path.name}.{unique}.tmp"
         self._bad_part = self._errors.parent / f".{self._errors.name}.{unique}.tmp"
         self._file: Any = None
         self._bad_file: Any = None
         with writing_to(self._folder):
             self._file = (
-                parquet.ParquetWriter(str(self._part), schema, use_dictionary=_repeating(schema))
+                parquet.ParquetWriter(str(self._temporary), schema, use_dictionary=_repeating(schema))
                 if format == "parquet"
-                else pa.ipc.new_file(str(self._part), schema)
+                else pa.ipc.new_file(str(self._temporary), schema)
             )
 
     def write(self, batch: pa.RecordBatch) -> None:
-        self._held.append(batch)
+        self._batches.append(batch)
         self._rows, self._bytes = self._rows + batch.num_rows, self._bytes + batch.nbytes
         if self._rows >= GROUP_ROWS or self._bytes >= GROUP_BYTES:
             self._flush()
 
     def _flush(self) -> None:
-        if self._held:
-            table = pa.Table.from_batches(self._held, self._schema)
-            self._held, self._rows, self._bytes = [], 0, 0
+        if self._batches:
+            table = pa.Table.from_batches(self._batches, self._schema)
+            self._batches, self._rows, self._bytes = [], 0, 0
             with writing_to(self._folder):
                 self._file.write_table(table)
 
@@ -86,14 +86,14 @@ class Writer:
         self._flush()
         with writing_to(self._folder):
             self._file.close()
-            synced(self._part)
+            synced(self._temporary)
             if self._bad_file is not None:
                 self._bad_file.close()
                 synced(self._bad_part)
                 self._bad_part.replace(self._errors)
                 synced(self._errors.parent)
-            size = self._part.stat().st_size
-            self._part.replace(self._path)
+            size = self._temporary.stat().st_size
+            self._temporary.replace(self._path)
             synced(self._folder)
         return size
 
@@ -103,7 +103,7 @@ class Writer:
             with suppress(OSError, pa.ArrowException, ValueError):
                 if file is not None:
                     file.close()
-        for path in (self._part, self._bad_part):
+        for path in (self._temporary, self._bad_part):
             with suppress(OSError):
                 path.unlink()
 

@@ -111,7 +111,7 @@ def test_a_stopped_run_resumes_on_another_engine(engine, folder, expected, tmp_p
             **OPTIONS,
         )
     scores = tx.score(folder / "model.onnx", folder / "t.parquet", tmp_path / "out", on="local:1", **OPTIONS)
-    assert scores.kept
+    assert scores.reused
     assert bits(scores) == expected
 
 

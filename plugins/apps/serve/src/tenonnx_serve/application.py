@@ -33,7 +33,7 @@ from tenonnx_serve.views import Views
 STATIC = Path(__file__).parent / "static"
 
 #: Maximum size of a request body in JSON, in bytes.
-LARGEST_QUESTION = 1 << 20
+LARGEST_REQUEST = 1 << 20
 
 #: Seconds after which an event stream repeats its last state as a heartbeat.
 BEAT = 15.0
@@ -45,15 +45,15 @@ WORKS = ("export", "compare", "run", "compute", "explain")
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """``given`` is a model, FILE.py:FUNCTION to be read with ``reading``, a folder or None.
+    """``source`` is a model, FILE.py:FUNCTION to be read with ``reading``, a folder or None.
 
     ``seconds`` is the time limit of a job, ``largest`` the maximum size of an upload in bytes.
     """
 
-    given: str | None = None
+    source: str | None = None
     seconds: float = 600.0
     largest: int = 4 << 30
-    at_once: int = 1
+    concurrent_jobs: int = 1
     reading: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -89,10 +89,10 @@ class Server:
         self.folder = Path(tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-"))
         for name in ("sent", "results", "work"):
             (self.folder / name).mkdir()
-        self.sources = Sources(self.folder / "sent", settings.given, settings.largest, settings.reading)
+        self.sources = Sources(self.folder / "sent", settings.source, settings.largest, settings.reading)
         self.pool = Pool(str(self.folder / "work"))
         self.views = Views(self.pool, settings.seconds)
-        self.jobs = Jobs(self.pool, self.folder / "results", settings.seconds, settings.at_once)
+        self.jobs = Jobs(self.pool, self.folder / "results", settings.seconds, settings.concurrent_jobs)
 
     async def close(self) -> None:
         """End all jobs and remove all files."""
@@ -132,16 +132,16 @@ class Server:
 
     async def open(self, request: Request) -> Response:
         """Open a model of the folder."""
-        question = await _question(request)
+        question = await _body(request)
         return JSONResponse(self.sources.open(str(question.get("file", ""))).to_dict())
 
     async def look(self, request: Request) -> Response:
         """Answer from the process of a model."""
         task = request.path_params["task"]
         if task not in LOOKS:
-            raise Refused(404, "There is no such question.")
+            raise Refused(404, "There is no such request.")
         model = self.sources.find(request.path_params["model"])
-        return JSONResponse(await self.views.ask(model, task, await _question(request)))
+        return JSONResponse(await self.views.ask(model, task, await _body(request)))
 
     async def array(self, request: Request) -> Response:
         """A weight of a model as a file."""
@@ -164,7 +164,7 @@ class Server:
         return FileResponse(folder / name, filename=name, media_type="application/octet-stream", background=remove)
 
     async def alive(self, request: Request) -> Response:
-        """The number of this server, which changes on restart."""
+        """The identifier of this server, which changes on restart."""
         return JSONResponse({"server": self.number})
 
     async def report(self, request: Request) -> Response:
@@ -188,7 +188,7 @@ class Server:
 
     async def start(self, request: Request) -> Response:
         """Start a job for a model. Other models and files are given by ID."""
-        question = await _question(request)
+        question = await _body(request)
         task = question.get("task")
         if task not in WORKS:
             raise Refused(404, "There is no such job.")
@@ -204,7 +204,7 @@ class Server:
     async def job(self, request: Request) -> Response:
         return JSONResponse(self._job(request).to_dict())
 
-    async def news(self, request: Request) -> Response:
+    async def events(self, request: Request) -> Response:
         """Progress of a job as server-sent events."""
         job = self._job(request)
         return StreamingResponse(_events(self.jobs.follow(job, BEAT)), media_type="text/event-stream")
@@ -218,29 +218,29 @@ class Server:
         """The file that a job made."""
         job = self._job(request)
         if job.file is None:
-            raise Refused(404, "This job gave no file.")
+            raise Refused(404, "This job has written no file.")
         return FileResponse(job.file, filename=job.file.name, media_type="application/octet-stream")
 
     def _job(self, request: Request) -> Job:
         job = self.jobs.all.get(request.path_params["job"])
         if job is None:
-            raise Refused(404, "This job is not known any more. Start it again.")
+            raise Refused(404, "The server has no such job any more. Start it again.")
         return job
 
 
-async def _question(request: Request) -> dict[str, Any]:
+async def _body(request: Request) -> dict[str, Any]:
     """The JSON body of a request. Raises ``Refused``."""
     body = b""
     async for chunk in request.stream():
         body += chunk
-        if len(body) > LARGEST_QUESTION:
-            raise Refused(413, "A question is short.")
+        if len(body) > LARGEST_REQUEST:
+            raise Refused(413, "The request is too large: at most 1 MiB of JSON.")
     try:
         found = json.loads(body or b"{}")
     except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
-        raise Refused(400, "A question is JSON.")
+        raise Refused(400, "The request is not a JSON object.")
     return found
 
 
@@ -296,7 +296,7 @@ def application(server: Server) -> Starlette:
             route("/models/{model}/{task}", "POST", server.look),
             route("/jobs", "POST", server.start),
             route("/jobs/{job}", "GET", server.job),
-            route("/jobs/{job}/news", "GET", server.news),
+            route("/jobs/{job}/news", "GET", server.events),
             route("/jobs/{job}/cancel", "POST", server.cancel),
             route("/jobs/{job}/file", "GET", server.file),
             route("/jobs/{job}/report.{format}", "GET", server.report),

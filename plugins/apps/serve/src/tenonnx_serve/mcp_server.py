@@ -28,7 +28,7 @@ def serve(limits: Limits, at_once: int) -> None:
 
 async def _serve(limits: Limits, at_once: int, folder: str) -> None:
     turn = asyncio.Semaphore(at_once)
-    tools = [_tool(command) for command in OPTIONS if command != "convert" or limits.write is not None]
+    tools = [_tool(command) for command in OPTIONS if command != "convert" or limits.output_folder is not None]
 
     async def list_tools(context: Any, params: Any) -> types.ListToolsResult:
         return types.ListToolsResult(tools=tools)

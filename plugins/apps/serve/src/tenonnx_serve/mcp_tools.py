@@ -68,8 +68,8 @@ LONGEST, _ITEMS = 60_000, (100, 30, 10, 3)
 class Limits:
     """Folders for reading (None: any file) and writing (None: no file), and the time limit of a call in seconds."""
 
-    read: Path | None
-    write: Path | None
+    input_folder: Path | None
+    output_folder: Path | None
     seconds: float
 
     def readable(self, given: str) -> str:
@@ -79,10 +79,12 @@ class Limits:
         """
         if is_made(given) or given.endswith(".py"):
             raise InvalidCall("the server does not execute Python files", given=given, do="export the model first")
-        path = _resolved(Path(self.read or "") / given)
-        folders = [folder for folder in (self.read, self.write) if folder is not None]
-        if self.read is not None and not any(path.is_relative_to(folder) for folder in folders):
-            raise InvalidCall("the file is outside of the folder that is served", given=given, available=str(self.read))
+        path = _resolved(Path(self.input_folder or "") / given)
+        folders = [folder for folder in (self.input_folder, self.output_folder) if folder is not None]
+        if self.input_folder is not None and not any(path.is_relative_to(folder) for folder in folders):
+            raise InvalidCall(
+                "the file is outside of the folder that is served", given=given, available=str(self.input_folder)
+            )
         if not path.exists():
             raise InvalidCall("no model or file of that name", given=given, do=did_you_mean_file(path))
         return str(path)
@@ -93,11 +95,13 @@ class Limits:
         Raises ``InvalidCall`` if writing is not allowed, for a path outside of the folder, and for an existing file
         without ``replace``.
         """
-        if self.write is None:
+        if self.output_folder is None:
             raise InvalidCall("the server was started without --write", given=given, do="start it with --write FOLDER")
-        path = _resolved(self.write / given)
-        if not path.is_relative_to(self.write) or path == self.write:
-            raise InvalidCall("the output is outside of the folder of --write", given=given, available=str(self.write))
+        path = _resolved(self.output_folder / given)
+        if not path.is_relative_to(self.output_folder) or path == self.output_folder:
+            raise InvalidCall(
+                "the output is outside of the folder of --write", given=given, available=str(self.output_folder)
+            )
         if path.exists() and not replace:
             raise InvalidCall("the output exists", given=given, do=f"set {_REPLACE} to true, or choose another name")
         return str(path)

@@ -69,12 +69,12 @@ class Refused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """``source`` is a path or FILE.py:FUNCTION, read with ``reading``; an upload (``own``) is removed with it."""
+    """``source`` is a path or FILE.py:FUNCTION, read with ``reading``; an upload (``is_upload``) is removed with it."""
 
     id: str
     name: str
     source: str
-    own: bool = False
+    is_upload: bool = False
     reading: Mapping[str, Any] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, str]:
@@ -82,16 +82,16 @@ class Model:
 
 
 class Sources:
-    """Models by ID. ``given`` is the server's argument: nothing, a folder, or one model."""
+    """Models by ID. ``served_folder`` is the server's argument: nothing, a folder, or one model."""
 
     def __init__(self, folder: Path, given: str | None, largest: int, reading: Mapping[str, Any]) -> None:
         self._folder, self._largest = folder, largest
-        self.given: Path | None = None
+        self.served_folder: Path | None = None
         self.models: dict[str, Model] = {}
         self.feeds: dict[str, Model] = {}
         self._sending = 0
         if given is not None and Path(given).is_dir():
-            self.given = Path(given).resolve()
+            self.served_folder = Path(given).resolve()
         elif given is not None:
             path, colon, function = given.rpartition(":")
             is_function = bool(colon) and path.lower().endswith(".py")
@@ -122,11 +122,11 @@ class Sources:
     def listing(self) -> list[str]:
         """The models in the folder, as relative paths."""
         found: list[str] = []
-        if self.given is None:
+        if self.served_folder is None:
             return found
-        for folder, names, files in os.walk(self.given):
+        for folder, names, files in os.walk(self.served_folder):
             names[:] = sorted(name for name in names if not name.startswith("."))
-            here = Path(folder).relative_to(self.given)
+            here = Path(folder).relative_to(self.served_folder)
             if _SAVED_MODEL in files and here.parts and ".pb" in read_suffixes():
                 found.append(here.as_posix())
                 names.clear()
@@ -140,14 +140,14 @@ class Sources:
 
     def open(self, way: str) -> Model:
         """Open a model of the folder. Raises ``Refused`` for paths outside, links resolved."""
-        if self.given is None:
+        if self.served_folder is None:
             raise Refused(403, "This server was not given a folder.")
         try:
-            path = (self.given / way).resolve(strict=True)
+            path = (self.served_folder / way).resolve(strict=True)
         except (OSError, ValueError, RuntimeError):
             raise Refused(404, "There is no such file in the folder.") from None
         is_folder = (path / _SAVED_MODEL).is_file()
-        if not path.is_relative_to(self.given) or not (path.is_file() or is_folder):
+        if not path.is_relative_to(self.served_folder) or not (path.is_file() or is_folder):
             raise Refused(403, "Only files inside of the folder are served, and no links that lead out of it.")
         if not is_folder and not path.name.lower().endswith(read_suffixes()):
             raise Refused(403, f"Models are files that end in {_KINDS}.")
@@ -167,7 +167,7 @@ class Sources:
         folder = self._folder / secrets.token_hex(8)
         if beside:
             other = self.find(beside)
-            if not other.own:
+            if not other.is_upload:
                 raise Refused(403, "Files go beside a model that was sent, too.")
             folder = Path(other.source).parent
         path = folder / _file_name(name)
@@ -192,7 +192,7 @@ class Sources:
         if path.name.lower().endswith(FEEDS):
             while len(self.feeds) >= MOST_FEEDS:
                 self._remove(self.feeds.pop(next(iter(self.feeds))))
-            sent = Model(secrets.token_hex(8), path.name, str(path), own=True)
+            sent = Model(secrets.token_hex(8), path.name, str(path), is_upload=True)
             self.feeds[sent.id] = sent
             return sent
         while len(self.models) >= MOST_MODELS:
@@ -253,7 +253,7 @@ class Sources:
     def forget(self, id: str) -> None:
         """Close a model; an upload is removed."""
         model = self.models.pop(id)
-        if model.own:
+        if model.is_upload:
             self._remove(model)
 
     def _remove(self, sent: Model) -> None:

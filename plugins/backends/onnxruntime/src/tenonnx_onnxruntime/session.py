@@ -86,7 +86,7 @@ class RuntimeProgram(Bindable):
             self._run = RuntimeProgram._run_values
         elif self._extended:
             self._run = RuntimeProgram._run_mixed
-        self._place = place or Place()
+        self._device = place or Place()
         if place is not None and not _without_values(graph, session):
             self._run = RuntimeProgram._run_bound
 
@@ -157,7 +157,7 @@ class RuntimeProgram(Bindable):
         """Numeric feeds as OrtValues on the session's device, and outputs that each run allocates."""
         binding = self._session.io_binding()
         for name, array in given.items():
-            binding.bind_ortvalue_input(name, self._place.put(array, DType.of(array.dtype)))
+            binding.bind_ortvalue_input(name, self._device.put(array, DType.of(array.dtype)))
         for name in self._outputs:
             binding.bind_output(name)
         return binding
@@ -222,7 +222,7 @@ class _Bindings:
         place: Place,
     ) -> None:
         self._state = dict(state)
-        self._others = others
+        self._other_outputs = others
         self._binding = session.io_binding()
         self._bound: dict[str, Any] | None = None
         self._last_results: weakref.ref[Results] | None = None
@@ -230,7 +230,7 @@ class _Bindings:
         types = {output: inputs[name] for name, output in state.items()}  # it has the type of the input
         self._buffers = {name: buffer for name in kept if (buffer := _buffer(types[name], place)) is not None}
         self._loose = [name for name in kept if name not in self._buffers]
-        self._place = place
+        self._device = place
         self._bind_outputs()
         for name, buffer in self._buffers.items():
             self._binding.bind_ortvalue_output(name, buffer)
@@ -238,10 +238,10 @@ class _Bindings:
 
     def _bind_outputs(self) -> None:
         """Let the runtime allocate outputs without buffer: results on the CPU, states on the device."""
-        for name in self._others:
+        for name in self._other_outputs:
             self._binding.bind_output(name)
         for name in self._loose:
-            self._binding.bind_output(name, *self._place)
+            self._binding.bind_output(name, *self._device)
 
     def bind(self, state: Mapping[str, Any]) -> None:
         """Bind the inputs to the state, unless they are bound to it already."""
@@ -266,10 +266,10 @@ class _Bindings:
             session.run_with_iobinding(self._binding, options)
         kept, replaced = self._buffers, self._replaced
         found = self._binding.get_outputs_as_ortvaluevector()
-        for position, name in enumerate(self._others):
+        for position, name in enumerate(self._other_outputs):
             results[name] = from_runtime(found[position])
         if self._loose:
-            first = len(self._others)
+            first = len(self._other_outputs)
             kept = kept | {name: onnxruntime.OrtValue(found[first + k]) for k, name in enumerate(self._loose)}
             replaced = {name: kept[output] for name, output in self._state.items()}
         results.keep(kept, replaced)

@@ -136,7 +136,7 @@ class _DoubleBuffered:
         self._state = dict(state)
         self._check = StateFeedCheck(graph, state)
         kept = list(dict.fromkeys(state.values()))
-        self._others = [value.name for value in graph.outputs if value.name not in kept]
+        self._other_outputs = [value.name for value in graph.outputs if value.name not in kept]
         self._outputs = [value.name for value in graph.outputs]
         self._sides = [_BufferedRequest(graph, model, kept) for _ in range(2)]
 
@@ -151,27 +151,27 @@ class _DoubleBuffered:
         side.run()
         self._sides.reverse()
         results = Results(self._outputs, _as_array)
-        for name in self._others:
+        for name in self._other_outputs:
             results[name] = side.output(name)
-        kept = side.kept()
+        kept = side.state_tensors()
         results.keep(kept, {name: kept[output] for name, output in self._state.items()})
-        side.shown = weakref.ref(results)
+        side.last_results = weakref.ref(results)
         return results
 
 
 class _BufferedRequest(Request):
-    """A request with its own tensors for the outputs ``kept``, if their shapes are static."""
+    """A request with its own tensors for the outputs ``state_tensors``, if their shapes are static."""
 
     def __init__(self, graph: Graph, model: openvino.CompiledModel, kept: list[str]) -> None:
         super().__init__(graph, model)
-        self.shown: weakref.ref[Results] | None = None
-        self._kept: dict[str, openvino.Tensor | None] = dict.fromkeys(kept)
+        self.last_results: weakref.ref[Results] | None = None
+        self._state_tensors: dict[str, openvino.Tensor | None] = dict.fromkeys(kept)
         self._bound: dict[str, openvino.Tensor] = {}
         for name in kept:
             port = model.output(self._outputs[name][0])
             if port.partial_shape.is_static:
-                self._kept[name] = openvino.Tensor(port.element_type, port.shape)
-                self.request.set_output_tensor(self._outputs[name][0], self._kept[name])
+                self._state_tensors[name] = openvino.Tensor(port.element_type, port.shape)
+                self.request.set_output_tensor(self._outputs[name][0], self._state_tensors[name])
 
     def bind(self, name: str, contents: _Held) -> None:
         """Bind an input to a tensor, unless it is bound already."""
@@ -181,11 +181,11 @@ class _BufferedRequest(Request):
 
     def let_go(self) -> None:
         """Copy earlier results that still share this side's tensors."""
-        if self.shown is not None and (earlier := self.shown()) is not None:
+        if self.last_results is not None and (earlier := self.last_results()) is not None:
             earlier.take()
 
-    def kept(self) -> dict[str, _Held]:
-        found = {name: self.tensor(name) if tensor is None else tensor for name, tensor in self._kept.items()}
+    def state_tensors(self) -> dict[str, _Held]:
+        found = {name: self.tensor(name) if tensor is None else tensor for name, tensor in self._state_tensors.items()}
         return {name: _Held(tensor, self._outputs[name][1]) for name, tensor in found.items()}
 
 

@@ -136,16 +136,16 @@ class _Model:
     def __init__(self, path: Location, **options: Any) -> None:
         graph = tx.load(path)
         self.replaced, self.learning_rate = _metadata(graph, path)
-        self.kinds = {value.name: value.tensor for value in graph.inputs}
+        self.input_types = {value.name: value.tensor for value in graph.inputs}
         self.outputs = [v.name for v in graph.outputs if v.name not in self.replaced.values()]
         self._program = graph.compile(**options)
 
     def run(self, tensors: MutableMapping[str, Array], feeds: Mapping[str, Any]) -> list[Array]:
         """Run the program and update ``tensors``; returns the outputs that are not state."""
-        for name in self.replaced.keys() & self.kinds.keys() - tensors.keys():
-            kind = self.kinds[name]
+        for name in self.replaced.keys() & self.input_types.keys() - tensors.keys():
+            kind = self.input_types[name]
             tensors[name] = np.zeros(kind.shape or (), kind.dtype.numpy)
-        known = {**{name: tensors[name] for name in (*self.kinds, *self.replaced) if name in tensors}, **feeds}
+        known = {**{name: tensors[name] for name in (*self.input_types, *self.replaced) if name in tensors}, **feeds}
         results = self._program(known)
         tensors.update({name: results[after] for name, after in self.replaced.items()})
         return [results[name] for name in self.outputs]
@@ -230,7 +230,7 @@ class Module:
     def input_names(self) -> list[str]:
         """Names of the inputs that a call takes, in order."""
         ours = {*self._state.tensors, *self._part().replaced, RESET}
-        return [name for name in self._part().kinds if name not in ours]
+        return [name for name in self._part().input_types if name not in ours]
 
     def output_names(self) -> list[str]:
         return list(self._part().outputs)

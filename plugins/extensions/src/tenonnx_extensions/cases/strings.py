@@ -96,7 +96,7 @@ def string_equal_cases(draw):
 
 CHAIN = Gap(
     "export",
-    "in a session without optimizations, the second StringConcat of onnxruntime leaves out strings behind the first",
+    "in a session without optimizations, the second StringConcat of onnxruntime leaves out strings after the first",
     when=lambda call: call.inputs[0].ndim > 1,
 )
 

@@ -57,7 +57,7 @@ def masked_fill_cases(draw):
 
 WHOLE = Gap(
     "expected",
-    "the library multiplies once more than TensorFlow does behind texts of a multiple of 8 bytes",
+    "the library multiplies once more than TensorFlow does after texts of a multiple of 8 bytes",
     when=lambda call: any(len(text.encode()) % 8 == 0 for text in call.inputs[0].reshape(-1)),
 )
 

@@ -159,7 +159,7 @@ def _text(table: _Table, row: Sequence[int]) -> str:
 
 def _joined(sequences: Value, table: _Table, special: set[int]) -> Value:
     count = len(table.first)
-    inside = ops.clip(sequences, np.int64(0), np.int64(count))  # tokens behind the vocabulary have no text
+    inside = ops.clip(sequences, np.int64(0), np.int64(count))  # token IDs beyond the vocabulary have no text
     texts = ops.gather(strings([*table.later, ""]), inside)
     if table.first != table.later:
         is_usual = np.array([number not in special for number in range(count)] + [False])

@@ -175,7 +175,7 @@ class _Config:
         return token
 
     def steps(self, prompt: Value | int) -> Value:
-        """The number of new tokens behind a prompt of that length, int64."""
+        """The number of new tokens after a prompt of that length, int64."""
         if self.length is None:
             return constant(np.int64(self.new_tokens or _NEW_TOKENS))
         if isinstance(prompt, int):

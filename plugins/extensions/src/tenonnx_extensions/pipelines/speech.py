@@ -178,7 +178,7 @@ def log_mel(wave: Value, settings: Settings) -> Value:
 
 
 def _cut_or_padded(wave: Value, length: int, padding: float) -> Value:
-    """The first samples, so many as ``length``, with ``padding`` behind a shorter wave."""
+    """The first ``length`` samples, with ``padding`` after a shorter wave."""
     cut = ops.slice_(wave, [0], [length], [1])
     missing = ops.sub(constant(np.array([length])), ops.shape(cut)[1:2])
     zero = constant(np.zeros(3, np.int64))

@@ -101,7 +101,7 @@ class Sizes:
 
     def __init__(self, symbols: Mapping[str, Value], outer: Sizes | None = None) -> None:
         self._symbols = symbols
-        self._held: dict[str, Size] = dict(outer._held) if outer is not None else {}
+        self._known_sizes: dict[str, Size] = dict(outer._known_sizes) if outer is not None else {}
 
     def nested(self) -> Sizes:
         """The sizes for a subgraph; what is computed there is unknown outside."""
@@ -111,9 +111,9 @@ class Sizes:
         if isinstance(dim, int | np.integer):
             return int(dim)
         name = str(dim)
-        if name not in self._held:
-            self._held[name] = walked(dim, self._symbol, _AS_SIZES)
-        return self._held[name]
+        if name not in self._known_sizes:
+            self._known_sizes[name] = walked(dim, self._symbol, _AS_SIZES)
+        return self._known_sizes[name]
 
     def _symbol(self, name: str) -> Value:
         if name not in self._symbols:

@@ -21,7 +21,7 @@ class Examples:
 
     structure: Any
     leaves: Sequence[Any]
-    places: Sequence[int]
+    array_positions: Sequence[int]
     names: Sequence[str]
     dims: Mapping[str, Mapping[int, str]]
 
@@ -67,7 +67,7 @@ class Examples:
 
     @property
     def arrays(self) -> dict[str, Any]:
-        return {name: self.leaves[k] for name, k in zip(self.names, self.places, strict=True)}
+        return {name: self.leaves[k] for name, k in zip(self.names, self.array_positions, strict=True)}
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -77,7 +77,7 @@ class Examples:
     def arguments(self, arrays: Sequence[Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a call, with other arrays."""
         filled = list(self.leaves)
-        for place, array in zip(self.places, arrays, strict=True):
+        for place, array in zip(self.array_positions, arrays, strict=True):
             filled[place] = array
         given, named = jax.tree_util.tree_unflatten(self.structure, filled)
         return given, named

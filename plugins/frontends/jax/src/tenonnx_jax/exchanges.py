@@ -23,19 +23,19 @@ REDUCED, GATHERED = "reduced", "gathered"
 class Exchange:
     """A collective: its ``kind``, the mesh ``axes`` that take part, and the bytes on each device."""
 
-    what: str
+    name_stack: str
     kind: str
     axes: tuple[str, ...]
     bytes: int
 
 
 class Follower:
-    """Propagates layouts through a traced function; ``found`` are the collectives, in order."""
+    """Propagates layouts through a traced function; ``collectives`` are the collectives, in order."""
 
     def __init__(self, sizes: Mapping[str, int]) -> None:
         self._sizes = dict(sizes)
-        self.found: list[Exchange] = []
-        self.what = ""
+        self.collectives: list[Exchange] = []
+        self.name_stack = ""
         self._fixed: set[Any] = set()
 
     def __call__(self, jaxpr: Any, cuts: Sequence[Cut], fixed: Sequence[bool] | None = None) -> list[Cut]:
@@ -47,7 +47,7 @@ class Follower:
         cut_of: dict[Any, Cut] = dict(zip(jaxpr.invars, cuts, strict=True))
         self._fixed |= {v for v, is_fixed in zip(jaxpr.invars, fixed or [True] * len(cuts), strict=True) if is_fixed}
         for equation in jaxpr.eqns:
-            self.what = str(equation.source_info.name_stack) or self.what
+            self.name_stack = str(equation.source_info.name_stack) or self.name_stack
             given = [cut_of.get(v, whole(v.aval)) if not _is_literal(v) else whole(v.aval) for v in equation.invars]
             for variable, cut in zip(equation.outvars, self._followed(equation, given), strict=True):
                 cut_of[variable] = cut
@@ -97,7 +97,9 @@ class Follower:
         if math.prod(self._sizes[axis] for axis in axes) == 1:
             return
         parts = math.prod(self._sizes[axis] for each in cut for axis in each)
-        self.found.append(Exchange(self.what, kind, tuple(axes), math.prod(aval.shape) * aval.dtype.itemsize // parts))
+        self.collectives.append(
+            Exchange(self.name_stack, kind, tuple(axes), math.prod(aval.shape) * aval.dtype.itemsize // parts)
+        )
 
 
 def whole(aval: Any) -> Cut:

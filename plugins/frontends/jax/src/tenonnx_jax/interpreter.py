@@ -92,7 +92,7 @@ class Interpreter:
     def known(self, content: Held) -> Held:
         """The contents of a constant, with which JAX can compute; variables, which may be trained, stay values."""
         if isinstance(content, Parts):
-            return content.each(self.known)
+            return content.map(self.known)
         if isinstance(content, Value) and content.is_constant and content not in self.variables:
             return np.asarray(static(content))
         return content
@@ -192,7 +192,7 @@ def _has_parts(aval: Any) -> bool:
 def as_value(content: Held) -> Any:
     """A known array as a constant of the graph."""
     if isinstance(content, Parts):
-        return content.each(as_value)
+        return content.map(as_value)
     return content if isinstance(content, Value) else constant(np.asarray(content))
 
 

@@ -44,7 +44,7 @@ class LayoutPlan:
 
     devices: int
     arrays: tuple[Placed, ...]
-    whole: int
+    bytes_in_all: int
     exchanges: tuple[Exchange, ...]
     sizes: Mapping[str, tuple[int, ...]]
     unknown: str = ""
@@ -68,7 +68,7 @@ class LayoutPlan:
         return {
             "devices": self.devices,
             "bytes_per_device": self.bytes_per_device,
-            "bytes_in_all": self.whole,
+            "bytes_in_all": self.bytes_in_all,
             "gathered": self.gathered,
             "reduced": self.reduced,
             "arrays": [asdict(each) for each in self.arrays],
@@ -80,14 +80,14 @@ class LayoutPlan:
     def __str__(self) -> str:
         lines = [f"{each.bytes:>14,}  {each.name} {list(each.shape)} {each.layout}" for each in self.arrays]
         lines.append(
-            f"{self.bytes_per_device:>14,}  bytes on each of {self.devices} devices, {self.whole:,} on one alone"
+            f"{self.bytes_per_device:>14,}  bytes on each of {self.devices} devices, {self.bytes_in_all:,} on one alone"
         )
         if self.unknown:
             return "\n".join([*lines, f"what is exchanged is not known: {self.unknown}", _SIZES])
         shapes = ", ".join(f"{name} {list(shape)}" for name, shape in self.sizes.items())
         lines.append(f"exchanged in a call{f' with {shapes}' if shapes else ''}, bytes on each device:")
         for each in self.exchanges:
-            lines.append(f"{each.bytes:>14,}  {each.kind} over {', '.join(each.axes)}: {each.what}")
+            lines.append(f"{each.bytes:>14,}  {each.kind} over {', '.join(each.axes)}: {each.name_stack}")
         lines += [f"{self.gathered:>14,}  gathered", f"{self.reduced:>14,}  reduced"]
         return "\n".join(lines)
 
@@ -183,9 +183,9 @@ def _exchanged(
     outputs = follower(traced.jaxpr, cuts)
     for value, variable, cut in zip(plan.graph.outputs, traced.jaxpr.outvars, outputs, strict=True):
         if value.name in left:
-            follower.what = f'output "{value.name}"'
+            follower.name_stack = f'output "{value.name}"'
             follower.laid(variable.aval, cut, _cut(layouts, left[value.name], variable.aval.shape))
-    return tuple(follower.found), ""
+    return tuple(follower.collectives), ""
 
 
 def _cut(layouts: Layouts, name: str, shape: tuple[int, ...]) -> Cut:

@@ -246,17 +246,17 @@ class Plan:
         self._slots = Slots(self._initial)
         self.inputs = [*graph.inputs, *graph.captures, *given]
         brought = {id(value) for value in self.inputs}
-        self._given = brought
-        self._places = [self.slot(value) for value in self.inputs]
+        self._provided = brought
+        self._input_slots = [self.slot(value) for value in self.inputs]
         self._steps = [Step(node, self) for node in graph.nodes]
         self._outputs = [self.slot(value) for value in graph.outputs]
         used = [(*step.inputs, *step.captures, *step.outputs) for step in self._steps]
-        self._freed = self._slots.freed(used, {*self._outputs, *self._places})
+        self._freed = self._slots.freed(used, {*self._outputs, *self._input_slots})
         self._slots.contents.append(None)
 
     def __call__(self, inputs: Sequence[Any]) -> list[Any]:
         slots = self._slots.contents.copy()
-        for slot, contents in zip(self._places, inputs, strict=True):
+        for slot, contents in zip(self._input_slots, inputs, strict=True):
             slots[slot] = contents
         named = NAMED.get()
         for step, freed in zip(self._steps, self._freed, strict=True):
@@ -271,7 +271,7 @@ class Plan:
         return self._slots.of(value)
 
     def _initial(self, value: Value, slot: int) -> Any:
-        known = value.data if value.producer is None and id(value) not in self._given else None
+        known = value.data if value.producer is None and id(value) not in self._provided else None
         return None if known is None else known.array()
 
     def steps(self) -> list[Step]:

@@ -101,13 +101,13 @@ class _Compiled:
         self.plan = planned(graph, list(arrays))
         self.names = [value.name for value in self.plan.graph.inputs]
         self.compiled, self.eager = 0, not all(map(is_array, self.plan.graph.inputs))
-        self._kinds: set[Any] = set()
+        self._compiled_shapes: set[Any] = set()
         self._traces: dict[Any, Any] = {}
         with jax.enable_x64(True):
-            self._held = [_put(where, name, np.array(data.array())) for name, data in arrays.items()]
-        self._left = {output: name for name, output in (state or {}).items()}
+            self._variables = [_put(where, name, np.array(data.array())) for name, data in arrays.items()]
+        self._state_inputs = {output: name for name, output in (state or {}).items()}
         self._jit = jax.jit(self._traced, donate_argnums=0)
-        self._where = where
+        self._device = where
 
     def _traced(self, state: Mapping[str, Any], given: Mapping[str, Any], variables: Sequence[Any]) -> tuple[Any, Any]:
         """The outputs, and whether all indices are in range; None if there are none."""
@@ -128,14 +128,14 @@ class _Compiled:
 
     def _placed(self, output: str, array: Any) -> Any:
         """State for the next call, in the same layout as in this one."""
-        if not isinstance(self._where, Layouts) or output not in self._left:
+        if not isinstance(self._device, Layouts) or output not in self._state_inputs:
             return array
-        return jax.lax.with_sharding_constraint(array, self._where.of(self._left[output], array.shape))
+        return jax.lax.with_sharding_constraint(array, self._device.of(self._state_inputs[output], array.shape))
 
     def __call__(self, state: Mapping[str, Any], given: Mapping[str, Any]) -> list[Any]:
-        with jax.enable_x64(True), jax.default_device(None if isinstance(self._where, Layouts) else self._where):
-            if isinstance(self._where, Layouts):
-                state, given = ({n: _put(self._where, n, a) for n, a in arrays.items()} for arrays in (state, given))
+        with jax.enable_x64(True), jax.default_device(None if isinstance(self._device, Layouts) else self._device):
+            if isinstance(self._device, Layouts):
+                state, given = ({n: _put(self._device, n, a) for n, a in arrays.items()} for arrays in (state, given))
             if not self.eager:
                 try:
                     return self._called(state, given)
@@ -144,21 +144,21 @@ class _Compiled:
             token = EAGER.set(True)
             try:
                 arrays = [_on_device(state[n] if n in state else given[n]) for n in self.names]
-                return self.plan([*arrays, *self._held])
+                return self.plan([*arrays, *self._variables])
             finally:
                 EAGER.reset(token)
 
     def _called(self, state: Mapping[str, Any], given: Mapping[str, Any]) -> list[Any]:
-        kind = self.kind(given)
-        if isinstance(self._where, Layouts):  # pending copies must not wait for threads of the call
+        kind = self.shapes_of(given)
+        if isinstance(self._device, Layouts):  # pending copies must not wait for threads of the call
             jax.block_until_ready((state, given))
-        if kind in self._kinds:
-            found, in_range = self._jit(state, given, self._held)
+        if kind in self._compiled_shapes:
+            found, in_range = self._jit(state, given, self._variables)
         else:
             with warnings.catch_warnings():  # JAX warns of donated buffers that match no output
                 warnings.filterwarnings("ignore", message="Some donated buffers were not usable")
-                found, in_range = self._jit(state, given, self._held)
-            self._kinds.add(kind)
+                found, in_range = self._jit(state, given, self._variables)
+            self._compiled_shapes.add(kind)
         if in_range is not None and not fetched(in_range):
             raise RunFailure(
                 "an index is out of the range of its axis",
@@ -171,7 +171,7 @@ class _Compiled:
         if kind not in self._traces:
             shapes = dict(kind)
             arrays = [(shapes[v.name], v.dtype.numpy) for v in self.plan.graph.inputs]
-            arrays += [(array.shape, array.dtype) for array in self._held]
+            arrays += [(array.shape, array.dtype) for array in self._variables]
             try:
                 with jax.enable_x64(True):
                     structures = [jax.ShapeDtypeStruct(*each) for each in arrays]
@@ -180,14 +180,14 @@ class _Compiled:
                 self._traces[kind] = None
         return self._traces[kind]
 
-    def kind(self, given: Mapping[str, Any]) -> Any:
+    def shapes_of(self, given: Mapping[str, Any]) -> Any:
         return tuple((name, np.shape(array)) for name, array in given.items())
 
     def is_compiled(self, kind: Any) -> bool:
-        return kind in self._kinds
+        return kind in self._compiled_shapes
 
     def is_worth_compiling(self, kind: Any, times: int) -> bool:
-        return self.eager or kind in self._kinds or len(self._kinds) < KINDS or times >= OFTEN
+        return self.eager or kind in self._compiled_shapes or len(self._compiled_shapes) < KINDS or times >= OFTEN
 
 
 def _size(value: Value) -> int:
@@ -238,7 +238,7 @@ class JaxProgram(Bindable):
 
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         given = dict(zip(self._inputs, self._check(feeds), strict=True))
-        kind = () if self._run.eager else self._run.kind(given)
+        kind = () if self._run.eager else self._run.shapes_of(given)
         wider = kind
         if kind and self._times and not self._run.is_compiled(kind):
             wider = self._buckets.get(kind) or self._buckets.setdefault(kind, self._bucket(kind))

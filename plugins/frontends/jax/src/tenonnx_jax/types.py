@@ -17,7 +17,7 @@ class Parts(tuple[Any, ...]):
     Each part has the shape of the value, so that operations that move elements apply to each part.
     """
 
-    def each(self, function: Callable[[Any], Any]) -> Parts:
+    def map(self, function: Callable[[Any], Any]) -> Parts:
         return Parts(function(part) for part in self)
 
 

@@ -159,7 +159,7 @@ class _Ubjson:
     """Parser of UBJSON, the binary form of JSON that XGBoost writes."""
 
     def __init__(self, contents: bytes) -> None:
-        self._contents, self._place = contents, 0
+        self._contents, self._offset = contents, 0
 
     def value(self, mark: str = "", depth: int = 0) -> Any:
         if depth > _DEPTH:
@@ -223,16 +223,16 @@ class _Ubjson:
         return mark
 
     def _peek(self, mark: str) -> bool:
-        found = self._contents[self._place : self._place + 1] == mark.encode()
-        self._place += found
+        found = self._contents[self._offset : self._offset + 1] == mark.encode()
+        self._offset += found
         return found
 
     def _number(self, form: str) -> Any:
         return struct.unpack(form, self._bytes(struct.calcsize(form)))[0]
 
     def _bytes(self, length: int) -> bytes:
-        part = self._contents[self._place : self._place + length]
+        part = self._contents[self._offset : self._offset + length]
         if len(part) != length:
-            raise _Broken(f"it ends within a value at byte {self._place}")
-        self._place += length
+            raise _Broken(f"it ends within a value at byte {self._offset}")
+        self._offset += length
         return part

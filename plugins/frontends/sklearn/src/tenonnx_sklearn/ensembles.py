@@ -180,17 +180,17 @@ class Memberships:
 
     features: int
     negative: bool = False
-    asked: list[tuple[int, Array, bool]] = field(default_factory=list)
+    tests: list[tuple[int, Array, bool]] = field(default_factory=list)
 
     def ask(self, feature: int, members: Array, otherwise: bool) -> int:
         """The column of a test: ``members`` is a mask of integers, ``otherwise`` the result for any other number."""
-        self.asked.append((feature, np.asarray(members, bool), otherwise))
-        return self.features + len(self.asked) - 1
+        self.tests.append((feature, np.asarray(members, bool), otherwise))
+        return self.features + len(self.tests) - 1
 
     def append(self, X: Value) -> Value:
         parts = [X]
-        for feature in sorted({feature for feature, _, _ in self.asked}):
-            questions = [(m, o) for f, m, o in self.asked if f == feature]
+        for feature in sorted({feature for feature, _, _ in self.tests}):
+            questions = [(m, o) for f, m, o in self.tests if f == feature]
             size = max(len(members) for members, _ in questions)
             table = np.empty((size + 2, len(questions)), X.dtype.numpy)
             for k, (members, otherwise) in enumerate(questions):
@@ -205,7 +205,7 @@ class Memberships:
             code = ops.where(missing, X.dtype.numpy.type(size + 1), code)
             index = ops.squeeze(ops.cast(code, to=DType.int64), np.array([1], np.int64))
             parts.append(ops.gather(table, index, axis=0))
-        order = sorted(range(len(self.asked)), key=lambda k: (self.asked[k][0], k))
+        order = sorted(range(len(self.tests)), key=lambda k: (self.tests[k][0], k))
         whole = beside(parts)
         if order == list(range(len(order))):
             return whole

@@ -50,7 +50,7 @@ def _built(model: Model, registry: Registry | None, names: Sequence[str] | None,
     graph.registry = registry
     size = None if model.is_traced else model.library.size
     state = State(graph, mutable, model.restored, model.asset, size)
-    state.named, state.forms = model.named, model.forms
+    state.names_by_key, state.forms = model.names_by_key, model.forms
     chosen = _output_names(model, names)
     state.reserved = frozenset(chosen)
     with graph.building():

@@ -121,7 +121,7 @@ def concrete_of(function: Any, arguments: Sequence[Any], options: Mapping[str, A
     except Exception as error:
         lines = [line for line in str(error).split("\n") if line.strip()]
         bold = [line.replace("\x1b[1m", "").replace("\x1b[0m", "") for line in lines if line.startswith("\x1b[1m")]
-        lines += bold[:1]  # Keras prints the reason in bold, and arguments behind it
+        lines += bold[:1]  # Keras prints the reason in bold, and arguments after it
         raise InvalidCall(
             f"TensorFlow cannot trace {getattr(function, '__name__', 'the function')} for these types",
             given=f"{_listed(arguments)}: {type(error).__name__}: {lines[-1].strip()[:300]}"
@@ -300,7 +300,7 @@ def _captured(function: Any, frozen: Container[int]) -> tuple[dict[str, Held], d
         variable = by_handle.get(id(outer))
         if variable is not None:
             kind = "frozen" if id(outer) in frozen else "parameter"
-            new_variable = Variable(_name(variable), kind=kind if variable.trainable else "buffer")
+            new_variable = Variable(_name(variable), role=kind if variable.trainable else "buffer")
             captures[node], contents[new_variable] = new_variable, variable.numpy()
         elif outer.dtype.as_datatype_enum in (RESOURCE, VARIANT):
             captures[node] = Table(node, contents=_exporter(outer))

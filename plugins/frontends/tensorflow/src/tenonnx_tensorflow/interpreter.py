@@ -105,12 +105,12 @@ class Scope:
     """The nodes of a graph or function, and their outputs computed so far."""
 
     def __init__(self, interpreter: Interpreter, nodes: Mapping[str, Node], held: dict[str, Sequence[Held]]) -> None:
-        self.interpreter, self.nodes, self.held = interpreter, nodes, held
+        self.interpreter, self.nodes, self.outputs = interpreter, nodes, held
         self.loops: dict[str, dict[str, Held]] = {}
 
     def nested(self, more: Mapping[str, Sequence[Held]]) -> Scope:
         """A scope with other outputs of some nodes, whose results are not kept in this one."""
-        return Scope(self.interpreter, self.nodes, {**self.held, **more})
+        return Scope(self.interpreter, self.nodes, {**self.outputs, **more})
 
     def within(self, more: Mapping[str, Sequence[Held]], reference: Reference) -> Held:
         return self.nested(more).read(reference)
@@ -121,7 +121,7 @@ class Scope:
 
     def read(self, reference: Reference) -> Held:
         self.compute(reference.node)
-        outputs = self.held[reference.node]
+        outputs = self.outputs[reference.node]
         position = reference.position + self.interpreter.offset(self.nodes.get(reference.node), reference.output)
         if position >= len(outputs):
             raise InvalidModel(
@@ -134,15 +134,15 @@ class Scope:
         pending, entered = [wanted], set()
         while pending:
             name = pending[-1]
-            if name in self.held:
+            if name in self.outputs:
                 pending.pop()
                 continue
             node = _node(self.nodes, name)
             if node.op in DEFERRED:
                 pending.pop()
-                self.held[name] = DEFERRED[node.op](self, node)
+                self.outputs[name] = DEFERRED[node.op](self, node)
                 continue
-            missing = [each for each in node.needs if each not in self.held]
+            missing = [each for each in node.needs if each not in self.outputs]
             if missing and name in entered:
                 raise NotRepresentable(
                     "the graph has a cycle of nodes that is not a loop of TensorFlow",
@@ -154,7 +154,7 @@ class Scope:
                 continue
             pending.pop()
             given = [] if node.op in REPORTS else [self.read(reference) for reference in node.inputs]
-            self.held[name] = self.interpreter.apply(node, given)
+            self.outputs[name] = self.interpreter.apply(node, given)
 
 
 def _node(nodes: Mapping[str, Node], name: str) -> Node:

@@ -81,7 +81,7 @@ def branched(
     contents = static(condition)
     if contents is not None:
         return list(then() if bool(np.asarray(contents).reshape(-1)[0]) else other())
-    before = dict(state.held)
+    before = dict(state.contents)
     templates: list[list[Held]] = []
     changed: dict[Variable, None] = {}
 
@@ -151,7 +151,7 @@ class Looping:
     condition: Callable[[Sequence[Held]], Value]
     body: Callable[[Sequence[Held]], Sequence[Held]]
     fixed: Sequence[bool]
-    what: str
+    title: str
 
     @property
     def changing(self) -> list[int]:
@@ -165,8 +165,8 @@ def looped(loop: Looping) -> list[Held]:
     tensors, initially zeros, which requires static sizes of rows.
     """
     if any(isinstance(loop.initial[k], Slot) for k in loop.changing):
-        raise RowsApart("a loop inside of a loop writes the rows of its list", given=loop.what)
-    before = dict(loop.state.held)
+        raise RowsApart("a loop inside of a loop writes the rows of its list", given=loop.title)
+    before = dict(loop.state.contents)
     try:
         return _looped(loop)
     except RowsApart:
@@ -193,8 +193,8 @@ def _zeros(tensor_list: TensorList) -> TensorList | None:
 
 
 def _looped(loop: Looping) -> list[Held]:
-    state, initial, what = loop.state, loop.initial, loop.what
-    before = dict(state.held)
+    state, initial, what = loop.state, loop.initial, loop.title
+    before = dict(state.contents)
     templates = list(initial)
     for k in loop.changing:
         initial_state = initial[k]
@@ -273,14 +273,14 @@ class _Tracing:
             trace.formals = [h if isinstance(h, Value) else count for h in states]
             for variable, each in zip(variables, given[len(self.carried) :], strict=True):
                 state.assign(variable, each)
-            inside = dict(state.held)
+            inside = dict(state.contents)
             trace.results = list(loop.body(states))
             trace.changed = dict.fromkeys(state.changes_since(inside))
             after = [states[k] if f else trace.results[k] for k, f in enumerate(loop.fixed)]
             trace.going = constant(np.asarray(True)) if counted else scalar(loop.condition(after))
             left = [trace.results[k] for k in self.carried]
-            rows = [_row(trace.results[k], self.templates[k].source, loop.what) for k in self.slots]
-            values_left = flat([*left, *(state.read(v) for v in variables)], loop.what)
+            rows = [_row(trace.results[k], self.templates[k].source, loop.title) for k in self.slots]
+            values_left = flat([*left, *(state.read(v) for v in variables)], loop.title)
             return [ops.identity(v) for v in (trace.going, *values_left, *rows)]
 
         formals = [("step", TensorType(DType.int64, ())), ("going", TensorType(DType.bool, ()))]

@@ -54,7 +54,7 @@ def read_saved_model(folder: Path, signature: str | None, tags: Sequence[str] | 
         restored=Checkpoint(prefix).read if has_variables else None,
         asset=lambda name: _lines_of(folder, name, assets),
         assets=assets,
-        named=_named(graph),
+        names_by_key=_named(graph),
     )
 
 

@@ -51,14 +51,14 @@ class State:
         self.graph, self.mutable = graph, mutable
         self.defaults: dict[str, Any] = {}
         self.restored, self._asset = restored, asset
-        self.named: Mapping[str, tuple[str, str]] = {}
+        self.names_by_key: Mapping[str, tuple[str, str]] = {}
         self.forms = Forms()
         #: Names of outputs.
         self.reserved: frozenset[str] = frozenset()
         self.keys: dict[Value, str] = {}
         self.tables: dict[str, Table] = {}
         self.initial: dict[Variable, Any] = {}
-        self.held: dict[Variable, Held] = {}
+        self.contents: dict[Variable, Held] = {}
         self.sources: dict[Variable, Value] = {}
         self.handles: dict[str, Variable] = {}
         self.is_running = False
@@ -111,33 +111,37 @@ class State:
         return self.handles.setdefault(name, Variable(name, **known))
 
     def read(self, variable: Variable) -> Held:
-        if variable not in self.held:
-            self.held[variable] = self._first_content(variable)
-        return self.held[variable]
+        if variable not in self.contents:
+            self.contents[variable] = self._first_content(variable)
+        return self.contents[variable]
 
     def assign(self, variable: Variable, content: Held) -> None:
         if self.is_running:
             if variable not in self.sources and variable in self.initial:
                 self._first_content(variable)
-            self.held[variable] = content
+            self.contents[variable] = content
         else:
             self.initial[variable] = content
             key = self.keys.get(content) if isinstance(content, Value) else None
-            if key is not None and key in self.named:
-                variable.name, variable.kind = self.named[key]
+            if key is not None and key in self.names_by_key:
+                variable.name, variable.role = self.names_by_key[key]
 
     def changes_since(self, before: Mapping[Variable, Held]) -> list[Variable]:
         """The variables that were assigned, rather than only read for the first time."""
-        return [v for v, content in self.held.items() if content is not before.get(v, self.sources.get(v))]
+        return [v for v, content in self.contents.items() if content is not before.get(v, self.sources.get(v))]
 
     def undo(self, before: Mapping[Variable, Held]) -> None:
         """Restore the contents of variables; those that were read for the first time keep their initial contents."""
-        self.held = {v: before.get(v, self.sources.get(v)) for v in self.held if v in before or v in self.sources}
+        self.contents = {
+            v: before.get(v, self.sources.get(v)) for v in self.contents if v in before or v in self.sources
+        }
 
     def changed(self) -> dict[Variable, Value]:
         """The variables that were assigned after their first read, with their contents."""
         return {
-            v: content for v, content in self.held.items() if content is not self.sources.get(v) and v in self.sources
+            v: content
+            for v, content in self.contents.items()
+            if content is not self.sources.get(v) and v in self.sources
         }
 
     def _first_content(self, variable: Variable) -> Held:
@@ -154,21 +158,21 @@ class State:
             self.defaults[new_input.name] = array
         else:
             new_input = self.variable(variable.name, array)
-        if array.dtype.kind in "fV" and variable.kind is not None:
-            new_input.role = Role(variable.kind)
+        if array.dtype.kind in "fV" and variable.role is not None:
+            new_input.role = Role(variable.role)
         self.sources[variable] = new_input
         return new_input
 
     def _by_name(self, variable: Variable) -> Any:
         """Contents of a checkpoint by variable name: Keras 3 SavedModels may restore only copies of variables."""
-        keys = [key for key, (name, _) in self.named.items() if name == variable.name]
+        keys = [key for key, (name, _) in self.names_by_key.items() if name == variable.name]
         if self.restored is None or len(keys) != 1:
             raise NotRepresentable(
                 "a variable is read that holds nothing",
                 given=variable.name,
                 do="export the model with its variables",
             )
-        variable.kind = self.named[keys[0]][1]
+        variable.role = self.names_by_key[keys[0]][1]
         return self.restored(keys[0])
 
     def variable(self, name: str, array: Any) -> Value:

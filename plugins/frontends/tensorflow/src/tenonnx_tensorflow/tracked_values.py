@@ -18,7 +18,7 @@ class Complex(NamedTuple):
     real: Any
     imaginary: Any
 
-    def each(self, function: Callable[[Any], Any]) -> Complex:
+    def map(self, function: Callable[[Any], Any]) -> Complex:
         return Complex(function(self.real), function(self.imaginary))
 
 
@@ -26,13 +26,13 @@ class Complex(NamedTuple):
 class Variable:
     """The handle of a variable; the interpreter stores the contents, which calls may change.
 
-    ``kind`` is the role in training (``Role.kind``), None if unknown.
+    ``role`` is the role in training (``Role.kind``), None if unknown.
     """
 
     name: str
     dtype: Any = None
     shape: Any = None
-    kind: str | None = None
+    role: str | None = None
 
 
 @dataclass(eq=False)

@@ -50,7 +50,7 @@ class TensorFeeds:
         self._check: Any = FeedCheck(list(inputs))
 
     @classmethod
-    def beside(cls, graph: Any, state: Collection[str]) -> TensorFeeds:
+    def without_state(cls, graph: Any, state: Collection[str]) -> TensorFeeds:
         """A check of feeds for a graph in which the inputs in ``state`` are optional."""
         result = cls(graph.inputs, state)
         result._check = StateFeedCheck(graph, state)
@@ -95,10 +95,10 @@ class Owned:
     """Copies results that share memory with feeds, constants, states or other outputs."""
 
     def __init__(self, kept: Iterable[Any]) -> None:
-        self._kept = {_memory(t) for each in kept for t in tensors_in(each)}
+        self._protected = {_memory(t) for each in kept for t in tensors_in(each)}
 
     def __call__(self, results: Sequence[Any], feeds: Iterable[Any]) -> list[Any]:
-        taken = self._kept.union(_memory(t) for each in feeds for t in tensors_in(each))
+        taken = self._protected.union(_memory(t) for each in feeds for t in tensors_in(each))
         return [self._own(each, taken) for each in results]
 
     def _own(self, content: Any, taken: set[Any]) -> Any:

@@ -51,14 +51,14 @@ def first_difference(module: torch.nn.Module, examples: Examples, graph: Graph, 
         watched = _RecordingInterpreter(program.graph_module)
         with torch.no_grad():
             watched.run(*program._graph_module_flat_inputs(*resized.copied()))
-        nodes = [node for node in watched.found if node.name in names]
+        nodes = [node for node in watched.tensors if node.name in names]
         shown = copy_graph(graph)
         values = {value.name: value for node in shown.nodes for value in node.outputs if value is not None}
         shown.outputs = list(dict.fromkeys(values[names[node.name]] for node in nodes))
         actual = shown.run(resized.feeds([value.name for value in shown.all_inputs]))
         terms, coarse = accumulation(graph), coarsest(graph)
         for node in nodes:
-            expected = to_numpy(watched.found[node])
+            expected = to_numpy(watched.tensors[node])
             near = allowed.around(expected, terms, coarse)
             if not compare(actual[names[node.name]], expected, accumulation=terms, tolerance=near).equal:
                 return f"the first numbers that differ are those of\n{lines.of_node(node)}"
@@ -70,10 +70,10 @@ class _RecordingInterpreter(torch.fx.Interpreter):
 
     def __init__(self, module: Any) -> None:
         super().__init__(module)
-        self.found: dict[torch.fx.Node, torch.Tensor] = {}
+        self.tensors: dict[torch.fx.Node, torch.Tensor] = {}
 
     def run_node(self, node: torch.fx.Node) -> Any:
         result = super().run_node(node)
         if isinstance(result, torch.Tensor) and node.op == "call_function":
-            self.found[node] = result.detach().clone()
+            self.tensors[node] = result.detach().clone()
         return result

@@ -42,8 +42,8 @@ class FixedSizes(TorchFunctionMode):
 
     def __init__(self) -> None:
         super().__init__()
-        self.found: dict[str, None] = {}
-        self._known = 0
+        self.lines: dict[str, None] = {}
+        self._guards = 0
 
     def __torch_function__(self, function: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self._look(args)
@@ -55,11 +55,11 @@ class FixedSizes(TorchFunctionMode):
     def _look(self, args: Any) -> None:
         mode = detect_fake_mode([arg for arg in args if isinstance(arg, torch.Tensor)])
         environment = None if mode is None else mode.shape_env
-        if environment is not None and len(environment.guards) > self._known:
-            self._known = len(environment.guards)
+        if environment is not None and len(environment.guards) > self._guards:
+            self._guards = len(environment.guards)
             frames = [f for f in traceback.extract_stack() if not _USER.is_foreign(f.filename)]
             inside = [f for f in frames if f.name != "<module>"]
-            self.found |= {line(f.filename, f.lineno or 0, f.name, f.line): None for f in inside[-1:]}
+            self.lines |= {line(f.filename, f.lineno or 0, f.name, f.line): None for f in inside[-1:]}
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

@@ -71,10 +71,10 @@ class ModuleCall:
     def __init__(self, form: Callable[..., Any], module: torch.nn.Module, arguments: Any) -> None:
         self._form, self._module = form, module
         self._leaves, self._spec = pytree.tree_flatten(arguments)
-        self._places = [place for place, leaf in enumerate(self._leaves) if isinstance(leaf, torch.Tensor)]
+        self._tensor_positions = [place for place, leaf in enumerate(self._leaves) if isinstance(leaf, torch.Tensor)]
         state = [*module.named_parameters(remove_duplicate=False), *module.named_buffers(remove_duplicate=False)]
         self._names = [name for name, _ in state]
-        self.tensors = [*(self._leaves[place] for place in self._places), *(tensor for _, tensor in state)]
+        self.tensors = [*(self._leaves[place] for place in self._tensor_positions), *(tensor for _, tensor in state)]
         self.number = next(_NUMBERS)
         self.count = 0
         self.returned: Any = None
@@ -83,10 +83,10 @@ class ModuleCall:
     def __call__(self, tensors: Sequence[Value], call: int = 0) -> tuple[Value, ...]:
         """Run the lowering on the values of arguments, parameters and buffers."""
         leaves = list(self._leaves)
-        for place, value in zip(self._places, tensors, strict=False):
+        for place, value in zip(self._tensor_positions, tensors, strict=False):
             leaves[place] = value
         arguments, keywords = pytree.tree_unflatten(leaves, self._spec)
-        state = dict(zip(self._names, tensors[len(self._places) :], strict=True))
+        state = dict(zip(self._names, tensors[len(self._tensor_positions) :], strict=True))
         found, self.returned = pytree.tree_flatten(self._form(Held(self._module, state), *arguments, **keywords))
         if not found or not all(isinstance(each, Value) for each in found):
             raise InvalidCall(

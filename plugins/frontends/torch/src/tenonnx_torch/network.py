@@ -65,12 +65,12 @@ class Network(torch.nn.Module):
                 else:
                     owner._buffers[name] = tensor
         plan = Plan(plain, Held(set(self._states)), trainable_names.fixed_rows)
-        for name, constant in plan.held.constants.items():
+        for name, constant in plan.tensors.constants.items():
             owner, name = owner_of(self, name)
             owner.register_buffer(name, constant, persistent=False)
         self._whole = Whole(plan, plain.inputs, graph.outputs)
-        self._tensors = [owner_of(self, name) for name in plan.held.names]
-        self._dtypes = [tensor.dtype for tensor in self._held()]
+        self._owners = [owner_of(self, name) for name in plan.tensors.names]
+        self._dtypes = [tensor.dtype for tensor in self._current_tensors()]
 
     def forward(self, *inputs: Any, **named: Any) -> Any:
         """The outputs for tensors or arrays. Raises ``InvalidFeed`` for feeds that do not match the inputs."""
@@ -81,7 +81,7 @@ class Network(torch.nn.Module):
                 available=", ".join(f"{v.name}: {v.type}" for v in self.source.inputs),
             )
         given = {**dict(zip(self.input_names, inputs, strict=False)), **named}
-        tensors = self._held()
+        tensors = self._current_tensors()
         converted = [t.dtype for t, dtype in zip(tensors, self._dtypes, strict=True) if t.dtype is not dtype]
         if converted:
             tensors = [tensor.to(dtype) for tensor, dtype in zip(tensors, self._dtypes, strict=True)]
@@ -94,9 +94,9 @@ class Network(torch.nn.Module):
             found = [each.to(converted[0]) if _is_floating(each) else each for each in found]
         return found[0] if len(found) == 1 else tuple(found)
 
-    def _held(self) -> list[torch.Tensor]:
+    def _current_tensors(self) -> list[torch.Tensor]:
         """The parameters and buffers of the plan, in its order."""
-        return [owner._parameters.get(name, owner._buffers.get(name)) for owner, name in self._tensors]
+        return [owner._parameters.get(name, owner._buffers.get(name)) for owner, name in self._owners]
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle as the ONNX message, the parameters and buffers, and which of these require gradients.

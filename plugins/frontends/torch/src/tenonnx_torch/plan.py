@@ -71,10 +71,10 @@ class Function:
     @property
     def outside(self) -> list[Any]:
         """Contents that the subgraph reads in addition to its inputs, and None for tensors that it does not read."""
-        read = self._plan.places
+        read = self._plan.tensor_indices
         return [*self._captured, *(each if place in read else None for place, each in enumerate(self._held))]
 
-    def moved(self, outside: Sequence[Any]) -> Function:
+    def with_outside(self, outside: Sequence[Any]) -> Function:
         """The same subgraph with other ``outside`` contents."""
         count = len(self._captured)
         return Function(self._plan, outside[:count], outside[count:])
@@ -91,7 +91,7 @@ class Step:
             attributes["_outputs"] = len(node.outputs)
         self.node, self.attributes, self.values = node, attributes, inputs
         self.plans = {
-            name: Plan(graph, plan.held, place=plan.place)
+            name: Plan(graph, plan.tensors, place=plan.place)
             for name, graph in attributes.items()
             if isinstance(graph, Graph)
         }
@@ -177,7 +177,7 @@ class Step:
         if self._body is None:
             self._body = self._body_plan()
         given = [a for a, n in zip(arguments, self._known, strict=True) if a is not None and n is None]
-        return tuple(self._body(given, list(self._body.held.constants.values())))
+        return tuple(self._body(given, list(self._body.tensors.constants.values())))
 
     def _body_plan(self) -> Plan:
         op = self._op
@@ -211,7 +211,7 @@ class Plan:
         fixed_rows: Mapping[str, Sequence[int]] | None = None,
         place: Place | None = None,
     ) -> None:
-        self.graph, self.held, self.place = graph, held, place or Place()
+        self.graph, self.tensors, self.place = graph, held, place or Place()
         self._rows = dict(fixed_rows or {})
         self._permutations: dict[int, tuple[int, ...]] = {}
         self._slots = Slots(self._initial)
@@ -237,7 +237,7 @@ class Plan:
         slots = self._slots.contents.copy()
         for slot, place in self._variables:
             slots[slot] = tensors[place]
-            if rows := self._rows.get(self.held.names[place]):
+            if rows := self._rows.get(self.tensors.names[place]):
                 slots[slot] = _without_gradient(slots[slot], rows)
             if slot in self._permutations:
                 slots[slot] = slots[slot].permute(self._permutations[slot])
@@ -253,9 +253,9 @@ class Plan:
         return [_in_order(slots[slot]) for slot in self._outputs]
 
     @property
-    def places(self) -> set[int]:
-        """Indices of the tensors of ``held`` that the plan reads, including its subgraphs."""
-        inner = (plan.places for step in self._steps for plan in step.plans.values())
+    def tensor_indices(self) -> set[int]:
+        """Indices of the tensors of ``tensors`` that the plan reads, including its subgraphs."""
+        inner = (plan.tensor_indices for step in self._steps for plan in step.plans.values())
         return {place for _, place in self._variables}.union(*inner)
 
     @property
@@ -269,15 +269,15 @@ class Plan:
         return self._slots.of(value)
 
     def _initial(self, value: Value, slot: int) -> Any:
-        if value.producer is None and value.name in self.held.states:
-            self._variables.append((slot, self.held.state(value.name)))
+        if value.producer is None and value.name in self.tensors.states:
+            self._variables.append((slot, self.tensors.state(value.name)))
             if value.role is not None and value.role.permutation is not None:
                 self._permutations[slot] = value.role.permutation
         elif value.data is not None:
             contents = to_contents(value.data.array())
             if not isinstance(contents, torch.Tensor):
                 return contents
-            self._variables.append((slot, self.held.constant(contents)))
+            self._variables.append((slot, self.tensors.constant(contents)))
         return None
 
     def _freed(self) -> list[tuple[int, ...]]:

@@ -19,14 +19,14 @@ _AVERAGES = (functional.avg_pool1d, functional.avg_pool2d, functional.avg_pool3d
 
 
 def _count(length: Any, size: int, step: int, edge: int, ceil_mode: bool) -> Any:
-    """Number of windows; with ``ceil_mode`` none of them begins behind the last element."""
+    """Number of windows; with ``ceil_mode`` none of them begins after the last element."""
     if not ceil_mode:
         return (length + 2 * edge - size) // step + 1
     return torch.sym_min((length + 2 * edge - size + step - 1) // step, (length + edge - 1) // step) + 1
 
 
 def _ends_late(length: Any, size: int, step: int, edge: int) -> bool:
-    """Whether ONNX counts a window that begins behind the last element, which PyTorch leaves out."""
+    """Whether ONNX counts a window that begins after the last element, which PyTorch leaves out."""
     return isinstance(length, int) and _count(length, size, step, edge, True) < (
         (length + 2 * edge - size + step - 1) // step + 1
     )

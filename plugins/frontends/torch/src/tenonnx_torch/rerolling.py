@@ -209,14 +209,14 @@ class _Plan:
         self.remade: list[Operation] = []
         operations = []
         for place in range(period):
-            rows = [flattened(self.at(k, place))[0] for k in range(count)]
-            tree = flattened(self.at(0, place))[1]
-            leaves = tuple(self._leaf(list(column), self.at(0, place)) for column in zip(*rows, strict=True))
-            operations.append(Operation(self.at(0, place).target, tree, leaves))
-        self.loop = Loop(operations, self.remade, list(self.starts), [], lines.of_node(self.at(0, 0)))
+            rows = [flattened(self.node_at(k, place))[0] for k in range(count)]
+            tree = flattened(self.node_at(0, place))[1]
+            leaves = tuple(self._leaf(list(column), self.node_at(0, place)) for column in zip(*rows, strict=True))
+            operations.append(Operation(self.node_at(0, place).target, tree, leaves))
+        self.loop = Loop(operations, self.remade, list(self.starts), [], lines.of_node(self.node_at(0, 0)))
         self._find_rows()
 
-    def at(self, iteration: int, place: int) -> Node:
+    def node_at(self, iteration: int, place: int) -> Node:
         return self.nodes[self.region.start + iteration * self.region.period + place]
 
     def _leaf(self, values: list[Any], node: Node) -> Leaf:
@@ -261,7 +261,7 @@ class _Plan:
             leaves = tuple(self._leaf(list(column), node) for column in columns)
             self.remade.append(Operation(values[0].target, flattened(values[0])[1], leaves))
             return Leaf("remade", len(self.remade) - 1)
-        with (graph := values[0].graph).inserting_before(self.at(0, 0)):
+        with (graph := values[0].graph).inserting_before(self.node_at(0, 0)):
             stacked = graph.call_function(aten.stack.default, (list(values), 0))
         stacked.meta["stack_trace"] = None
         self.outer.append(stacked)
@@ -290,8 +290,8 @@ class _Plan:
                 if reader not in self.owner and reader not in self.readers:
                     self.readers[reader] = self._read(reader, self.region.times)
         parts = [part for each in self.readers.values() for part in each]
-        read = {part.place for part in parts if isinstance(part, _Rows)}
-        read |= {part.place for part in parts if isinstance(part, _Last) and (part.place, 1) not in self.starts}
+        read = {part.operation for part in parts if isinstance(part, _Rows)}
+        read |= {part.operation for part in parts if isinstance(part, _Last) and (part.operation, 1) not in self.starts}
         self.loop.rows += sorted(read)
 
     def _written(self, place: int) -> int | None:
@@ -303,7 +303,7 @@ class _Plan:
             return None
         if Leaf("inner", place) in others or (place, 2) in self.starts or leaves[2].kind != "number":
             return None
-        value = self.at(0, place).meta["val"]
+        value = self.node_at(0, place).meta["val"]
         axis = self.numbers[leaves[2].value] % value.ndim
         whole = int_of(value.shape[axis]) == self.region.times and self.numbers[leaves[3].value] == 0
         return axis if leaves[3].kind == "index" and leaves[3].step == 1 and whole else None
@@ -336,12 +336,12 @@ class _Plan:
 
     def apply(self, graph: Graph) -> None:
         """Replace the iterations by the loop."""
-        after = self.at(self.region.times - 1, self.region.period - 1)
+        after = self.node_at(self.region.times - 1, self.region.period - 1)
         with graph.inserting_after(after):
             loop = graph.call_function(
                 self.loop, (self.region.times, list(self.starts.values()), self.outer, self.numbers)
             )
-        loop.meta["stack_trace"] = self.at(0, 0).meta.get("stack_trace")
+        loop.meta["stack_trace"] = self.node_at(0, 0).meta.get("stack_trace")
         results: dict[Any, Node] = {}
         point = loop
 
@@ -362,7 +362,7 @@ class _Plan:
             return results[key]
 
         def last(place: int) -> Node:
-            final = self.at(self.region.times - 1, place)
+            final = self.node_at(self.region.times - 1, place)
             if place in self.written:
                 return call(torch.movedim, item(("row", place)), 0, self.written[place], like=final)
             if (place, 1) in self.starts:
@@ -372,8 +372,8 @@ class _Plan:
             return call(aten.select.int, item(("row", place)), 0, -1, like=final)
 
         for reader, parts in self.readers.items():
-            last_values = {part.place: last(part.place) for part in parts if isinstance(part, _Last)}
-            self.readers[reader] = [last_values[part.place] if isinstance(part, _Last) else part for part in parts]
+            last_values = {part.operation: last(part.operation) for part in parts if isinstance(part, _Last)}
+            self.readers[reader] = [last_values[part.operation] if isinstance(part, _Last) else part for part in parts]
         joined = {
             reader: self._join(graph, reader, parts, item)
             for reader, parts in self.readers.items()
@@ -395,16 +395,16 @@ class _Plan:
         stacks = reader.target is aten.stack.default
         tensors = [part for part in parts if isinstance(part, _Rows | Node)]
         numbers: list[Any] = [part for part in parts if type(part) is int]
-        one = self.at(0, next(part.place for part in parts if isinstance(part, _Rows))).meta["val"]
+        one = self.node_at(0, next(part.operation for part in parts if isinstance(part, _Rows))).meta["val"]
         axis = (numbers[0] if numbers else 0) % (one.ndim + stacks)
-        items = {part.place: item(("row", part.place)) for part in tensors if isinstance(part, _Rows)}
+        items = {part.operation: item(("row", part.operation)) for part in tensors if isinstance(part, _Rows)}
         with graph.inserting_before(reader):
             joined = []
             for part in tensors:
                 if isinstance(part, Node):
                     joined.append(graph.call_function(torch.unsqueeze, (part, axis)) if stacks else part)
                     continue
-                rows = items[part.place]
+                rows = items[part.operation]
                 rows = graph.call_function(torch.flip, (rows, [0])) if part.reverse else rows
                 moved = graph.call_function(torch.movedim, (rows, 0, axis)) if axis else rows
                 joined.append(moved if stacks else graph.call_function(torch.flatten, (moved, axis, axis + 1)))
@@ -414,12 +414,12 @@ class _Plan:
 
 
 class _Rows(NamedTuple):
-    place: int
+    operation: int
     reverse: bool
 
 
 class _Last(NamedTuple):
-    place: int
+    operation: int
 
 
 def _item(results: Any, place: int) -> Any:

@@ -86,11 +86,11 @@ class Runner:
         self._settings = settings
         self.place = Place(settings.device)
         self._plan = Plan(_lowered(graph), Held(()), place=self.place)
-        self._constants = list(self._plan.held.constants.values())
+        self._constants = list(self._plan.tensors.constants.values())
         if settings.device is not None:
             self._constants = [constant.to(settings.device) for constant in self._constants]
             self._warn_of_numpy()
-        self.own = Owned([self._constants])
+        self.copy_shared = Owned([self._constants])
         self._function: Callable[..., Any] | None = None
         self._compiles = bool(settings.compiler) and all(map(_is_static, graph.inputs))
 
@@ -177,21 +177,21 @@ class TorchProgram(Bindable):
     def __call__(self, feeds: Mapping[str, Any]) -> dict[str, Any]:
         known = self._check(feeds)
         given = [self._run.place(known[name]) for name in self._names]
-        results = self._run.own(self._run(given), given)
+        results = self._run.copy_shared(self._run(given), given)
         give = giver(feeds)
         return {name: _converted(give, content) for name, content in zip(self._outputs, results, strict=True)}
 
 
 def _turn(graph: Graph, state: Mapping[str, str], settings: Settings) -> Turn:
     """A call with state. State tensors are replaced, not modified, so that results of earlier calls stay valid."""
-    check, run = TensorFeeds.beside(graph, state), Runner(graph, settings)
+    check, run = TensorFeeds.without_state(graph, state), Runner(graph, settings)
     names, outputs = [value.name for value in graph.inputs], [value.name for value in graph.outputs]
     kept = set(state.values())
 
     def turn(state_tensors: Mapping[str, Any], feeds: Mapping[str, Any]) -> Results:
         given = {**state_tensors, **{name: run.place(contents) for name, contents in check(feeds).items()}}
         contents = [given[name] for name in names]
-        found = dict(zip(outputs, run.own(run(contents), contents), strict=True))
+        found = dict(zip(outputs, run.copy_shared(run(contents), contents), strict=True))
         give = giver(feeds)
         results = Results(outputs, lambda content: _converted(give, _copied(content)))
         results.update({name: _converted(give, each) for name, each in found.items() if name not in kept})

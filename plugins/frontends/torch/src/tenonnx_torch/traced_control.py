@@ -27,7 +27,7 @@ class Subgraph(Protocol):
         """Contents that it reads in addition to its inputs, and None for tensors that it does not read."""
         ...
 
-    def moved(self, outside: Sequence[Any]) -> Subgraph:
+    def with_outside(self, outside: Sequence[Any]) -> Subgraph:
         """The same subgraph with other outside contents."""
         ...
 
@@ -132,7 +132,7 @@ class _Outer:
         def call(*given: Any) -> Any:
             tensors = given[carried:]
             outside = [tensors[each] if isinstance(each, _Place) else each for each in self._places[branch]]
-            found = step(self._branches[branch].moved(outside), given[:carried])
+            found = step(self._branches[branch].with_outside(outside), given[:carried])
             if isinstance(found, torch.Tensor):
                 return found.clone()
             return tuple(as_tensor(each).clone() for each in found)

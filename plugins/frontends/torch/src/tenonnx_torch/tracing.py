@@ -244,7 +244,7 @@ def _program(module: torch.nn.Module, examples: Examples) -> Program:
 def _lines_that_fix_sizes(module: torch.nn.Module, examples: Examples) -> list[str]:
     with contextlib.suppress(Exception), lines.FixedSizes() as watched:  # it fails as before
         _exported(module, examples)
-    return list(watched.found)[-3:]
+    return list(watched.lines)[-3:]
 
 
 #: Weights of at least this many bytes are not copied into the exporter's model.

@@ -71,7 +71,7 @@ class _Grouping:
 
     def __init__(self, graph: Graph, positions: int) -> None:
         self.graph, self.positions = graph, positions
-        self.known: dict[tuple[str, str], Tables | None] = {}
+        self.tables: dict[tuple[str, str], Tables | None] = {}
 
     def decide(self, rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
         if call.node is None or not _fits(call.node):
@@ -110,9 +110,9 @@ class _Grouping:
         if not same or any(one.inputs[3:]) or any(one.attributes.values()) or cosines is None or sines is None:
             return None
         key = cosines.name, sines.name
-        if key not in self.known:
-            self.known[key] = _tables(self.graph, key, self.positions)
-        return self.known[key]
+        if key not in self.tables:
+            self.tables[key] = _tables(self.graph, key, self.positions)
+        return self.tables[key]
 
 
 def _merge_heads(x: Any) -> Value:

@@ -65,7 +65,7 @@ class Report:
             key = each.part, each.output
             if key not in outputs or each.absolute > outputs[key].absolute:
                 outputs[key] = each
-        lines += [f"  {part} {name}: {each.absolute:.2g} at {each.where}" for (part, name), each in outputs.items()]
+        lines += [f"  {part} {name}: {each.absolute:.2g} at {each.call}" for (part, name), each in outputs.items()]
         lines += [f"  {each.runtime}: {each}" for each in self.generated]
         lines += [f"  {each}" for each in self.losses]
         lines += [f"  note: {each}" for each in self.notes]

@@ -190,7 +190,7 @@ class StaticDecoder(Decoder):
         return self.cache.length
 
     def lengths(self, news: Sequence[int], batch: int) -> Sequence[int]:
-        """Numbers of new tokens in successive calls: one behind others if prompts take no recurrent states."""
+        """Numbers of new tokens in successive calls: one after others if prompts take no recurrent states."""
         begin, step = ({name for name in run.inputs if name.startswith("past_")} for run in self.runs)
         return news if begin == step else (news[0], *[1] * sum(news[1:]))
 

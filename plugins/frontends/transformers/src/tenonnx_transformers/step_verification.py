@@ -27,17 +27,17 @@ class Decoding:
     def __init__(self, parts: Parts, runs: Sequence[Session], inputs: Mapping[str, torch.Tensor]) -> None:
         self.parts, self.runs = parts, runs
         hidden, *mask = runs[0]({name: tensor.numpy() for name, tensor in inputs.items()})
-        self.hidden, self.held = hidden, {"encoder_hidden_states": hidden}
+        self.hidden, self.inputs = hidden, {"encoder_hidden_states": hidden}
         if "attention_mask" in inputs:
-            self.held[MASK] = mask[0] if mask else inputs["attention_mask"].numpy()
+            self.inputs[MASK] = mask[0] if mask else inputs["attention_mask"].numpy()
         self.began = False
 
     def __call__(self, tokens: Any) -> Any:
         """Return the logits of new tokens, float32 of shape (batch, new, vocabulary)."""
         part, run = (self.parts.step, self.runs[2]) if self.began else (self.parts.first, self.runs[1])
-        logits, *states = run({**self.held, "input_ids": np.asarray(tokens)})
+        logits, *states = run({**self.inputs, "input_ids": np.asarray(tokens)})
         names = [name.replace("present", "past_key_values") for name in part.outputs[1:]]
-        self.held.update(zip(names, states, strict=True))
+        self.inputs.update(zip(names, states, strict=True))
         self.began = True
         return np.asarray(logits, np.float32)
 
@@ -55,7 +55,7 @@ def compare_steps(source: Source, parts: Parts, runs: Sequence[Session], allowed
             whole = model(**inputs, decoder_input_ids=tokens, use_cache=False).logits.float().numpy()
         decoding = Decoding(parts, runs, inputs)
         where = f"batch {batch}, length {length}"
-        seen = decoding.held.get(MASK, np.ones(encoded.shape[:2])) == 1
+        seen = decoding.inputs.get(MASK, np.ones(encoded.shape[:2])) == 1
         found.append(
             check(parts.encoder.name, "last_hidden_state", where, decoding.hidden[seen], encoded[seen], allowed)
         )

@@ -43,11 +43,11 @@ CALLS: Sequence[tuple[Sequence[str], Sequence[int]]] = (
 
 @dataclass(frozen=True)
 class Compared:
-    """Largest difference of one output in a call, which ``where`` describes, such as ``batch 2, past 8, new 1``."""
+    """Largest difference of one output in a call, which ``call`` describes, such as ``batch 2, past 8, new 1``."""
 
     part: str
     output: str
-    where: str
+    call: str
     absolute: float
     relative: float
 

@@ -126,7 +126,7 @@ def _check(file: File, forms: Forms) -> None:
         for operator in subgraph.operators:
             known = operator.name in LITE_RULES or operator.name in _STRUCTURAL
             if not [*forms.of(operator.name)] and not known:
-                missing.setdefault(operator.name, []).append(operator.place)
+                missing.setdefault(operator.name, []).append(operator.index)
     forms.check_used([operator.name for subgraph in file.subgraphs for operator in subgraph.operators])
     if missing:
         raise NotRepresentable(
@@ -144,7 +144,7 @@ class Builder:
         self.weights: dict[tuple[int, int], Value] = {}
         self.variables: dict[tuple[int, int], Variable] = {}
         self.tables: dict[str, Value] = {}
-        self.at = 0
+        self.subgraph_index = 0
 
     def run(self, number: int, inputs: Sequence[Any]) -> list[Any]:
         if not 0 <= number < len(self.file.subgraphs):
@@ -156,7 +156,7 @@ class Builder:
             return self._run(number, inputs)
 
     def _run(self, number: int, inputs: Sequence[Any]) -> list[Any]:
-        outer, self.at = self.at, number
+        outer, self.subgraph_index = self.subgraph_index, number
         subgraph = self.file.subgraphs[number]
         if len(inputs) != len(subgraph.inputs):
             raise InvalidModel(
@@ -172,7 +172,7 @@ class Builder:
                 raise
             values.update(zip(operator.outputs, results, strict=False))
         results = [self._read(subgraph, values, k) for k in subgraph.outputs]
-        self.at = outer
+        self.subgraph_index = outer
         return results
 
     def _read(self, subgraph: Subgraph, values: dict[int, Any], place: int) -> Any:
@@ -193,13 +193,13 @@ class Builder:
         )
         if not is_weight:
             return constant(contents)
-        if (self.at, place) not in self.weights:
-            self.weights[self.at, place] = self.state.variable(tensor.name or "constant", contents)
-        return self.weights[self.at, place]
+        if (self.subgraph_index, place) not in self.weights:
+            self.weights[self.subgraph_index, place] = self.state.variable(tensor.name or "constant", contents)
+        return self.weights[self.subgraph_index, place]
 
     def _variable(self, place: int, tensor: Tensor) -> Variable:
         """The variable of a tensor that keeps its contents between calls, at first zeros (int8: the zero point)."""
-        key = (self.at, place)
+        key = (self.subgraph_index, place)
         if key not in self.variables:
             variable = self.variables[key] = Variable(tensor.name or f"state_{place}")
             is_code = tensor.quantization is not None and tensor.dtype is np.int8
@@ -216,9 +216,9 @@ class Builder:
 
     def keep(self, place: int, content: Value) -> None:
         """Assign to a variable tensor of the subgraph, unless an operator writes it in each run."""
-        if any(place in operator.outputs for operator in self.file.subgraphs[self.at].operators):
+        if any(place in operator.outputs for operator in self.file.subgraphs[self.subgraph_index].operators):
             return
-        self.state.assign(self._variable(place, self.file.subgraphs[self.at].tensors[place]), content)
+        self.state.assign(self._variable(place, self.file.subgraphs[self.subgraph_index].tensors[place]), content)
 
     def _applied(self, subgraph: Subgraph, operator: Operator, tensors: dict[int, Any]) -> list[Any]:
         values = [self._read(subgraph, tensors, k) if k >= 0 else None for k in operator.inputs]

@@ -103,11 +103,11 @@ class Operator:
     intermediates: Sequence[int]
     options: Any
     custom: bytes
-    place: int
+    index: int
 
     @property
     def title(self) -> str:
-        return f"{self.name} (operator {self.place})"
+        return f"{self.name} (operator {self.index})"
 
     def option(self, name: str, default: Any = None) -> Any:
         """A field of the options; vectors as lists. Raises ``InvalidModel`` if its offset is outside the file."""

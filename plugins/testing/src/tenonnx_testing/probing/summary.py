@@ -46,8 +46,8 @@ class OpFailure:
 
     op: str
     outcome: str
+    failures: int
     calls: int
-    of: int
     dtypes: tuple[str, ...]
     reason: str
 

@@ -41,7 +41,7 @@ def _op_table(domain: str, limit: OpEntry, names: Sequence[str]) -> dict[str, An
 
 
 def _failure(each: OpFailure) -> dict[str, Any]:
-    table = {"op": each.op, "outcome": each.outcome, "calls": each.calls, "of": each.of}
+    table = {"op": each.op, "outcome": each.outcome, "calls": each.failures, "of": each.calls}
     return table | ({"dtypes": list(each.dtypes)} if each.dtypes else {}) | {"reason": each.reason}
 
 

@@ -90,7 +90,7 @@ def command(
             sample_weights=sample_weights,
             batch_size=batch_size,
             backend=backend,
-            **where.given,
+            **where.options,
         )
 
     found = evaluated(model)

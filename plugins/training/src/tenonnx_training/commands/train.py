@@ -147,13 +147,13 @@ def command(
         config = TrainingConfig(**options)
         if files.emit_step is not None:
             fields = {} if opset_version is None else {"opset_version": opset_version}
-            TrainingStep(graph, config=config, **where.given).export(files.emit_step, domains=domains, **fields)
+            TrainingStep(graph, config=config, **where.options).export(files.emit_step, domains=domains, **fields)
         if files.rates is not None:
-            _say_rate(model, find_learning_rate(graph, arrays, config=config, **where.given), files, as_json=as_json)
+            _say_rate(model, find_learning_rate(graph, arrays, config=config, **where.options), files, as_json=as_json)
             return
         before = graph.training_state
         try:
-            history = fit(graph, arrays, config=config, **where.given)
+            history = fit(graph, arrays, config=config, **where.options)
         except InvalidSample as error:
             if is_table(data.data):
                 error.also = read_table(data.data, data_file).location(error.sample)

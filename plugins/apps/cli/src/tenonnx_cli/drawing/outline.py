@@ -139,7 +139,7 @@ class _Outline:
         self.graph, self.opened, self.bodies, self.prefix = graph, opened, bodies, prefix
         self.scope = Scope(graph.name)
         #: for each producer of a value, and for each node, the elements that contain it, from outside in
-        self.ways: dict[Node | Value, list[Element]] = {}
+        self.elements: dict[Node | Value, list[Element]] = {}
         self.scopes: dict[Element, Scope] = {}
         for number, value in enumerate(graph.all_inputs):
             if not value.is_constant:
@@ -148,7 +148,7 @@ class _Outline:
         ends = {value: self._end(f"o{number}", "output", value) for number, value in enumerate(graph.outputs)}
         for node in graph.nodes:
             for value in node.uses:
-                self._lead(value, self.ways[node])
+                self._lead(value, self.elements[node])
         for value, end in ends.items():
             self.scope.elements.append(end)
             self._lead(value, [end])
@@ -156,7 +156,7 @@ class _Outline:
     def _add_end(self, name: str, kind: str, value: Value, of: Value) -> None:
         end = self._end(name, kind, value)
         self.scope.elements.append(end)
-        self.ways[of] = [end]
+        self.elements[of] = [end]
 
     def _end(self, name: str, kind: str, value: Value) -> Element:
         return Element(self.prefix + name, kind, short(value.name), [short(str(value.type or "?"))], value)
@@ -168,7 +168,7 @@ class _Outline:
         for _, part in sorted(parts, key=lambda each: each[0]):
             if isinstance(part, int):
                 element = self._node(part)
-                self.ways[self.graph.nodes[part]] = [*way, element]
+                self.elements[self.graph.nodes[part]] = [*way, element]
                 scope.elements.append(element)
                 continue
             key = f"{self.prefix}g:{part.path}"
@@ -182,7 +182,7 @@ class _Outline:
             else:
                 element.facts = [f"{part.count:,} nodes"]
                 for number in _all(part):
-                    self.ways[self.graph.nodes[number]] = [*way, element]
+                    self.elements[self.graph.nodes[number]] = [*way, element]
 
     def _node(self, number: int) -> Element:
         node = self.graph.nodes[number]
@@ -204,7 +204,7 @@ class _Outline:
 
     def _lead(self, value: Value, to: list[Element]) -> None:
         """Add an edge from a value's producer to an element, through the borders of open groups."""
-        start = self.ways.get(value.producer or value)
+        start = self.elements.get(value.producer or value)
         if start is None:  # a constant, or a captured value
             return
         level = 0

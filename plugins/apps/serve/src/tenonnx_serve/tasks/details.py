@@ -82,7 +82,7 @@ def _file_metadata(found: Node) -> dict[str, Any]:
 
 
 def _marked(looked: Looked, key: str) -> list[str]:
-    return [looked.marked[key]] if key in looked.marked else []
+    return [looked.faults[key]] if key in looked.faults else []
 
 
 def value(tell: Tell, key: str) -> dict[str, Any]:
@@ -95,11 +95,11 @@ def path(tell: Tell, key: str) -> dict[str, Any]:
     """The shortest path from a node or input to an output, as links."""
     looked = model()
     looked.scope(key)
-    return {"steps": looked.places.path_to_output(key)}
+    return {"steps": looked.index.path_to_output(key)}
 
 
 def _value(looked: Looked, value: Value, called: str = "") -> dict[str, Any]:
-    readers = looked.places.readers(value)
+    readers = looked.index.readers(value)
     return {
         "name": value.name,
         "called": called,
@@ -108,8 +108,8 @@ def _value(looked: Looked, value: Value, called: str = "") -> dict[str, Any]:
         "bytes": value.data.nbytes if value.data is not None else 0,
         "contents": "" if value.name in looked.missing else _contents(value),
         "missing": looked.missing.get(value.name, ""),
-        "key": looked.places.key(value),
-        "from": looked.places.producer(value),
+        "key": looked.index.key(value),
+        "from": looked.index.producer(value),
         "to": readers[:_LINKS],
         "readers": len(readers),
     }

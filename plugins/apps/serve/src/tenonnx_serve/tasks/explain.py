@@ -46,7 +46,7 @@ def explain(
     added = [value.name for value in explanation.inputs if value.name not in before]
     if added:
         raise InvalidCall(
-            "this method needs rows to compare with",
+            "this method compares with background rows, and none were given",
             given=", ".join(added),
             do="make a file with them: tenonnx explain --background",
         )

@@ -28,20 +28,20 @@ _PROBLEMS, _TEXT = 20, 400
 class Looked:
     """The model of this process. ``bodies`` are the drawn ones, by the keys of their nodes.
 
-    ``missing`` maps weights without contents to the reason; ``marked`` has the faults of nodes and groups by key.
+    ``missing`` maps weights without contents to the reason; ``faults`` has the faults of nodes and groups by key.
     """
 
     graph: Graph
     missing: Mapping[str, str] = field(default_factory=dict)
-    marked: dict[str, str] = field(default_factory=dict)
+    faults: dict[str, str] = field(default_factory=dict)
     bodies: dict[str, Sequence[tuple[str, Graph]]] = field(default_factory=dict)
-    places: Places = field(default_factory=Places)
+    index: Places = field(default_factory=Places)
 
     def body(self, key: str, node: Node) -> Sequence[tuple[str, Graph]]:
         if key not in self.bodies:
             self.bodies[key] = body_of(node, self.graph)
             for name, graph in self.bodies[key]:
-                self.places.add(graph, f"{key}/{name}/")
+                self.index.add(graph, f"{key}/{name}/")
         return self.bodies[key]
 
     def function(self, number: int) -> tuple[str, Graph]:
@@ -54,7 +54,7 @@ class Looked:
         if prefix not in self.bodies:
             self.bodies[prefix] = (("body", graph),)
             infer(graph, strict=False)
-            self.places.add(graph, prefix)
+            self.index.add(graph, prefix)
         return prefix, graph
 
     def scope(self, key: str) -> tuple[Graph, str]:
@@ -86,9 +86,9 @@ class Looked:
     def value(self, key: str) -> Value:
         """The value with this key. Raises ``InvalidCall``."""
         self.scope(key)
-        if key not in self.places.by_key:
+        if key not in self.index.by_key:
             raise _no_such(key)
-        return self.places.by_key[key]
+        return self.index.by_key[key]
 
 
 def _no_such(key: str) -> InvalidCall:
@@ -120,11 +120,11 @@ def open_model(tell: Tell, source: str, reading: Mapping[str, Any] | None = None
     problems = infer(graph, strict=False)
     faults_of_model = faults_in(graph, faults, problems)
     looked = Looked(graph, missing)
-    looked.places.add(graph)
+    looked.index.add(graph)
     for fault in faults_of_model:
-        looked.marked.setdefault(fault["key"], fault["what"])
+        looked.faults.setdefault(fault["key"], fault["what"])
     for key, count in closed_groups(graph, faults_of_model).items():
-        looked.marked.setdefault(key, "a fault inside" if count == 1 else f"{count} faults inside")
+        looked.faults.setdefault(key, "a fault inside" if count == 1 else f"{count} faults inside")
     _looked[:] = [looked]
     about = describe(graph)
     weights = about.pop("variables")
@@ -204,7 +204,7 @@ def draw(
         keys = set(opened) if opened is not None else {f"{prefix}{key}" for key in automatic(graph)}
     if reveal is not None:
         keys |= _around(looked, reveal)
-    drawn = picture(graph, keys, looked.body, prefix, looked.marked)
+    drawn = picture(graph, keys, looked.body, prefix, looked.faults)
     number = {id(box): place for place, box in enumerate(drawn.boxes)}
     return {
         "opened": sorted(keys),
@@ -231,12 +231,12 @@ def draw(
                 int(line.arrow),
                 number.get(id(line.source), -1),
                 number.get(id(line.target), -1),
-                looked.places.key(line.value) or "",
+                looked.index.key(line.value) or "",
             ]
             for line in drawn.lines
         ],
         "titles": [[round(x, 1), round(y, 1), text] for x, y, text in drawn.titles],
-        "faults": {box.key: looked.marked[box.key] for box in drawn.boxes if box.key in looked.marked},
+        "faults": {box.key: looked.faults[box.key] for box in drawn.boxes if box.key in looked.faults},
     }
 
 

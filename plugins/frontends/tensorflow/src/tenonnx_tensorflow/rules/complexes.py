@@ -172,13 +172,13 @@ def matrix_product(node: Any, x: Any, y: Any) -> Complex:
 
 @of_complex("Mean")
 def mean(node: Any, x: Complex, axes: Value) -> Complex:
-    return x.each(lambda part: RULES["Mean"].function(node, part, axes))
+    return x.map(lambda part: RULES["Mean"].function(node, part, axes))
 
 
 @of_complex("Cast")
 def cast(node: Any, x: Complex) -> Any:
     target = dtype_of(node["DstT"])
-    return x.each(lambda part: as_dtype(part, target)) if is_complex(node["DstT"]) else as_dtype(x.real, target)
+    return x.map(lambda part: as_dtype(part, target)) if is_complex(node["DstT"]) else as_dtype(x.real, target)
 
 
 @of_complex("Equal", "NotEqual")
@@ -226,7 +226,7 @@ def real_fourier(node: Any, x: Value, length: Value) -> Complex:
         x = _resized(x, k - len(sizes), size)
     found = _transformed(complex_of(x), -1, inverse=False)
     half = sizes[-1] // 2 + 1
-    found = found.each(lambda part: ops.slice_(part, [0], [half], [part.ndim - 1]))
+    found = found.map(lambda part: ops.slice_(part, [0], [half], [part.ndim - 1]))
     for axis in range(1, len(sizes)):
         found = _transformed(found, -1 - axis, inverse=False)
     return found

@@ -168,7 +168,7 @@ def _decimal(node: Any, x: Value) -> Value:
         raise NotRepresentable(
             "cannot format numbers as strings: they are float64, in scientific or shortest form, or have more than 8 digits",
             given=f"{node.title}: {x.dtype.name}, {digits} digits",
-            do="cast to float32 before as_string, or format numbers behind the model",
+            do="cast to float32 before as_string, or format numbers after the model",
         )
     whole = ops.absolute(ops.cast(x, to=DType.float64))
     whole = whole if digits else ops.round_(whole)
