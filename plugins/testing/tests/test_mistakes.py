@@ -47,6 +47,9 @@ SAMPLE = {
     "cases: huber: operands never broadcast": "by broadcastable(...)",
     "cases: swish: positive numbers alone": "the op computes negative numbers",
     "cases: fill_masked: all are masked": "has mask of True alone",
+    "cases: best: float32 alone": "has X of floats, and it takes int32",
+    "cases: spread: one axis alone": "has one element in axes, and it takes several",
+    "claim: peaks: a pad as large as the window": "gives NaN or infinity for finite inputs",
 }
 
 

@@ -18,13 +18,13 @@ from tenonnx_testing import schemas
 from tenonnx_testing.cases import Call, Case, collected
 from tenonnx_testing.derivatives import is_float
 from tenonnx_testing.kit import drawable, draws, given_names, optional
-from tenonnx_testing.mutations import is_admitted, with_input
+from tenonnx_testing.mutations import as_dtype, is_admitted, with_input
 from tenonnx_testing.run import Failure, completed, evaluate, is_random
 
 #: Minimum number of calls before an input counts as constant.
 ENOUGH = 8
 
-#: Cases need not draw every choice of lists longer than this.
+#: Cases need not draw every choice of lists longer than this; number of calls to try other dtypes on.
 FEW = 3
 
 #: Kinds of rules that take the inputs and attributes, with the parameters that precede them.
@@ -35,6 +35,9 @@ UNKNOWN_WORD = "nonsense"
 
 #: The bytecode instruction that reads an attribute ``name``.
 _READ_NAME = ("LOAD_ATTR", "name")
+
+#: Kinds of dtypes, of which cases have to draw each that an input takes.
+KINDS = {"f": "floats", "i": "integers", "u": "integers", "b": "booleans"}
 
 #: Traits whose values are names of inputs.
 NAMING = ("adjusts", "scales", "weights")
@@ -99,15 +102,17 @@ def draws_broadcasting(op: Op, cases: Sequence[Case]) -> Iterator[str]:
 
 
 def draws_different_contents(op: Op, cases: Sequence[Case]) -> Iterator[str]:
-    """Report a mask or zero point with one value in all calls, if the op accepts other values."""
+    """Report a mask, scale or zero point with one value in all calls, if the op accepts other values."""
     undrawn = {name for case in cases for name in case.undrawn}
     drawn = _drawn(op, cases)
     for place, parameter in enumerate(op.signature.inputs):
         had = [call for call in drawn if place < len(call.inputs) and _is_filled(call.inputs[place])]
         contents = {number for call in had for number in np.unique(call.inputs[place]).tolist()}
-        narrow = all(call.inputs[place].dtype.itemsize == 1 for call in had)
-        if len(had) < ENOUGH or len(contents) != 1 or not narrow or parameter.index or parameter.variadic:
+        if len(had) < ENOUGH or len(contents) != 1 or parameter.index or parameter.variadic:
             continue
+        is_scale = all(map(is_float, (call.inputs[place] for call in had))) and contents != {0.0}
+        if not is_scale and any(call.inputs[place].dtype.itemsize > 1 for call in had):
+            continue  # a size or an option in an integer
         if parameter.name not in undrawn and any(_other_contents(op, call, place) for call in had):
             yield f"each call of its cases has {parameter.name} of {contents.pop()!r} alone: draw others"
 
@@ -165,6 +170,52 @@ def draws_several_ranks(op: Op, cases: Sequence[Case]) -> Iterator[str]:
     if all(is_admitted(op, call) and _computed(op, call) is not None for call in wider):
         name = op.signature.inputs[0].name
         yield f"{name} is a vector in each call of its cases, and the op takes further axes: draw some, or refuse them"
+
+
+def draws_each_kind(op: Op, cases: Sequence[Case]) -> Iterator[str]:
+    """Report an input that is never a float, or never an integer, if ``dtypes`` lists both kinds for it."""
+    drawn = _drawn(op, cases)
+    listed = {name for each in op.requirements.declared if each.constructor == "dtypes" for name in each.names}
+    undrawn = {name for case in cases for name in case.undrawn}
+    for place, parameter in enumerate(op.signature.inputs):
+        had = [call for call in drawn if place < len(call.inputs) and _is_filled(call.inputs[place])]
+        if len(had) < ENOUGH or parameter.name not in listed - undrawn or parameter.index or parameter.variadic:
+            continue
+        kinds = {KINDS[call.inputs[place].dtype.kind] for call in had}
+        for dtype in ("float32", "int32", "uint8", "int64"):
+            if KINDS[np.dtype(dtype).kind] not in kinds and any(_takes(op, call, place, dtype) for call in had[:FEW]):
+                had_kinds = ", ".join(sorted(kinds))
+                yield f"each call of its cases has {parameter.name} of {had_kinds}, and it takes {dtype}: draw some"
+                break
+
+
+def _takes(op: Op, call: Call, place: int, dtype: str) -> bool:
+    """Whether the op computes the call with another dtype of one input, or of all inputs of its dtype."""
+    kind = call.inputs[place].dtype
+    alike = [k for k, v in enumerate(call.inputs) if isinstance(v, np.ndarray) and v.dtype == kind]
+    for places in ([place], alike):
+        changed = replace(
+            call, inputs=tuple(as_dtype(v, dtype) if k in places else v for k, v in enumerate(call.inputs))
+        )
+        if is_admitted(op, changed) and _computed(op, changed) is not None:
+            return True
+    return False
+
+
+def draws_longer_lists(op: Op, cases: Sequence[Case]) -> Iterator[str]:
+    """Report a list of axes, sizes or indices that has one element in each call, if the op computes longer ones."""
+    drawn = _drawn(op, cases)
+    for place, parameter in enumerate(op.signature.inputs):
+        had = [call for call in drawn if place < len(call.inputs) and _is_filled(call.inputs[place])]
+        if len(had) < ENOUGH or not parameter.index or any(call.inputs[place].shape != (1,) for call in had):
+            continue
+        if any(
+            is_admitted(op, longer) and _computed(op, longer) is not None
+            for call in had
+            for further in (0, 1)
+            for longer in [with_input(call, place, np.append(call.inputs[place], call.inputs[place][0] + further))]
+        ):
+            yield f"each call of its cases has one element in {parameter.name}, and it takes several: draw some"
 
 
 def takes_known_words_alone(op: Op, cases: Sequence[Case]) -> Iterator[str]:
@@ -322,6 +373,8 @@ DECLARED: tuple[Callable[[Op, Sequence[Case]], Iterator[str]], ...] = (
     draws_all_choices,
     draws_broadcasting,
     draws_different_contents,
+    draws_each_kind,
+    draws_longer_lists,
     draws_negative_numbers,
     draws_several_ranks,
 )

@@ -107,7 +107,7 @@ def extremes(case: Case, drawn: Call, expected: Outputs) -> Iterator[tuple[str, 
             one = [*floats][drawn.turn % len(floats)]
             yield SMALL_ONE, _with(drawn, {one: (floats[one] * LITTLE).astype(floats[one].dtype)})
         if several.dtype == np.float32:
-            yield OFFSET, _with(drawn, {place: several + several.dtype.type(FAR)})
+            yield OFFSET, _with(drawn, {place: floats[place] + several.dtype.type(FAR)})
         yield SEVERAL, _with(drawn, {place: several})
         yield ROWS, _with(drawn, {place: np.full_like(several, np.nan)})
 

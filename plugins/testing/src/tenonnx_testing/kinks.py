@@ -53,7 +53,7 @@ def _check_at(case: Case, wide: Call, point: float, places: Sequence[int], wrt: 
     ]
     given = [c for c, o in zip(cotangents, outputs, strict=True) if o is not None]
     names = " and ".join(case.op.signature.input_at(p).name for p in places)
-    what = f"the gradient of {case.op.title} where {names} hold {point:g}"
+    what = f"the gradient of {case.op.title} where {names} {'is' if len(places) == 1 else 'are'} {point:g}"
     with blaming(what):
         products = vector_jacobian(case, call, given, wrt, symbolic=False)
     found = float(sum(np.sum(p * directions[k]) for k, p in zip(wrt, products, strict=True)))

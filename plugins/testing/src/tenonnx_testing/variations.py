@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -190,6 +191,7 @@ def other_attributes_agree(case: Case, drawn: Call, expected: Outputs) -> bool:
         call = replace(call, version=tried[0])
         try:
             compared |= _equals_body(case, call, outputs)
+            compared |= _equals_reference(case, drawn, call, expected, outputs)
             compared |= claims.rewritten_alike(case, call, outputs)
             if not any(
                 getattr(output, "dtype", None) == np.float64 for output in outputs
@@ -217,6 +219,43 @@ def _equals_body(case: Case, drawn: Call, outputs: Outputs) -> bool:
     return True
 
 
+def _equals_reference(case: Case, drawn: Call, changed: Call, expected: Outputs, outputs: Outputs) -> bool:
+    """Compare the reference of the case, which may reject the call.
+
+    If it does, or if there is none, NaN and infinities are reported that the drawn attributes do not give.
+    """
+    if schemas.history(case.op.domain, case.op.name):
+        return False
+    found: Outputs | None = None
+    if case.reference is not None:
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("error")
+                result = case.reference(*changed.inputs, **changed.attributes)
+            found = result if isinstance(result, tuple) else (result,)
+        except Exception:
+            found = None
+    if found is not None:
+        expect(case, changed, "the reference of its case", found, present(outputs)[: len(found)])
+        return True
+    if not all(map(_is_finite, (*drawn.inputs, *expected))):
+        return False
+    if not all(map(_is_finite, outputs)):
+        names = [name for name, value in changed.attributes.items() if value != drawn.attributes[name]]
+        values = ", ".join(f"{name}={changed.attributes[name]!r}" for name in names)
+        raise Failure(
+            f"{case.op.title} with {values} gives NaN or infinity for finite inputs: refuse the value by a "
+            "requirement, or draw it in a case with a reference"
+        )
+    return False
+
+
+def _is_finite(contents: Any) -> bool:
+    if not isinstance(contents, np.ndarray) or contents.dtype == object or not DType.of(contents.dtype).is_float:
+        return True
+    return bool(np.isfinite(contents.astype(np.float64)).all())
+
+
 def _try_call(case: Case, drawn: Call) -> Outputs | None:
     """Return the outputs of a call, or None if it is rejected."""
     try:
@@ -237,6 +276,12 @@ def _with_other_attributes(case: Case, drawn: Call) -> Iterator[Call]:
         ]
         for turn in sorted({drawn.turn % len(tried), (drawn.turn + len(tried) // 2) % len(tried)} if tried else ()):
             yield replace(drawn, attributes={**drawn.attributes, name: tried[turn]})
+    floats = [name for name, value in drawn.attributes.items() if isinstance(value, float)]
+    if len(floats) > 1 and not schemas.history(case.op.domain, case.op.name):  # equal bounds of a range, say
+        one, other = (floats[(drawn.turn + k) % len(floats)] for k in (0, 1))
+        equal = replace(drawn, attributes={**drawn.attributes, one: drawn.attributes[other]})
+        if _meets_requirements(case, equal):
+            yield equal
     for place in range(2 * drawn.turn, 2 * drawn.turn + 2) if case.combinations else ():
         chosen = case.combinations[place % len(case.combinations)]
         combined = {name: float(np.float32(v)) if isinstance(v, float) else v for name, v in chosen.items()}
