@@ -22,7 +22,10 @@ _BART = {
     "decoder_ffn_dim": 64,
     "max_position_embeddings": 128,
 }
+_CLIP_VISION = {**_CLIP_IMAGE, "model_type": "clip_vision_model", "projection_dim": 32}
+_GRID_ROTATION = {"rope_type": "default", "mrope_section": [1, 1, 2], "rope_theta": 10000.0}
 _GATED = {**_BASE, "intermediate_size": 64, "num_key_value_heads": 2}
+_GATED_TEXT = {**_GATED, "model_type": "llama"}
 _HEADS = {**_GATED, "head_dim": 8}
 _GPT2 = {**_TOKENS, "n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 256}
 _EXPERTS = {"num_local_experts": 4, "num_experts_per_tok": 2}
@@ -377,6 +380,23 @@ CONFIGURATIONS = {
             "num_conv_pos_embedding_groups": 4,
         },
         "Wav2Vec2ForCTC",
+    ),
+    "llava": Configuration(
+        "LlavaConfig",
+        {"vision_config": _CLIP_VISION, "text_config": _GATED_TEXT, "image_token_id": 98},
+        "LlavaForConditionalGeneration",
+    ),
+    "qwen2_vl": Configuration(
+        "Qwen2VLConfig",
+        {
+            "text_config": {**_GATED, "rope_parameters": _GRID_ROTATION},
+            "vision_config": {"embed_dim": 16, "depth": 1, "num_heads": 2, "hidden_size": 32, "patch_size": 4},
+            "image_token_id": 98,
+            "video_token_id": 97,
+            "vision_start_token_id": 96,
+            "vision_end_token_id": 95,
+        },
+        "Qwen2VLForConditionalGeneration",
     ),
     "t5": Configuration("T5Config", _T5, "T5ForConditionalGeneration"),
     "bart": Configuration("BartConfig", _BART, "BartForConditionalGeneration"),

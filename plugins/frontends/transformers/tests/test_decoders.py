@@ -1,5 +1,6 @@
 """Export of text decoders: logits, greedy tokens, and files of each layout."""
 
+import functools
 import json
 
 import numpy as np
@@ -12,6 +13,7 @@ from configurations import make
 import tenonnx as tx
 import tenonnx_transformers
 from tenonnx_cli import REFUSED, main
+from tenonnx_transformers import Report, exporting
 from tenonnx_transformers.genai import check_states
 from tenonnx_transformers.generation import compare_tokens, prompts_for
 from tenonnx_transformers.states import BATCH, PAST, State
@@ -251,6 +253,32 @@ def test_the_command_reports_unsupported_options(folder, capsys):
     assert "the output of a model folder is not a folder" in capsys.readouterr().err
     assert main(["convert", str(folder), "-o", str(folder / "out"), "--layout", "gena"]) == REFUSED
     assert "unknown layout: gena" in capsys.readouterr().err
+
+
+def test_the_command_passes_options_to_the_layout(folder, monkeypatch):
+    def export(model, out, **options):
+        given.update(options)
+        return Report(folder, "text-generation", "onnxruntime", [], [])
+
+    given = {}
+    monkeypatch.setattr(exporting, "export", functools.wraps(exporting.export)(export))
+    options = ["--adapter", "poems", "--adapter", "recipes", "--max-shard", "2000", "--cache", "static=24"]
+    assert main(["convert", str(folder), "-o", str(folder / "out"), "--layout", "onnxruntime", *options]) == 0
+    expected = {"layout": "onnxruntime", "adapters": ("poems", "recipes"), "max_shard": 2000, "cache": "static=24"}
+    assert {name: tuple(x) if name == "adapters" else x for name, x in given.items()} == expected
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        (["--adapter", "none"], "adapter_config.json"),
+        (["--max-shard", "0"], "not in the range"),
+        (["--cache", "none"], "unknown cache"),
+    ],
+)
+def test_the_command_rejects_invalid_options(folder, options, reason, capsys):
+    assert main(["convert", str(folder), "-o", str(folder / "out"), "--layout", "onnxruntime", *options]) == REFUSED
+    assert reason in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("name", "ignored"), [("gpt2", True), ("llama", True), ("gpt_neo", False), ("mpt", False)])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +17,7 @@ from torch import Tensor, nn
 
 from tenonnx.extend import InvalidCall, InvalidModel, NotRepresentable
 from tenonnx.extend.formats import read_tensors
+from tenonnx_standard.regular_expressions import compiled
 from tenonnx_transformers.mapped_weights import FLOATS
 from tenonnx_transformers.parts import Part
 from tenonnx_transformers.sources import json_object
@@ -127,7 +127,7 @@ def _sizes(module: nn.Module) -> tuple[int, int] | None:
 def _scale(config: Mapping[str, Any], name: str, rank: int) -> float:
     """Factor of an update: alpha over the rank, or over its root for rank-stabilized LoRA."""
     patterns: Mapping[str, Any] = config.get("alpha_pattern") or {}
-    own = (alpha for pattern, alpha in patterns.items() if re.match(rf"(.*\.)?({pattern})$", name))
+    own = (a for pattern, a in patterns.items() if compiled("alpha_pattern", rf"(.*\.)?({pattern})").matches(name))
     alpha = float(next(own, config.get("lora_alpha", 8)))
     return alpha / (math.sqrt(rank) if config.get("use_rslora") else rank)
 

@@ -110,13 +110,13 @@ def _example(name: str, source: Source, batch: int, length: int, seed: int) -> T
         kinds[:, length // 2 :] = 1
         return kinds
     if name == "pixel_values":
-        return torch.randn(batch, *_image(config), generator=generator)
+        return torch.randn(batch, *image_shape(config), generator=generator)
     if name == "input_values":
         return torch.randn(batch, _SAMPLES + 400 * length, generator=generator)
     return torch.randn(batch, *_features(config, length), generator=generator)
 
 
-def _image(config: Any) -> tuple[int, int, int]:
+def image_shape(config: Any) -> tuple[int, int, int]:
     """Channels, height and width of the images of a config."""
     vision = getattr(config, "vision_config", None) or getattr(config, "backbone_config", None) or config
     size = next((found for each in (config, vision) if (found := getattr(each, "image_size", None)) is not None), 224)

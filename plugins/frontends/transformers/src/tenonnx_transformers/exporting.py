@@ -19,7 +19,8 @@ from tenonnx_transformers.precisions import check_dtype, check_precision
 from tenonnx_transformers.report import Report
 from tenonnx_transformers.sources import Source, source_of
 from tenonnx_transformers.static_cache import StaticCache
-from tenonnx_transformers.tasks import DECODER, ENCODER_DECODER
+from tenonnx_transformers.tasks import DECODER, ENCODER_DECODER, VISION_DECODER
+from tenonnx_transformers.vision_language import vision_language_parts
 from tenonnx_transformers.writing import Settings, write_model
 
 if TYPE_CHECKING:
@@ -126,4 +127,6 @@ def parts_of(source: Source) -> list[Part]:
         return decoder_parts(source.model, decoder_states(source.model))
     if source.task.kind == ENCODER_DECODER:
         return list(encoder_decoder_parts(source)[:3])
+    if source.task.kind == VISION_DECODER:
+        return list(vision_language_parts(source)[:3])
     return [call_part(source)]

@@ -10,8 +10,9 @@ from transformers.models.auto import modeling_auto
 
 from tenonnx.extend import InvalidCall
 
-#: Kinds of graphs: a single one, a decoder with states, or an encoder and decoders.
+#: Kinds of graphs: a single one, a decoder with states, with a vision tower or without, or an encoder and decoders.
 ONE_CALL, DECODER, ENCODER_DECODER = "one call", "decoder", "encoder and decoder"
+VISION_DECODER = "vision tower and decoder"
 
 
 @dataclass(frozen=True)
@@ -40,6 +41,7 @@ TASKS: Mapping[str, Task] = {
     for task in (
         _task("text2text-generation", ENCODER_DECODER, "FOR_SEQ_TO_SEQ_CAUSAL_LM"),
         _task("automatic-speech-recognition", ENCODER_DECODER, "FOR_SPEECH_SEQ_2_SEQ"),
+        _task("image-text-to-text", VISION_DECODER, "FOR_IMAGE_TEXT_TO_TEXT"),
         _task("text-generation", DECODER, "FOR_CAUSAL_LM"),
         _task("fill-mask", ONE_CALL, "FOR_MASKED_LM"),
         _task("text-classification", ONE_CALL, "FOR_SEQUENCE_CLASSIFICATION"),

@@ -35,7 +35,7 @@ from tenonnx_transformers.sources import Source, failures_of, quiet
 from tenonnx_transformers.states import BATCH, PAST, State, has_window
 from tenonnx_transformers.static_cache import StaticCache, StaticDecoder, static_parts, static_states
 from tenonnx_transformers.step_verification import compare_steps, compare_texts
-from tenonnx_transformers.tasks import DECODER, ENCODER_DECODER
+from tenonnx_transformers.tasks import DECODER, ENCODER_DECODER, VISION_DECODER
 from tenonnx_transformers.verification import (
     Compared,
     Decoder,
@@ -47,6 +47,7 @@ from tenonnx_transformers.verification import (
     near,
     takes_inner_padding,
 )
+from tenonnx_transformers.vision_language import compare_images, vision_language_parts
 
 
 @dataclass(frozen=True)
@@ -103,7 +104,8 @@ def write_model(source: Source, folder: Path, settings: Settings) -> Written:
         raise NotRepresentable(
             f"{settings.layout.name} does not take a static cache", do="use --layout onnxruntime, or leave out --cache"
         )
-    write = {DECODER: _write_decoder, ENCODER_DECODER: _write_encoder_decoder}.get(source.task.kind, _write_call)
+    kinds = {DECODER: _write_decoder, ENCODER_DECODER: _write_encoder_decoder, VISION_DECODER: _write_vision_decoder}
+    write = kinds.get(source.task.kind, _write_call)
     with plain_attention(source.model), failures_of(source.model):
         written = write(source, folder, settings)
     if settings.precision != "fp32":
@@ -284,6 +286,28 @@ def _write_encoder_decoder(source: Source, folder: Path, settings: Settings) -> 
         allowed = max(tolerances, key=lambda each: each.absolute)
         written.compared += compare_steps(source, parts, runs, allowed)
         written.generated.append(compare_texts(source, parts, runs, allowed))
+    return written
+
+
+def _write_vision_decoder(source: Source, folder: Path, settings: Settings) -> Written:
+    if settings.layout.name != "onnxruntime":
+        raise NotRepresentable(
+            f"{settings.layout.name} is not supported for vision-language decoders", do="use --layout onnxruntime"
+        )
+    parts = vision_language_parts(source)
+    written, runs, tolerances = Written(states=parts.states), [], []
+    for part in parts[:3]:
+        path, graph = write_part(part, folder, settings)
+        written.graphs[str(path.relative_to(folder))] = list(part.examples)
+        written.lossy.append((part, path, graph))
+        runs.append(Session.of(path))
+        tolerances.append(near(graph, settings.atol, settings.rtol))
+    write_configs(source, folder)
+    if settings.verify:
+        settings.progress("comparing the graphs with the model")
+        allowed = max(tolerances, key=lambda each: each.absolute)
+        for each in compare_images(source, parts, runs, allowed):
+            (written.generated if isinstance(each, Generated) else written.compared).append(each)
     return written
 
 
