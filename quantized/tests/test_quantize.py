@@ -205,7 +205,7 @@ def test_the_report_lists_quantized_and_float_nodes(cnn):
     kinds = [t.kind for t in report.tensors]
     assert (kinds.count("weight"), kinds.count("activation")) == (2, 3)
     assert all(0 < t.error < 0.02 for t in report.tensors)
-    assert set(report.to_dict()) == {"quantized", "floats", "tensors", "reached", "kept", "outputs", "sqnr"}
+    assert set(report.to_dict()) == {"quantized", "floats", "tensors", "reached", "unquantized", "outputs", "sqnr"}
 
 
 def test_a_budget_keeps_the_most_sensitive_nodes_in_floats(cnn):
