@@ -35,7 +35,7 @@ Feeds = dict[str, Any]
 
 def examples() -> dict[str, tuple[onnx.ModelProto, Feeds]]:
     """The example models with their sample inputs."""
-    found = {}
+    result = {}
     for name, sample in (
         ("digits/digits", "samples"),
         ("digits/digits-int8", "samples"),
@@ -46,8 +46,8 @@ def examples() -> dict[str, tuple[onnx.ModelProto, Feeds]]:
         path = EXAMPLES / f"{name}.onnx"
         arrays = dict(np.load(path.parent / f"{sample}.npz"))
         arrays.pop("labels", None)
-        found[name] = (onnx.load(path), arrays)
-    return found
+        result[name] = (onnx.load(path), arrays)
+    return result
 
 
 def light() -> dict[str, tuple[onnx.ModelProto, Feeds]]:
@@ -72,24 +72,24 @@ def measured(model: onnx.ModelProto, feeds: Feeds) -> dict[str, float]:
         "onnxruntime": lambda: session.run(None, feeds),
     }
     for _ in range(3):  # the second call prepares kernels, which later calls use
-        for found, wanted in zip(ours(feeds).values(), session.run(None, feeds), strict=True):
-            _check(_rows(found), _rows(wanted))
+        for result, wanted in zip(ours(feeds).values(), session.run(None, feeds), strict=True):
+            _check(_rows(result), _rows(wanted))
     once = sum(rounds(implementations, count=1).values())
-    found = _by_turns(implementations, max(1, min(60, int(0.2 / once))))
+    result = _by_turns(implementations, max(1, min(60, int(0.2 / once))))
     reference = _reference(model, feeds)
     if reference is not None:
-        found |= rounds({"onnx.reference": reference}, count=max(1, min(30, int(0.5 / once))), summary=min)
-    return found
+        result |= rounds({"onnx.reference": reference}, count=max(1, min(30, int(0.5 / once))), summary=min)
+    return result
 
 
 def _by_turns(implementations: dict[str, Callable[[], Any]], count: int) -> dict[str, float]:
     """Minimum seconds per contestant over five turns of ``count`` calls, with a pause before each turn."""
-    found = dict.fromkeys(implementations, math.inf)
+    result = dict.fromkeys(implementations, math.inf)
     for _ in range(TURNS):
         for name, call in implementations.items():
             time.sleep(PAUSE)
-            found[name] = min(found[name], rounds({name: call}, count=count, summary=min)[name])
-    return found
+            result[name] = min(result[name], rounds({name: call}, count=count, summary=min)[name])
+    return result
 
 
 def _rows(found: Any) -> Any:

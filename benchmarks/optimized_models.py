@@ -80,11 +80,11 @@ def feeds_of(path: Path) -> Feeds:
             if all(name in arrays for name in names):
                 return {name: arrays[name] for name in names}
     if (test_data / "input_0.pb").exists():
-        found = {}
+        result = {}
         for k, name in enumerate(names):
             tensor = onnx.TensorProto.FromString((test_data / f"input_{k}.pb").read_bytes())
-            found[name] = onnx.numpy_helper.to_array(tensor)
-        return found
+            result[name] = onnx.numpy_helper.to_array(tensor)
+        return result
     graph = tx.load(path)
     return feasible_feeds(graph, graph.compile("onnxruntime"))[0]
 

@@ -290,7 +290,7 @@ def environment(tool: Tool, folder: Path) -> str:
 
 def tests(python: str, files: Sequence[Path], seconds: int) -> Outcomes:
     """Run test files in one process. If a test ends the process, a new one runs the remaining tests."""
-    found, left = Outcomes(), list(files)
+    result, left = Outcomes(), list(files)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         lines: dict[str, dict[str, str]] = {}
@@ -308,8 +308,8 @@ def tests(python: str, files: Sequence[Path], seconds: int) -> Outcomes:
             left = left[1 + max((k for k, path in enumerate(left) if any(path.name in n for n in begun)), default=0) :]
         for name, line in lines.items():
             outcome, message = line["outcome"], line.get("message", "the process ended")
-            found.add(name, kind(outcome, f"{message} {line.get('text', '')}"), message)
-    return found
+            result.add(name, kind(outcome, f"{message} {line.get('text', '')}"), message)
+    return result
 
 
 def kind(outcome: str, text: str) -> str:
@@ -337,7 +337,7 @@ def examples(text: str, tool: str) -> Iterator[tuple[str, str]]:
 
 def readme_outcomes(python: str, text: str, name: str, tool: Tool) -> Outcomes:
     """Run the examples of a README, each after code that writes its files and before code that checks results."""
-    found = Outcomes()
+    result = Outcomes()
     with tempfile.TemporaryDirectory() as folder:
         (Path(folder) / "before.py").write_text(tool.before)
         run = [python, "-W", "ignore", "-m", "tenonnx_compat", "run"]
@@ -345,7 +345,7 @@ def readme_outcomes(python: str, text: str, name: str, tool: Tool) -> Outcomes:
         for place, (form, code) in enumerate(examples(text, name)):
             title = code.splitlines()[0]
             if lacking := next((why for word, why in tool.elsewhere.items() if word in code), None):
-                found.add(title, "skipped", f"needs {lacking}")
+                result.add(title, "skipped", f"needs {lacking}")
                 continue
             script = Path(folder) / f"example_{place}.py"
             if form == "python":
@@ -366,8 +366,8 @@ def readme_outcomes(python: str, text: str, name: str, tool: Tool) -> Outcomes:
             reason = next((line for line in lines if "does not" in line and "raise" not in line), last)
             outcome = "passed" if not ended.returncode else kind("failed", reason)
             inside = outcome != "passed" and any(word in code for word in tool.inside)
-            found.add(title, "internal" if inside else outcome, reason)
-    return found
+            result.add(title, "internal" if inside else outcome, reason)
+    return result
 
 
 def page(rows: Sequence[Sequence[str]], outcomes: Mapping[str, Outcomes]) -> str:

@@ -108,13 +108,13 @@ def on_numpy(folder: Path) -> None:
 
 def timed(implementations: Mapping[str, Callable[[], object]], count: int = 15) -> dict[str, float]:
     """Minimum processor seconds of each contestant, which other processes disturb less than wall-clock time."""
-    found = dict.fromkeys(implementations, math.inf)
+    result = dict.fromkeys(implementations, math.inf)
     for _ in range(count):
         for name, call in implementations.items():
             start = time.process_time()
             call()
-            found[name] = min(found[name], time.process_time() - start)
-    return found
+            result[name] = min(result[name], time.process_time() - start)
+    return result
 
 
 def in_onnxruntime(folder: Path) -> None:

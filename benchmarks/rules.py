@@ -65,11 +65,11 @@ def ratio(op: Op, drawn: Call) -> tuple[float, float]:
 def ruled(rule: str, names: Collection[str]) -> dict[Op, list[Case]]:
     """Cases of all ops with a body and the rule."""
     load()
-    found: dict[Op, list[Case]] = {}
+    result: dict[Op, list[Case]] = {}
     for case in collected():
         if not case.op.primitive and rule in case.op.rules and (not names or case.op.name in names):
-            found.setdefault(case.op, []).append(case)
-    return found
+            result.setdefault(case.op, []).append(case)
+    return result
 
 
 def of_real_size(names: Collection[str]) -> None:

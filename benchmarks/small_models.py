@@ -437,12 +437,12 @@ def quantized_dense(m: Model) -> Any:
 
 def small_models() -> dict[str, tuple[tx.Graph, dict[str, Any]]]:
     """The models by name, each with its feeds."""
-    found = {}
+    result = {}
     for name, function in MODELS.items():
         model = Model(name)
         with model.graph.building():
             results = function(model)
         for k, value in enumerate(results if isinstance(results, tuple) else (results,)):
             model.graph.output(f"y{k}", value)
-        found[name] = (model.graph, model.feeds)
-    return found
+        result[name] = (model.graph, model.feeds)
+    return result

@@ -194,23 +194,23 @@ def implementations(name: str, *, everything: bool) -> dict[str, Callable[[], fl
     parameters = sum(p.numel() for p in model.parameters())
     trained = [v.name for v in graph.variables if v.tensor.dtype.is_float and math.prod(v.shape) > 1]
     assert sum(math.prod(v.shape) for v in graph.variables if v.name in trained) == parameters, trained
-    found = {"torch": eager(model, batch)}
+    result = {"torch": eager(model, batch)}
     for way in BACKENDS:
         try:
-            found[way] = ours(graph, trained, way, batch)
-            found[way]()
+            result[way] = ours(graph, trained, way, batch)
+            result[way]()
         except tx.UnsupportedOp as error:
             print(f"{name} on {way}: {error}")
-            found.pop(way, None)
+            result.pop(way, None)
             continue
-        found[way] = ours(graph, trained, way, batch)
+        result[way] = ours(graph, trained, way, batch)
     if everything:
-        found["torch fused"] = eager(model, batch, fused=True)
-        found["numpy"] = ours(graph, trained, "numpy", batch)
+        result["torch fused"] = eager(model, batch, fused=True)
+        result["numpy"] = ours(graph, trained, "numpy", batch)
         if (compiled := _compiled(model, batch)) is not None:
-            found["torch.compile"] = compiled
-    agree(found)
-    return found
+            result["torch.compile"] = compiled
+    agree(result)
+    return result
 
 
 def _compiled(model: nn.Module, batch: Arrays) -> Callable[[], float] | None:

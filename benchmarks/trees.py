@@ -98,7 +98,7 @@ def measured(trained: Any, threads: int) -> tuple[list[list[object]], onnx.Model
     program, kernel = graph.compile("numpy", threads=threads), session(model, threads)
     plain = session(to_model(tx.retarget(graph, 17, domains=["ai.onnx"])), threads)
     reference, predict = ReferenceEvaluator(model), getattr(trained, "predict_proba", trained.predict)
-    found: list[list[object]] = []
+    result: list[list[object]] = []
     for count in ROWS:
         x = samples(count)
         fast: dict[str, Callable[[], Any]] = {
@@ -116,8 +116,8 @@ def measured(trained: Any, threads: int) -> tuple[list[list[object]], onnx.Model
             slow["onnx.reference"] = lambda x=x: reference.run(None, {"X": x})
         seconds |= rounds(slow, count=3)
         runtime = seconds.pop("onnxruntime")
-        found.append([count, runtime * 1e6, *[seconds.get(name, math.nan) / runtime for name in CONTESTANTS]])
-    return found, model
+        result.append([count, runtime * 1e6, *[seconds.get(name, math.nan) / runtime for name in CONTESTANTS]])
+    return result, model
 
 
 def peak(model: onnx.ModelProto) -> float:

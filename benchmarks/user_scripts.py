@@ -194,13 +194,13 @@ def differences(theirs: Path, ours: Path, quantized: bool) -> str:
 def feeds_of(session: Any) -> dict[str, Any]:
     """Random inputs of a session; dynamic dims are 2 as the first dim, else 3."""
     generator = np.random.default_rng(0)
-    found = {}
+    result = {}
     for value in session.get_inputs():
         shape = [dim if isinstance(dim, int) else min(place, 1) + 2 for place, dim in enumerate(value.shape)]
         array = generator.random(shape)
         kinds = {"tensor(float)": np.float32, "tensor(float16)": np.float16, "tensor(bool)": np.bool_}
-        found[value.name] = array.astype(kinds.get(value.type, np.float64))
-    return found
+        result[value.name] = array.astype(kinds.get(value.type, np.float64))
+    return result
 
 
 def main() -> None:

@@ -58,7 +58,7 @@ def modules() -> Iterator[Module]:
 
 def lines_of(module: str, functions: tuple[str, ...]) -> dict[str, int]:
     """Number of lines by file of the operator that ``functions`` of a module define."""
-    found = {}
+    result = {}
     for each in modules():
         names = _names_in(each, module, functions)
         own: set[int] = set()
@@ -68,8 +68,8 @@ def lines_of(module: str, functions: tuple[str, ...]) -> dict[str, int]:
             own |= _helpers(each, own)
         text = each.path.read_text("utf-8").splitlines()
         if count := sum(bool(text[line - 1].strip()) for line in own):
-            found[str(each.path.relative_to(ROOT))] = count
-    return found
+            result[str(each.path.relative_to(ROOT))] = count
+    return result
 
 
 def _names_in(module: Module, home: str, functions: tuple[str, ...]) -> set[str]:
@@ -118,7 +118,7 @@ def _mentions(node: ast.AST, names: set[str]) -> bool:
 def _helpers(module: Module, own: set[int]) -> set[int]:
     """Lines of private helpers that only the lines ``own`` use, and of the helpers of these helpers."""
     private = {name: s for s in module.statements for name in _defined(s) if name.startswith("_") and name != "_"}
-    found: set[int] = set()
+    result: set[int] = set()
     while True:
         more = set()
         for name, statement in private.items():
@@ -129,11 +129,11 @@ def _helpers(module: Module, own: set[int]) -> set[int]:
                 for n in ast.walk(s)
                 if isinstance(n, ast.Name) and n.id == name
             }
-            if used and used <= own | found:
+            if used and used <= own | result:
                 more |= set(range(statement.lineno, statement.end_lineno + 1))
-        if more <= found:
-            return found
-        found |= more
+        if more <= result:
+            return result
+        result |= more
 
 
 def _defined(statement: ast.stmt) -> list[str]:

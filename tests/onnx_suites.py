@@ -105,12 +105,12 @@ def check(case, backend, *, judge=None):
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         prepared = tenonnx.backend.with_backend(backend).prepare(model, **OPTIONS.get(backend, {}))
-        found = [[prepared.run(inputs) for _ in range(RUNS if judge else 1)] for inputs, _ in stored]
+        result = [[prepared.run(inputs) for _ in range(RUNS if judge else 1)] for inputs, _ in stored]
     others = [w.message for w in caught if not issubclass(w.category, FallbackWarning)]
     assert not others, f"warns: {others[0]}"
     if caught and takes(model, stored):
         raise AssertionError(f"onnxruntime itself runs the model, yet: {caught[0].message}")
-    for runs, (inputs, theirs) in zip(found, stored, strict=True):
+    for runs, (inputs, theirs) in zip(result, stored, strict=True):
         ours = runs[0]
         assert len(ours) >= len(theirs)
         for one, other in zip(ours, theirs, strict=False):

@@ -163,20 +163,20 @@ def ops_named(source, names):
     tree = ast.parse(source)
     documents = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr) and isinstance(n.value, ast.Constant)}
     for node in ast.walk(tree):
-        found = set()
+        result = set()
         if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes) and id(node) not in documents:
             text = node.value if isinstance(node.value, str) else node.value.decode("latin1")
             words = set(re.split(r"\W+", text.strip()))
             whole = {word for pair in re.findall(r"::(\w+)|\b(\w+)@", text) for word in pair}
-            found = ((whole if " " not in text else set()) | (words if words <= names else set())) & names
+            result = ((whole if " " not in text else set()) | (words if words <= names else set())) & names
         elif isinstance(node, ast.Call) and getattr(node.func, "attr", "") in ("startswith", "endswith"):
             parts = [n.value for n in ast.walk(node) if isinstance(n, ast.Constant) and isinstance(n.value, str)]
             given = [part for part in parts if re.fullmatch(r"[A-Z]\w{2,}", part)]
-            found = {name for name in names for part in given if getattr(name, node.func.attr)(part)}
+            result = {name for name in names for part in given if getattr(name, node.func.attr)(part)}
         elif isinstance(node, ast.Name | ast.Attribute | ast.keyword | ast.ClassDef | ast.FunctionDef):
             word = getattr(node, "id", None) or getattr(node, "attr", None) or getattr(node, "arg", None)
-            found = {word or getattr(node, "name", None)} & names - OUR_CLASSES
-        yield from ((getattr(node, "lineno", 0), name) for name in sorted(found))
+            result = {word or getattr(node, "name", None)} & names - OUR_CLASSES
+        yield from ((getattr(node, "lineno", 0), name) for name in sorted(result))
 
 
 def names_of_ops():
@@ -191,8 +191,8 @@ def test_core_knows_no_op_by_name():
     assert {"Conv", "Gelu", "QLinearConv", "TreeEnsemble"} <= names
     for path in CORE.rglob("*.py"):
         for line, name in ops_named(path.read_text("utf-8"), names):
-            found = str(path.relative_to(CORE)), name
-            assert found in NAMED, f"{found[0]}:{line} names the op {name}"
+            result = str(path.relative_to(CORE)), name
+            assert result in NAMED, f"{result[0]}:{line} names the op {name}"
 
 
 @pytest.mark.parametrize(
@@ -427,7 +427,7 @@ def test_installed_packages_declare_the_consumers_of_all_their_rules(domain, mon
         for consumer, rule in op.rules.items():
             if getattr(rule, "__module__", None) in held:
                 held[rule.__module__].add(consumer.partition(".")[0])
-    assert {module: found - set(declared[module]) for module, found in held.items()} == {
+    assert {module: result - set(declared[module]) for module, result in held.items()} == {
         module: set() for module in held
     }
 

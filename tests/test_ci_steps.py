@@ -41,9 +41,9 @@ def named():
     bodies = dict(re.findall(r"^(\w+)\(\) \{(.*?)^\}", RUN, re.MULTILINE | re.DOTALL))
     lines = {step: re.findall(r'^ *"\$python" -m pytest (.*)$', body, re.MULTILINE) for step, body in bodies.items()}
     return {
-        step: [word for line in found for word in line.split() if (ROOT / word).exists()]
-        for step, found in lines.items()
-        if found
+        step: [word for line in result for word in line.split() if (ROOT / word).exists()]
+        for step, result in lines.items()
+        if result
     }
 
 
@@ -56,20 +56,20 @@ def steps_of(name):
     above = [path for paths in named().values() for path in paths if is_below(name, [path])]
     homes = [path for path in above if path != name]
     home = max(homes, key=len, default=None)
-    found = [step for step, paths in named().items() if name in paths or home in paths]
+    result = [step for step, paths in named().items() if name in paths or home in paths]
     if home is None:
-        found.append("slow" if is_below(name, OPTIONS["slow"]) else "tests")
-    return found
+        result.append("slow" if is_below(name, OPTIONS["slow"]) else "tests")
+    return result
 
 
 def test_each_test_file_is_run_by_one_step():
     files = test_files()
     assert len(files) > 400
     steps = {name: steps_of(name) for name in files}
-    several = {name for name, found in steps.items() if len(found) > 1}
+    several = {name for name, result in steps.items() if len(result) > 1}
     assert {name for name in several if not is_below(name, REPEATED)} == set()
     assert [path for path in REPEATED if not any(is_below(name, [path]) for name in several)] == []
-    assert {step for found in steps.values() for step in found} >= {"tests", "slow", "torch", "extensions"}
+    assert {step for result in steps.values() for step in result} >= {"tests", "slow", "torch", "extensions"}
 
 
 def test_the_default_environment_skips_folders_of_other_environments():

@@ -44,9 +44,9 @@ def test_a_backend_that_fails_on_the_original_is_not_compared(tenonnx):
     assert "--inputs" in err
     assert f"against {model} in numpy, on random inputs (seed 0)" in out
     graph = tx.load(model)
-    found = tx.verify(graph, graph)
-    assert found.equal
-    assert {output.backend for output in found.outputs} == {"numpy"}
+    result = tx.verify(graph, graph)
+    assert result.equal
+    assert {output.backend for output in result.outputs} == {"numpy"}
 
 
 def test_an_unused_opset_is_dropped_with_a_note(tenonnx):
@@ -166,8 +166,8 @@ def test_a_plan_reports_values_that_fixed_shapes_would_make_constant(tenonnx, tm
     x = graph.input("x", "float32", ("n", 4))
     graph.output("y", x / ops.cast(ops.gather(ops.shape(x), np.int64(0)), to=1))
     tx.export(graph, tmp_path / "mean.onnx")
-    _, said, _ = tenonnx("plan", tmp_path / "mean.onnx", "--opset", "13")
-    assert "with fixed shapes (convert --fix-shapes) 3 nodes more would be constant" in said
+    _, output, _ = tenonnx("plan", tmp_path / "mean.onnx", "--opset", "13")
+    assert "with fixed shapes (convert --fix-shapes) 3 nodes more would be constant" in output
 
 
 def test_a_plan_fuses_where_the_conversion_does(tenonnx, tmp_path):
@@ -177,11 +177,11 @@ def test_a_plan_fuses_where_the_conversion_does(tenonnx, tmp_path):
     source, to = tmp_path / "written_out.onnx", ["--opset", "20"]
     tx.export(graph, source)
     for options, count in ([], 1), (["--no-fuse"], 0):
-        said = (
+        output = (
             tenonnx("plan", source, *to, *options)[1],
             tenonnx("convert", source, "-o", "to.onnx", *to, *options, "-v")[1],
         )
-        assert [each.count("Gelu@20: fused") for each in said] == [count, count]
+        assert [each.count("Gelu@20: fused") for each in output] == [count, count]
     assert json.loads(tenonnx("plan", source, *to, "--json")[1])["summary"]["actions"] == {"kept": 5, "fused": 1}
 
 
@@ -214,10 +214,10 @@ def test_fusion_uses_the_ops_of_newer_opsets_and_other_domains(tenonnx, tmp_path
     x = graph.input("x", "float32", ("n", 4))
     graph.output("y", x * 0.5 * (1.0 + ops.erf(x / 2.0**0.5)))
     tx.export(graph, tmp_path / "gelu.onnx")
-    found = {}
+    result = {}
     for options in ("",), ("--opset", "20"), ("--opset", "20", "--no-fuse"), ("--opset", "17"), ("--opset", "16"):
         assert tenonnx("convert", tmp_path / "gelu.onnx", "-o", tmp_path / "to.onnx", *filter(None, options))[0] == 0
-        found[" ".join(options)] = {node.op_type for node in tx.load(tmp_path / "to.onnx").nodes}
+        result[" ".join(options)] = {node.op_type for node in tx.load(tmp_path / "to.onnx").nodes}
     written_out = {"Div", "Erf", "Add", "Mul"}
-    assert found.pop("--opset 20") == {"Gelu"}
-    assert all(ops == written_out for ops in found.values())
+    assert result.pop("--opset 20") == {"Gelu"}
+    assert all(ops == written_out for ops in result.values())

@@ -20,10 +20,10 @@ CNN, BERT = str(example("digits_cnn/digits-cnn")), str(example("bert/bert"))
 @pytest.fixture
 def run(capsys):
     def call(*arguments, code=0):
-        found = main([str(argument) for argument in arguments])
-        said = capsys.readouterr()
-        assert found == code, said.err
-        return said
+        result = main([str(argument) for argument in arguments])
+        output = capsys.readouterr()
+        assert result == code, output.err
+        return output
 
     return call
 
@@ -175,8 +175,8 @@ def test_preprocessing_is_prepended(tmp_path):
 )
 def test_invalid_requests_are_refused_and_write_nothing(run, tmp_path, monkeypatch, arguments, message):
     monkeypatch.chdir(tmp_path)
-    said = run(*arguments, code=2)
-    assert message in said.err
+    output = run(*arguments, code=2)
+    assert message in output.err
     assert not list(tmp_path.iterdir())
 
 
@@ -192,13 +192,13 @@ def test_the_first_diverging_node_is_found(run, tmp_path):
     weight = next(v for v in graph.variables if v.name in {u.name for u in graph.nodes[4].inputs if u is not None})
     graph.assign({weight.name: weight.data.array() * np.float32(1.1)})
     tx.export(graph, tmp_path / "m.onnx")
-    said = run("compare", CNN, tmp_path / "m.onnx", "--json", code=1)
-    found = json.loads(said.out)
-    (row,) = found["structure"].pop("weights")
+    output = run("compare", CNN, tmp_path / "m.onnx", "--json", code=1)
+    result = json.loads(output.out)
+    (row,) = result["structure"].pop("weights")
     assert row["name"].startswith(f"{weight.name}[")
     assert float(row["second"]) == pytest.approx(float(row["first"]) * 1.1, rel=1e-4)
-    assert found["structure"] == {}
-    assert found["first_divergence"]["value"] == graph.nodes[4].outputs[0].name
+    assert result["structure"] == {}
+    assert result["first_divergence"]["value"] == graph.nodes[4].outputs[0].name
 
 
 @pytest.mark.parametrize("nodes_too", [False, True])
@@ -215,24 +215,24 @@ def test_the_first_diverging_node_is_found_despite_other_names(run, tmp_path, no
     weight = next(v for v in graph.variables if v in changed.inputs)
     graph.assign({weight.name: weight.data.array() * np.float32(1.1)})
     tx.export(graph, tmp_path / "m.onnx")
-    found = json.loads(run("compare", CNN, tmp_path / "m.onnx", "--json", code=1).out)
-    assert found["first_divergence"]["value"] == changed.outputs[0].name
+    result = json.loads(run("compare", CNN, tmp_path / "m.onnx", "--json", code=1).out)
+    assert result["first_divergence"]["value"] == changed.outputs[0].name
 
 
 def test_another_element_type_is_no_divergence(run, tmp_path):
     run("convert", CNN, "-o", tmp_path / "half.onnx", "--float16", "--half-interface")
-    said = run("compare", CNN, tmp_path / "half.onnx", code=1).out
-    assert "only element types differ on numpy" in said
-    assert "the first node that diverges" not in said
+    output = run("compare", CNN, tmp_path / "half.onnx", code=1).out
+    assert "only element types differ on numpy" in output
+    assert "the first node that diverges" not in output
 
     graph = tx.load(tmp_path / "half.onnx")
     changed = graph.nodes[4]
     weight = next(v for v in graph.variables if v in changed.inputs)
     graph.assign({weight.name: weight.data.array() * np.float16(1.5)})
     tx.export(graph, tmp_path / "wrong.onnx")
-    found = json.loads(run("compare", CNN, tmp_path / "wrong.onnx", "--json", code=1).out)
-    assert found["first_divergence"]["value"] == changed.outputs[0].name
-    assert "may differ by" in found["first_divergence"]["reason"]
+    result = json.loads(run("compare", CNN, tmp_path / "wrong.onnx", "--json", code=1).out)
+    assert result["first_divergence"]["value"] == changed.outputs[0].name
+    assert "may differ by" in result["first_divergence"]["reason"]
 
 
 def test_equal_computations_correspond_by_their_order():
@@ -272,16 +272,16 @@ def test_divergence_is_found_by_evaluating_few_values(monkeypatch):
 
     monkeypatch.setattr(module, "SHOWN", 3)
     for wrong in (0, 1, 17, 58, 59):
-        found = tx.verify(chain(None), chain(wrong), backends=["numpy"])
+        result = tx.verify(chain(None), chain(wrong), backends=["numpy"])
         expected = chain(None).nodes[wrong].outputs[0].name
-        assert found.first_divergence.value == expected
+        assert result.first_divergence.value == expected
 
 
 def test_another_structure_is_no_failure(run, tmp_path):
     run("convert", BERT, "-o", tmp_path / "m.onnx", "--domains", "ai.onnx")
-    said = run("compare", BERT, tmp_path / "m.onnx")
-    assert "com.microsoft::Attention" in said.out
-    assert "numbers: equal" in said.out
+    output = run("compare", BERT, tmp_path / "m.onnx")
+    assert "com.microsoft::Attention" in output.out
+    assert "numbers: equal" in output.out
 
 
 @pytest.mark.parametrize("option", ["--dot", "--svg", "--html"])
@@ -293,8 +293,8 @@ def test_models_are_drawn(run, option):
 
 
 def test_costs_are_counted(run):
-    said = run("inspect", CNN, "--costs", "--json")
-    costs = json.loads(said.out)["costs"]
+    output = run("inspect", CNN, "--costs", "--json")
+    costs = json.loads(output.out)["costs"]
     by_op = {each["op"]: each["multiplications"] for each in costs["nodes"] if each["node"] in ("Conv", "Gemm")}
     assert by_op == {"Conv": 16 * 8 * 8 * 9, "Gemm": 128 * 10}
     assert costs["sizes"] == {"batch": 1}
@@ -378,8 +378,8 @@ def test_parts_with_the_same_functions_are_joined(run, tmp_path):
     run("compose", head, tail, "-o", tmp_path / "both.onnx")
     assert "equal" in run("compare", whole, tmp_path / "both.onnx").out
     assert len(onnx.load(tmp_path / "both.onnx").functions) == 1
-    said = run("compose", paths[0], other, "--map", "y=x", "-o", tmp_path / "no.onnx", code=2)
-    assert "differ between the two models" in said.err
+    output = run("compose", paths[0], other, "--map", "y=x", "-o", tmp_path / "no.onnx", code=2)
+    assert "differ between the two models" in output.err
 
 
 @pytest.mark.parametrize("contents", ["a,b\n1,2\n3,4\n", "words\n"])
@@ -395,8 +395,8 @@ def test_nan_and_infinity_are_noted(run, tmp_path, dtype):
     graph.output("y", ops.cast(ops.log(graph.input("x", "float32", (3,))), to=dtype.value))
     tx.export(graph, tmp_path / "m.onnx")
     np.save(tmp_path / "x.npy", np.float32([-1, 0, 1]))
-    said = run("run", tmp_path / "m.onnx", "--input", f"x={tmp_path / 'x.npy'}", "--backend", "numpy")
-    assert "of the 3 numbers of y, 1 are NaN, 1 infinite" in said.err
+    output = run("run", tmp_path / "m.onnx", "--input", f"x={tmp_path / 'x.npy'}", "--backend", "numpy")
+    assert "of the 3 numbers of y, 1 are NaN, 1 infinite" in output.err
 
 
 def test_outputs_that_are_maps_form_one_table(run, tmp_path):
@@ -409,8 +409,8 @@ def test_outputs_that_are_maps_form_one_table(run, tmp_path):
 def test_a_parquet_file_needs_its_package_or_is_written(run, tmp_path, monkeypatch):
     path = tmp_path / "o.parquet"
     monkeypatch.setitem(__import__("sys").modules, "pyarrow", None)
-    said = run("run", example("iris/iris"), "-o", path, code=2)
-    assert '--find-links WHEELS "tenonnx[parquet]"' in said.err
+    output = run("run", example("iris/iris"), "-o", path, code=2)
+    assert '--find-links WHEELS "tenonnx[parquet]"' in output.err
     assert not path.exists()
 
 
@@ -419,5 +419,5 @@ def test_run_makes_random_inputs_of_suitable_sizes(run, tmp_path):
     a, b = graph.input("a", "float32", (None, None)), graph.input("b", "float32", (None, None))
     graph.output("y", ops.matmul(a, b))
     tx.export(graph, tmp_path / "m.onnx")
-    said = run("run", tmp_path / "m.onnx")
-    assert "random inputs were drawn with" in said.err
+    output = run("run", tmp_path / "m.onnx")
+    assert "random inputs were drawn with" in output.err

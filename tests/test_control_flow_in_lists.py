@@ -29,10 +29,10 @@ def lowered(graph, feeds, listed=LIST):
     moved = tx.retarget(graph, target=narrowed_target(None, graph.opsets, listed.split(","), (), "rounding"))
     assert {node.op_type for node in moved.walk()} <= {*listed.split(","), "Constant"}
     for given in feeds:
-        wanted, found = (each.run(given, backend="numpy") for each in (graph, moved))
-        for name, array in wanted.items():
-            np.testing.assert_array_equal(found[name], array)
-            assert (found[name].dtype, found[name].shape) == (array.dtype, array.shape)
+        expected, result = (each.run(given, backend="numpy") for each in (graph, moved))
+        for name, array in expected.items():
+            np.testing.assert_array_equal(result[name], array)
+            assert (result[name].dtype, result[name].shape) == (array.dtype, array.shape)
     return moved
 
 

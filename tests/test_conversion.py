@@ -36,22 +36,22 @@ def made():
 @pytest.fixture
 def counted(monkeypatch):
     """Node counts of each walk over a whole graph, and of each message that is written."""
-    found = {"walks": [], "messages": []}
+    result = {"walks": [], "messages": []}
     run, write = Rewriter.run, GraphWriter.write
 
     def counting_run(self):
         if self.outer is None:
-            found["walks"].append(len(self.source.nodes))
+            result["walks"].append(len(self.source.nodes))
         return run(self)
 
     def counting_write(self):
         if self.graph.root is self.graph:
-            found["messages"].append(len(self.graph.nodes))
+            result["messages"].append(len(self.graph.nodes))
         return write(self)
 
     monkeypatch.setattr(Rewriter, "run", counting_run)
     monkeypatch.setattr(GraphWriter, "write", counting_write)
-    return found
+    return result
 
 
 def test_a_conversion_walks_three_times_and_builds_its_message_once(tmp_path, counted):

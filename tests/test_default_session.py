@@ -40,9 +40,9 @@ def blocks(rows=64, columns=48, block=32):
 
 def test_errors_of_a_plain_session_are_reported_with_advice():
     graph = tx.load(blocks())
-    found = tx.verify(graph, blocks())
-    assert found.equal
-    (used,) = found.default_session
+    result = tx.verify(graph, blocks())
+    assert result.equal
+    (used,) = result.default_session
     assert not used.equal
     assert used.original_too
     assert "y differs by up to" in used.reason
@@ -57,12 +57,12 @@ def test_errors_of_a_plain_session_are_reported_with_advice():
 
 
 def test_a_model_that_does_not_load_is_reported():
-    found = tx.verify(tx.load(EXAMPLES / "digits_nhwc/digits-nhwc.onnx"), EXAMPLES / "digits_nhwc/digits-nhwc.onnx")
-    (used,) = found.default_session
-    assert found.equal
+    result = tx.verify(tx.load(EXAMPLES / "digits_nhwc/digits-nhwc.onnx"), EXAMPLES / "digits_nhwc/digits-nhwc.onnx")
+    (used,) = result.default_session
+    assert result.equal
     assert not used.equal
     assert "does not load the model" in used.reason
-    assert "does not load" in found.summary()
+    assert "does not load" in result.summary()
 
 
 @pytest.mark.parametrize("name", ["digits/digits", "quantized/resnet-qdq", "quantized/bert-dynamic", "llama/llama"])
@@ -75,9 +75,9 @@ def test_other_models_are_equal_in_a_plain_session(name):
 
 def test_the_command_line_reports_them(tmp_path, capsys):
     assert main(["convert", str(SPOILED), "-o", str(tmp_path / "m.onnx")]) == 0
-    said = capsys.readouterr().out
-    assert "not the same in a plain session of onnxruntime, by its default options: logits differs" in said
-    assert "so does the original; the config entry session.qdq_matmulnbits_accuracy_level=1 helps" in said
+    output = capsys.readouterr().out
+    assert "not the same in a plain session of onnxruntime, by its default options: logits differs" in output
+    assert "so does the original; the config entry session.qdq_matmulnbits_accuracy_level=1 helps" in output
     assert main(["convert", str(SPOILED), "-o", str(tmp_path / "m.onnx"), "--json"]) == 0
     (used,) = json.loads(capsys.readouterr().out)["verification"]["default_session"]
     assert used["backend"] == "onnxruntime"

@@ -14,12 +14,12 @@ from tenonnx.tools import EXTENSIONS, plugins
 
 def projects():
     """The ``[project]`` tables of our distributions by name."""
-    found = {}
+    result = {}
     for path in [*ROOT.glob("*/pyproject.toml"), *ROOT.glob("plugins/**/pyproject.toml")]:
         if not any(part.startswith(".venv") for part in path.parts):
             project = tomllib.loads(path.read_text("utf-8"))["project"]
-            found[project["name"]] = project
-    return found
+            result[project["name"]] = project
+    return result
 
 
 def distributions_named(source, names):
@@ -42,8 +42,8 @@ def test_core_names_no_other_distribution():
     others = projects().keys() - {"tenonnx-core", "tenonnx"}
     assert {"tenonnx-run", "tenonnx-convert", "tenonnx-standard", "tenonnx-cli"} <= others
     for path in CORE.rglob("*.py"):
-        found = set(distributions_named(path.read_text("utf-8"), others))
-        assert not found, f"{path.relative_to(CORE)} names {', '.join(sorted(found))}"
+        result = set(distributions_named(path.read_text("utf-8"), others))
+        assert not result, f"{path.relative_to(CORE)} names {', '.join(sorted(result))}"
 
 
 @pytest.mark.parametrize(
@@ -70,10 +70,10 @@ HOUSE = [
 
 def test_distributions_only_require_lower_ones():
     order = [name for floor in HOUSE for name in floor]
-    found = projects()
-    assert sorted(found) == sorted(order)
-    for name, project in found.items():
-        required = {_distribution(line) for line in project.get("dependencies", ())} & found.keys()
+    result = projects()
+    assert sorted(result) == sorted(order)
+    for name, project in result.items():
+        required = {_distribution(line) for line in project.get("dependencies", ())} & result.keys()
         above = [other for other in required if order.index(other) >= order.index(name)]
         assert not above, f"{name} requires {', '.join(above)}"
 
@@ -140,19 +140,19 @@ def test_a_package_requires_what_it_imports(package):
         if path.name == "__main__.py":
             continue  # it starts the command line if that is installed
         tops = {module.split(".")[0] for module in imports_behind_doors(path)} - sys.stdlib_module_names
-        found = {DISTRIBUTIONS.get(top, top.replace("_", "-")) for top in tops} - {project["name"]}
+        result = {DISTRIBUTIONS.get(top, top.replace("_", "-")) for top in tops} - {project["name"]}
         if "cases" in path.relative_to(ROOT / package).as_posix():
             for_tests = required.union(map(_distribution, project["optional-dependencies"].get("test", ())))
-            assert found <= for_tests, f"{path}: the extra test must bring what cases import"
-        imported |= found
+            assert result <= for_tests, f"{path}: the extra test must bring what cases import"
+        imported |= result
     assert imported <= required | optional | OF_USERS.get(package, set()), "undeclared"
     assert required <= imported, "not imported"
 
 
 def test_names_that_packages_add_to_our_namespaces_exist():
-    found = plugins(EXTENSIONS)
-    assert {"convert", "verify", "Graph.run", "Graph.to_svg", "__main__.main"} <= {plugin.name for plugin in found}
-    assert all(callable(plugin.load()) for plugin in found if plugin.name not in CONSTANTS)
+    result = plugins(EXTENSIONS)
+    assert {"convert", "verify", "Graph.run", "Graph.to_svg", "__main__.main"} <= {plugin.name for plugin in result}
+    assert all(callable(plugin.load()) for plugin in result if plugin.name not in CONSTANTS)
 
 
 #: Public names of constants.

@@ -121,8 +121,8 @@ def test_a_picture_is_small_and_has_both_themes_and_no_local_path(path):
     assert len(text) < 32_768
     assert "@media(prefers-color-scheme:dark)" in text
     assert 'class="ground"' in text, "a page may be dark where the system is light"
-    found = re.findall(r"(?<![\w.])(?:[A-Za-z]:\\|/)(?:Users|home|root|tmp|var|opt|usr|mnt|private)\b.*", text)
-    assert not found
+    result = re.findall(r"(?<![\w.])(?:[A-Za-z]:\\|/)(?:Users|home|root|tmp|var|opt|usr|mnt|private)\b.*", text)
+    assert not result
     assert str(ROOT) not in text
     assert not re.findall(r"(?:href|src|url)=|@import|@font-face", text), "nothing is loaded from elsewhere"
 
@@ -159,9 +159,9 @@ def test_every_key_of_json_has_a_row(tmp_path):
     made = tool("json_output")
     made.write(tmp_path / "page.md", tmp_path)
     page = (tmp_path / "page.md").read_text("utf-8")
-    found = list(made.every_key())
-    assert len(found) > 400
-    for command, key in found:
+    result = list(made.every_key())
+    assert len(result) > 400
+    for command, key in result:
         part = page.partition(f"## tenonnx {command}\n")[2].partition("\n## ")[0]
         assert not key or f"| `{key}` |" in part.replace("?", ""), key
     assert (tmp_path / "json.schema.json").is_file()
@@ -175,5 +175,5 @@ def test_an_op_of_a_script_runs(tmp_path):
         "@op('Twice', domain='org.lab', since=1)\ndef twice(X):\n    return X * 2.0\n\n"
         "print(twice(np.ones(2, np.float32)))\n"
     )
-    found = subprocess.run([sys.executable, script], check=True, capture_output=True, text=True)
-    assert found.stdout == "[2. 2.]\n"
+    result = subprocess.run([sys.executable, script], check=True, capture_output=True, text=True)
+    assert result.stdout == "[2. 2.]\n"

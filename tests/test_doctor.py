@@ -28,11 +28,11 @@ def run(capfd, monkeypatch, tmp_path):
 def test_it_names_versions_but_nothing_of_the_machine(run, monkeypatch):
     monkeypatch.setenv("TENONNX_BACKEND_CHOICE", str(Path.home() / "choices" / "order.json"))
     text = run("doctor", "--json")
-    found = json.loads(text)
-    assert found["sound"]
-    assert {"tenonnx-core", "numpy", "onnx"} <= found["versions"].keys()
-    assert {"numpy", "onnxruntime"} <= {each["name"] for each in found["backends"] if each["starts"]}
-    assert found["variables"]["TENONNX_BACKEND_CHOICE"].startswith(("~", "..."))
+    result = json.loads(text)
+    assert result["sound"]
+    assert {"tenonnx-core", "numpy", "onnx"} <= result["versions"].keys()
+    assert {"numpy", "onnxruntime"} <= {each["name"] for each in result["backends"] if each["starts"]}
+    assert result["variables"]["TENONNX_BACKEND_CHOICE"].startswith(("~", "..."))
     for private in (str(Path.home()), sys.prefix, os.getcwd(), f"/{getpass.getuser()}/"):  # noqa: PTH109
         assert private not in text or private == "/"
     assert "everything installed works" in run("doctor")
@@ -45,9 +45,9 @@ def test_a_backend_that_does_not_start_is_listed_with_the_reason(run, monkeypatc
         return {"name": name, "starts": False, "reason": "no driver", "seconds": 0.0}
 
     monkeypatch.setattr(module, "_started", broken)
-    said = run("doctor", code=1)
-    assert said.startswith("something does not work\n")
-    assert "backend onnxruntime: does not start: no driver" in said
+    output = run("doctor", code=1)
+    assert output.startswith("something does not work\n")
+    assert "backend onnxruntime: does not start: no driver" in output
 
 
 def test_it_lists_what_would_make_a_model_faster(run, monkeypatch):
@@ -58,9 +58,9 @@ def test_it_lists_what_would_make_a_model_faster(run, monkeypatch):
     onnx.save(onnx.parser.parse_model(text), "m.onnx")
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr("os.cpu_count", lambda: 8)
-    said = run("doctor", "m.onnx")
-    assert "convert --simplify removes" in said
-    assert "OMP_NUM_THREADS=1 leaves processors unused (8 in all)" in said
+    output = run("doctor", "m.onnx")
+    assert "convert --simplify removes" in output
+    assert "OMP_NUM_THREADS=1 leaves processors unused (8 in all)" in output
 
 
 @pytest.mark.parametrize(

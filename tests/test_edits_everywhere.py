@@ -95,8 +95,8 @@ FEEDS = {"x": X, "z": X}
 
 
 def all_give(graph, expected):
-    for name, found in consumers(graph, FEEDS).items():
-        np.testing.assert_allclose(found, expected, rtol=1e-5, err_msg=name)
+    for name, result in consumers(graph, FEEDS).items():
+        np.testing.assert_allclose(result, expected, rtol=1e-5, err_msg=name)
 
 
 @pytest.mark.parametrize(
@@ -172,8 +172,8 @@ def test_the_op_of_a_node_in_another_domain(graph):
         leaky.attributes, leaky.op, leaky.version = {}, gelu, 1
         graph.opsets["com.microsoft"] = 1
     graph.run(FEEDS, backend="numpy")
-    found = graph.run(FEEDS, backend="onnxruntime")["y"]
-    np.testing.assert_allclose(found, graph.run(FEEDS, backend="numpy")["y"], rtol=1e-5)
+    result = graph.run(FEEDS, backend="onnxruntime")["y"]
+    np.testing.assert_allclose(result, graph.run(FEEDS, backend="numpy")["y"], rtol=1e-5)
     assert {node.domain for node in graph.to_proto().graph.node} == {"", "com.microsoft"}
 
 
@@ -207,7 +207,7 @@ def test_the_type_of_an_input(graph):
     assert str(graph["y"].type) == "float32[n, 1]"
     all_give(graph, (TENTH + 1).mean(1, keepdims=True))
     feeds = {"x": np.concatenate([X, X]), "z": X}
-    assert {found.shape for found in consumers(graph, feeds).values()} == {(4, 1)}
+    assert {result.shape for result in consumers(graph, feeds).values()} == {(4, 1)}
 
 
 def test_the_default_of_an_input(graph):
@@ -223,8 +223,8 @@ def test_names(graph):
     graph.name = "net"
     message = graph.to_proto()
     assert (message.graph.input[0].name, message.graph.output[0].name, message.graph.name) == ("image", "score", "net")
-    for found in consumers(graph, {"image": X, "z": X}).values():
-        np.testing.assert_allclose(found, (TENTH + 1).mean(1, keepdims=True), rtol=1e-5)
+    for result in consumers(graph, {"image": X, "z": X}).values():
+        np.testing.assert_allclose(result, (TENTH + 1).mean(1, keepdims=True), rtol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -255,8 +255,8 @@ def test_inputs_in_another_order(graph):
 
 def test_outputs(graph):
     graph.outputs.append(node(graph, "Relu").outputs[0])
-    found = graph.run(FEEDS, backend="onnxruntime")
-    assert list(found) == [value.name for value in graph.outputs] == [v.name for v in graph.to_proto().graph.output]
+    result = graph.run(FEEDS, backend="onnxruntime")
+    assert list(result) == [value.name for value in graph.outputs] == [v.name for v in graph.to_proto().graph.output]
     del graph.outputs[0]
     assert len(graph.run(FEEDS)) == len(graph.to_proto().graph.output) == 1
 
@@ -279,8 +279,8 @@ def test_edits_in_a_subgraph():
     graph = tx.load(graph.to_proto())
     then = node(graph, "If").attributes["then_branch"]
     then.nodes[0].attributes["alpha"] = 0.5
-    for found in consumers(graph, {"x": X, "flag": np.array(True)}).values():
-        np.testing.assert_allclose(found, LEAKY, rtol=1e-5)
+    for result in consumers(graph, {"x": X, "flag": np.array(True)}).values():
+        np.testing.assert_allclose(result, LEAKY, rtol=1e-5)
     with pytest.raises(tx.InvalidCall, match=r"comes from"):
         then.nodes[0].inputs[0].type = tx.TensorType(tx.DType.int64, (1,))
 
@@ -419,9 +419,9 @@ def test_an_output_that_was_appended_twice_is_returned_twice(graph, consumer, tm
     once = graph.run(FEEDS, "numpy")
     graph.outputs.append(graph["y"])
     if consumer == "run":
-        found = graph.run(FEEDS, "numpy")
-        assert found.keys() == once.keys()
-        np.testing.assert_array_equal(found["y"], once["y"])
+        result = graph.run(FEEDS, "numpy")
+        assert result.keys() == once.keys()
+        np.testing.assert_array_equal(result["y"], once["y"])
     elif consumer == "save":
         graph.save(tmp_path / "model.safetensors")
         assert [value.name for value in tx.load(tmp_path / "model.safetensors").outputs] == ["y", "y"]
@@ -466,9 +466,9 @@ def test_weights_are_read_as_arrays(tmp_path):
     name = graph.to_proto().graph.initializer[0].name
     for each in (graph, tx.load(tmp_path / "model.onnx"), tx.load(tmp_path / "model.safetensors"), half):
         value = each[name]
-        for found in (np.asarray(value), np.asarray(value.data), np.array(value)):
-            assert found.shape == expected.shape
-            np.testing.assert_allclose(found, expected, rtol=1e-2 if each is half else 0)
+        for result in (np.asarray(value), np.asarray(value.data), np.array(value)):
+            assert result.shape == expected.shape
+            np.testing.assert_allclose(result, expected, rtol=1e-2 if each is half else 0)
         assert np.asarray(value, np.float64).dtype == np.float64
     with pytest.raises(ValueError, match="read-only"):
         np.asarray(graph[name])[...] = 0

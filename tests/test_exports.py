@@ -33,9 +33,9 @@ def fused(name, style, version, domains):
     graph = tx.load(FOLDER / f"{name}-{style}.onnx")
     moved = tx.retarget(tx.simplify(graph), version)
     moved.opsets = {**dict.fromkeys(domains, 1), **moved.opsets}
-    found = tx.fuse(moved)
-    tx.verify(graph, found, input_shapes=SHAPES.get(name)).raise_if_failed()
-    return Counter(node.op_type for node in found.nodes)
+    result = tx.fuse(moved)
+    tx.verify(graph, result, input_shapes=SHAPES.get(name)).raise_if_failed()
+    return Counter(node.op_type for node in result.nodes)
 
 
 @pytest.mark.parametrize("style", STYLES)
@@ -54,8 +54,8 @@ def test_ops_of_another_domain_are_found(name, style):
 def test_group_normalizations_are_found_on_request(style):
     """They are on request, since onnxruntime has no CPU kernel for them."""
     graph = tx.retarget(tx.simplify(tx.load(FOLDER / f"diffusion-{style}.onnx")), 24)
-    found = tx.fuse(graph, ["GroupNormalization"])
-    assert Counter(node.op_type for node in found.nodes)["GroupNormalization"] == 3
+    result = tx.fuse(graph, ["GroupNormalization"])
+    assert Counter(node.op_type for node in result.nodes)["GroupNormalization"] == 3
     assert "GroupNormalization" not in {node.op_type for node in tx.fuse(graph).nodes}
 
 

@@ -17,12 +17,12 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="limits of proce
 
 
 def fuzz(folder, *arguments):
-    found = folder / "summary.json"
+    result = folder / "summary.json"
     limits = ["--jobs", "1", "--seconds", "60"]  # generous, so that only mutants that hang exceed it on a slow machine
-    command = [sys.executable, str(ROOT / "tools" / "fuzz.py"), *limits, "--json", str(found), *arguments]
+    command = [sys.executable, str(ROOT / "tools" / "fuzz.py"), *limits, "--json", str(result), *arguments]
     done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
-    assert found.exists(), done.stderr
-    return json.loads(found.read_text("utf-8"))
+    assert result.exists(), done.stderr
+    return json.loads(result.read_text("utf-8"))
 
 
 def test_mutants_only_raise_our_errors_within_the_limits(tmp_path):

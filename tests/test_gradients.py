@@ -94,10 +94,10 @@ def test_influence_by_rounding_only_is_an_error_that_names_the_ops():
 
 def test_influence_by_rounding_or_shapes_has_a_zero_gradient():
     feeds = {"x": np.float32([1, 3]), "steps": np.float32([2.5, 4]), "sized": np.float32([0, 0])}
-    found = tx.grad(stepping(), of="loss", wrt=["x", "steps", "sized"], strict=False).run(feeds, backend="numpy")
-    assert [found[f"{name}/grad"].tolist() for name in feeds] == [[2, 6], [0, 0], [0, 0]]
-    found = tx.grad(stepping(), of="loss", wrt=["x", "sized"]).run(feeds, backend="numpy")
-    assert found["sized/grad"].tolist() == [0, 0]
+    result = tx.grad(stepping(), of="loss", wrt=["x", "steps", "sized"], strict=False).run(feeds, backend="numpy")
+    assert [result[f"{name}/grad"].tolist() for name in feeds] == [[2, 6], [0, 0], [0, 0]]
+    result = tx.grad(stepping(), of="loss", wrt=["x", "sized"]).run(feeds, backend="numpy")
+    assert result["sized/grad"].tolist() == [0, 0]
 
 
 def test_layer_normalization_is_computed_once():
@@ -125,6 +125,6 @@ def test_a_loop_of_a_known_count_has_gradients_of_all_that_it_carries():
         graph.output("y", loop(constant(np.int64(3)), None, x, body=body))
     slopes = tx.grad(graph, of="y", wrt=["x", "w"], seeds={"y": "g"})
     point = {"x": np.float64([1.0, -2.0, 3.0]), "g": np.ones(3)}
-    found = slopes.run(point, backend="numpy")
-    np.testing.assert_allclose(found["x/grad"], np.asarray(w) ** 3)
-    np.testing.assert_allclose(found["w/grad"], 3 * np.asarray(w) ** 2 * point["x"])
+    result = slopes.run(point, backend="numpy")
+    np.testing.assert_allclose(result["x/grad"], np.asarray(w) ** 3)
+    np.testing.assert_allclose(result["w/grad"], 3 * np.asarray(w) ** 2 * point["x"])

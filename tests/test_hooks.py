@@ -250,8 +250,8 @@ print((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) // 1024)
         [sys.executable, "-c", program, str(path), str(tmp_path)], capture_output=True, text=True, check=True
     )
     assert int(done.stdout) < 120
-    found = tx.load(tmp_path / "out.onnx")
-    assert [found[f"w{i}"].data.array()[0, 0] for i in range(10)] == [0, 1, 2, 4, 4, 5, 6, 7, 8, 9]
+    result = tx.load(tmp_path / "out.onnx")
+    assert [result[f"w{i}"].data.array()[0, 0] for i in range(10)] == [0, 1, 2, 4, 4, 5, 6, 7, 8, 9]
 
 
 # ----- the examples, and the command line -----------------------------------------------------------------------------

@@ -136,8 +136,8 @@ def test_one_long_string_among_short_ones_needs_only_its_own_memory(tmp_path):
     before = tx.limits.resident()
     graph = tx.load(tmp_path / "m.onnx")
     tx.infer(graph)
-    found = graph.run({}, backend="numpy")["y"]
-    assert (found[0], len(found[50_000]), found[50_001], found.shape) == ("a", 100_000, "", (50_002,))
+    result = graph.run({}, backend="numpy")["y"]
+    assert (result[0], len(result[50_000]), result[50_001], result.shape) == ("a", 100_000, "", (50_002,))
     assert tx.limits.resident() - before < MEMORY
 
 

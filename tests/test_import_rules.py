@@ -123,10 +123,10 @@ def test_rules_are_listed_and_conflicts_named(install, capsys):
     for name in ("acme-one", "acme-two"):
         offer(install, name, f"mystery = import_rule('org.lab::Mystery', priority=2)({ATTRIBUTE})")
     assert main(["plugins", "--check"]) == 1
-    said = capsys.readouterr()
-    assert "tenonnx.rules" in said.out
-    assert "acme-one 1.0: org.lab::Mystery, priority 2" in said.out
-    assert "acme-one 1.0 and acme-two 1.0 have rules for org.lab::Mystery with priority 2" in said.err
+    output = capsys.readouterr()
+    assert "tenonnx.rules" in output.out
+    assert "acme-one 1.0: org.lab::Mystery, priority 2" in output.out
+    assert "acme-one 1.0 and acme-two 1.0 have rules for org.lab::Mystery with priority 2" in output.err
     assert main(["plugins", "--json"]) == 0
     rows = [row for row in json.loads(capsys.readouterr().out) if row["group"] == "tenonnx.rules"]
     assert [row["rules"] for row in rows] == [["org.lab::Mystery, priority 2"]] * 2

@@ -126,13 +126,13 @@ def test_core_and_standard_run_the_digits_model(environment):
         "print(graph.run({'pixels': pixels})['label'].tolist())"
     )
     assert len(json.loads(outputs)) == 48
-    said = environment.run(
+    output = environment.run(
         "import contextlib, io\nfrom tenonnx_cli import main\n"
         "with contextlib.redirect_stderr(io.StringIO()) as said:\n"
         f"    code = main(['compose', *[{str(example('digits/digits'))!r}] * 2, '-o', 'both.onnx'])\n"
         "print(code, said.getvalue())"
     )
-    assert said.startswith("2 PluginError: tenonnx.compose is in tenonnx-optimize")
+    assert output.startswith("2 PluginError: tenonnx.compose is in tenonnx-optimize")
 
 
 def test_an_op_without_its_package_is_named_until_the_package_is_installed(environment):
@@ -140,18 +140,18 @@ def test_an_op_without_its_package_is_named_until_the_package_is_installed(envir
     decoder = str(example("decoder/decoder"))
     environment.tenonnx("inspect", decoder)
     for action in ("run({})", "compile()"):
-        said = environment.run(
+        output = environment.run(
             f"import tenonnx as tx\ngraph = tx.load({decoder!r})\n"
             f"try: graph.{action}\nexcept tx.UnsupportedOp as error: print(error)"
         )
         for name in VENDOR_OPS:
-            assert f"com.microsoft::{name}@1" in said
-        assert "--find-links WHEELS tenonnx-contrib-ms" in said
-    said = environment.run(
+            assert f"com.microsoft::{name}@1" in output
+        assert "--find-links WHEELS tenonnx-contrib-ms" in output
+    output = environment.run(
         f"import tenonnx as tx\ngraph = tx.load({decoder!r})\n"
         "try: tx.retarget(graph, domains=['ai.onnx'])\nexcept tx.NotRepresentable as error: print(error)"
     )
-    assert "GroupQueryAttention" in said
+    assert "GroupQueryAttention" in output
     environment.install("tenonnx-contrib-ms")
     samples = str(example("decoder/decoder").parent / "samples.npz")
     shape = environment.run(
@@ -163,7 +163,7 @@ def test_an_op_without_its_package_is_named_until_the_package_is_installed(envir
 
 def test_missing_features_name_the_package_to_install(environment):
     environment.install("tenonnx-core")
-    said = environment.run(
+    output = environment.run(
         "import tenonnx as tx\n"
         "try:\n    tx.simplify\nexcept AttributeError as error:\n    print(error)\n"
         "import runpy\n"
@@ -176,7 +176,7 @@ def test_missing_features_name_the_package_to_install(environment):
         "try:\n    graph.input('x', 'float32', (2,)) + 1\nexcept tx.TenonnxError as error:\n    print(error)\n"
     )
     simplify, command_line, drawing, page, protocol, arithmetic = re.split(
-        r"\n(?=\S)", said.strip().replace("\n  ", " ")
+        r"\n(?=\S)", output.strip().replace("\n  ", " ")
     )
     assert "--find-links WHEELS tenonnx-optimize" in simplify
     assert "--find-links WHEELS tenonnx-cli" in command_line

@@ -37,13 +37,13 @@ TIGHT = "--atol", "1e-6", "--rtol", "1e-6"
 def test_a_different_attribute_is_shown_and_its_node_diverges_first(run, suffix):
     save("a.onnx")
     save("b.onnx", attributes=' <approximate = "tanh">', suffix=suffix)
-    said = run("compare", "a.onnx", "b.onnx", *TIGHT, code=1).out
-    assert "attributes: 1 difference\n" in said
-    assert "b, Gelu: approximate  none    tanh\n" in said
-    assert "structure: equal" not in said
-    assert "4 of 4 computed values of b.onnx paired with those of a.onnx" in said
-    found = json.loads(run("compare", "a.onnx", "b.onnx", *TIGHT, "--json", code=1).out)
-    assert found["first_divergence"]["value"] == f"b{suffix}"
+    output = run("compare", "a.onnx", "b.onnx", *TIGHT, code=1).out
+    assert "attributes: 1 difference\n" in output
+    assert "b, Gelu: approximate  none    tanh\n" in output
+    assert "structure: equal" not in output
+    assert "4 of 4 computed values of b.onnx paired with those of a.onnx" in output
+    result = json.loads(run("compare", "a.onnx", "b.onnx", *TIGHT, "--json", code=1).out)
+    assert result["first_divergence"]["value"] == f"b{suffix}"
 
 
 def test_an_explicit_default_is_no_difference(run):
@@ -55,8 +55,8 @@ def test_an_explicit_default_is_no_difference(run):
 def test_different_weights_are_shown_by_their_largest_difference(run):
     save("a.onnx")
     save("b.onnx", numbers=[*NUMBERS[:9], NUMBERS[9] + 0.5, NUMBERS[10] + 0.25, *NUMBERS[11:]])
-    found = json.loads(run("compare", "a.onnx", "b.onnx", "--json", code=1).out)["structure"]
-    assert found == {
+    result = json.loads(run("compare", "a.onnx", "b.onnx", "--json", code=1).out)["structure"]
+    assert result == {
         "weights": [
             {
                 "name": "w[1, 1], the largest of 2 in 64",
@@ -70,9 +70,9 @@ def test_different_weights_are_shown_by_their_largest_difference(run):
 def test_values_after_another_op_are_paired_by_their_use(run):
     save("a.onnx")
     save("b.onnx", suffix="_", old="Gelu", new="Relu")
-    found = json.loads(run("compare", "a.onnx", "b.onnx", "--json", code=1).out)
-    assert (found["paired"], found["values"]) == (4, 4)
-    assert found["first_divergence"]["value"] == "b_"
+    result = json.loads(run("compare", "a.onnx", "b.onnx", "--json", code=1).out)
+    assert (result["paired"], result["values"]) == (4, 4)
+    assert result["first_divergence"]["value"] == "b_"
 
 
 def test_renamed_inputs_get_a_hint(run):
@@ -89,10 +89,10 @@ def test_outputs_are_saved_and_compared(run):
     save("a.onnx")
     save("b.onnx", attributes=' <approximate = "tanh">')
     run("run", "a.onnx", "--seed", "3", "-o", "saved.npz")
-    said = run("compare", "a.onnx", "--outputs", "saved.npz", "--seed", "3", "-q").out
-    assert said.splitlines() == [said.rstrip()]
-    assert said.startswith("a.onnx: verified ")
-    assert "against saved.npz" in said
+    output = run("compare", "a.onnx", "--outputs", "saved.npz", "--seed", "3", "-q").out
+    assert output.splitlines() == [output.rstrip()]
+    assert output.startswith("a.onnx: verified ")
+    assert "against saved.npz" in output
     run("compare", "a.onnx", "--outputs", "saved.npz", "--seed", "4", code=1)
     run("compare", "b.onnx", "--outputs", "saved.npz", "--seed", "3", *TIGHT, code=1)
     run("compare", "b.onnx", "--outputs", "saved.npz", "--seed", "3", "--atol", "0.1")
@@ -119,11 +119,11 @@ def test_a_tolerance_of_one_output_leaves_the_others(run):
 def test_quantiles_of_differences(run):
     save("a.onnx")
     save("b.onnx", attributes=' <approximate = "tanh">')
-    found = json.loads(run("compare", "a.onnx", "b.onnx", "--quantiles", "--json", code=1).out)
-    (row,) = found["quantiles"].values()
+    result = json.loads(run("compare", "a.onnx", "b.onnx", "--quantiles", "--json", code=1).out)
+    (row,) = result["quantiles"].values()
     assert list(row) == ["0.5", "0.9", "0.99", "0.999", "1"]
     assert list(row.values()) == sorted(row.values())
-    assert 0 < row["1"] == pytest.approx(max(each["absolute"] for each in found["outputs"]), rel=1e-3)
+    assert 0 < row["1"] == pytest.approx(max(each["absolute"] for each in result["outputs"]), rel=1e-3)
     assert "99.9%" in run("compare", "a.onnx", "b.onnx", "--quantiles", code=1).out
     assert json.loads(run("compare", "a.onnx", "a.onnx", "--json").out)["quantiles"] is None
 
@@ -134,9 +134,9 @@ def test_long_lists_end_with_the_number_of_omitted_lines(run):
     graph = f'<ir_version: 10, opset_import: ["": 21]> g (float[2] x) => (float[2] v0) <{weights}> {{ {nodes} }}'
     onnx.save(onnx.parser.parse_model(graph), "many.onnx")
     onnx.save(onnx.parser.parse_model(graph.replace("float w", "float u").replace("x, w", "x, u")), "other.onnx")
-    said = run("compare", "many.onnx", "other.onnx").out
-    assert "variables: 60 differences" in said
-    assert "and 40 more (-v lists all)" in said
+    output = run("compare", "many.onnx", "other.onnx").out
+    assert "variables: 60 differences" in output
+    assert "and 40 more (-v lists all)" in output
     assert " more (" not in run("compare", "many.onnx", "other.onnx", "-v").out
 
 
@@ -149,17 +149,17 @@ def test_nodes_are_listed_with_attributes_and_single_ones_completely(run):
     assert run("inspect", "a.onnx", "--op", "MatMul").out.count("MatMul") == 2
     assert "did you mean" in run("inspect", "a.onnx", "--op", "MatMull", code=2).err
     assert 'the model has no node "none"' in run("inspect", "a.onnx", "--node", "none", code=2).err
-    found = json.loads(run("inspect", "a.onnx", "--op", "Gelu", "--json").out)["nodes"]
-    assert [node["attributes"] for node in found] == [{"approximate": "tanh"}]
+    result = json.loads(run("inspect", "a.onnx", "--op", "Gelu", "--json").out)["nodes"]
+    assert [node["attributes"] for node in result] == [{"approximate": "tanh"}]
 
 
 def test_variables_are_shown_with_their_range(run):
     save("a.onnx")
     numbers = np.asarray(NUMBERS, np.float32)
-    found = json.loads(run("inspect", "a.onnx", "--variables", "--json").out)["variables"][0]
-    assert (found["minimum"], found["maximum"]) == (numbers.min(), numbers.max())
-    assert found["mean"] == pytest.approx(numbers.mean(), abs=1e-6)
-    assert found["zeros"] == (numbers == 0).mean()
+    result = json.loads(run("inspect", "a.onnx", "--variables", "--json").out)["variables"][0]
+    assert (result["minimum"], result["maximum"]) == (numbers.min(), numbers.max())
+    assert result["mean"] == pytest.approx(numbers.mean(), abs=1e-6)
+    assert result["zeros"] == (numbers == 0).mean()
     assert f"{(numbers == 0).mean():.1%}" in run("inspect", "a.onnx", "--variables").out
 
 

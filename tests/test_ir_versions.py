@@ -109,13 +109,13 @@ def test_the_command_line_reports_dropped_metadata(tmp_path, monkeypatch, capsys
     monkeypatch.chdir(tmp_path)
     onnx.save(noted(), "m.onnx")
     assert main(["convert", "m.onnx", "-o", "old.onnx", "--opset", "13"]) == 0
-    said = capsys.readouterr().out
-    assert "IR 7" in said
-    assert "left out, as IR 7 does not support it: metadata of nodes (2)" in said
+    output = capsys.readouterr().out
+    assert "IR 7" in output
+    assert "left out, as IR 7 does not support it: metadata of nodes (2)" in output
     assert main(["convert", "m.onnx", "-o", "old.onnx", "--opset", "13", "--ir-version", "10", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["ir_version"] == 10
-    assert "metadata of nodes" not in found["left_out"]
+    result = json.loads(capsys.readouterr().out)
+    assert result["ir_version"] == 10
+    assert "metadata of nodes" not in result["left_out"]
     assert main(["plan", "m.onnx", "--opset", "13", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["ir_version"] == 7
 

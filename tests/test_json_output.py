@@ -126,19 +126,19 @@ def test_a_command_prints_json_of_its_schema(line, folder, capsys):
         assert main(["run", "cnn.onnx", "-o", "outputs.npz"]) == 0
         capsys.readouterr()
     code = main([*line.split(), "--json"])
-    said = capsys.readouterr()
-    assert code == LINES[line], said.err
-    found = json.loads(said.out)
-    errors = [f"{error.json_path}: {error.message[:300]}" for error in validator(command_of(line)).iter_errors(found)]
+    output = capsys.readouterr()
+    assert code == LINES[line], output.err
+    result = json.loads(output.out)
+    errors = [f"{error.json_path}: {error.message[:300]}" for error in validator(command_of(line)).iter_errors(result)]
     assert not errors
 
 
 @pytest.mark.parametrize("line", ["inspect none.onnx", "convert digits.onnx", "inspect digits.onnx --node none"])
 def test_an_error_matches_the_schema(line, folder, capsys):
     assert main([*line.split(), "--json"]) == 2
-    found = json.loads(capsys.readouterr().out)
+    result = json.loads(capsys.readouterr().out)
     schema = {"$ref": "#/$defs/error", "$defs": SCHEMA["$defs"]}
-    assert not list(Draft202012Validator(schema).iter_errors(found))
+    assert not list(Draft202012Validator(schema).iter_errors(result))
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -148,11 +148,11 @@ def test_every_command_prints_its_error_as_json(line, folder, capsys):
     name = words[0]
     for wrong in ([name, "none.onnx", "--none"], [*line.split(), "--none", "1"]):
         assert main([*wrong, "--json"]) == 2
-        said = capsys.readouterr()
-        found = json.loads(said.out)
+        output = capsys.readouterr()
+        result = json.loads(output.out)
         schema = {"$ref": "#/$defs/error", "$defs": SCHEMA["$defs"]}
-        assert not list(Draft202012Validator(schema).iter_errors(found))
-        assert said.err
+        assert not list(Draft202012Validator(schema).iter_errors(result))
+        assert output.err
 
 
 @pytest.mark.parametrize("line", LINES)
@@ -172,8 +172,8 @@ def test_numbers_are_numbers(line, folder, capsys):
                 return [(path, node)]
         return []
 
-    found = numbers(json.loads(capsys.readouterr().out), "")
-    assert [each for each in found if each[0] not in TEXTS] == []
+    result = numbers(json.loads(capsys.readouterr().out), "")
+    assert [each for each in result if each[0] not in TEXTS] == []
 
 
 def commands(group, context, before=""):
@@ -204,8 +204,8 @@ def test_the_schema_describes_every_key():
         if not isinstance(node, dict):
             return []
         keys = node.get("properties", {}).items() if isinstance(node.get("properties"), dict) else ()
-        found = [f"{path}/{name}" for name, told in keys if "description" not in told and "$ref" not in told]
-        return found + [each for name, inner in node.items() for each in untold(inner, f"{path}/{name}")]
+        result = [f"{path}/{name}" for name, told in keys if "description" not in told and "$ref" not in told]
+        return result + [each for name, inner in node.items() for each in untold(inner, f"{path}/{name}")]
 
     assert not untold(SCHEMA, "")
 
@@ -213,13 +213,13 @@ def test_the_schema_describes_every_key():
 @pytest.mark.parametrize("change", ["more", "fewer", "other"])
 def test_another_key_or_type_is_found(change, folder, capsys):
     assert main(["check", "digits.onnx", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    changed = copy.deepcopy(found)
+    result = json.loads(capsys.readouterr().out)
+    changed = copy.deepcopy(result)
     if change == "more":
         changed["extra"] = 1
     elif change == "fewer":
         del changed["valid"]
     else:
         changed["valid"] = "yes"
-    assert validator("check").is_valid(found)
+    assert validator("check").is_valid(result)
     assert not validator("check").is_valid(changed)

@@ -94,8 +94,8 @@ def test_docstrings_begin_with_a_verb_or_a_noun():
 
 def test_module_headings_are_noun_phrases():
     headings = {path: (ast.get_docstring(tree) or "").partition("\n\n")[0] for path, tree in parsed().items()}
-    found = {path: heading for path, heading in headings.items() if HEADINGS.search(re.sub("``.*?``", "", heading))}
-    assert found == {}
+    result = {path: heading for path, heading in headings.items() if HEADINGS.search(re.sub("``.*?``", "", heading))}
+    assert result == {}
 
 
 def test_functions_have_names():
@@ -121,14 +121,14 @@ def test_the_formatter_is_not_switched_off():
 def test_names_have_no_banned_words():
     words = banned()
     assert len(words) > 5
-    found = [
+    result = [
         f"{path}:{line}: {name}: {word} is {words[word]}"
         for path, node in defining()
         for line, name in names(node)
         for word in words
         if has_word(name, word)
     ]
-    assert found == []
+    assert result == []
     modules = [f"{path}: {word}" for path in parsed() for word in words if has_word(Path(path).stem, word)]
     assert modules == []
 
@@ -152,10 +152,10 @@ def test_words_are_american():
     pages += [*sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "changes").glob("*.md"))]
     here = Path(__file__)
     british = [
-        f"{path.relative_to(ROOT)}:{number}: {found[0]}"
+        f"{path.relative_to(ROOT)}:{number}: {result[0]}"
         for path in (*files(), *pages)
         if path != here
         for number, line in enumerate(path.read_text("utf-8").splitlines(), 1)
-        if (found := BRITISH.search(line))
+        if (result := BRITISH.search(line))
     ]
     assert british == []

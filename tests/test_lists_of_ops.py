@@ -101,8 +101,8 @@ def test_new_dims_of_identical_calls_stay_distinct():
     target = narrowed_target(None, graph.opsets, None, ["Compress"], "rounding")
     moved = tx.retarget(graph, target=target)
     feeds = {"x": np.float32([1, -1, 2, 3]), "y": np.float32([-1, -1, 2, -3])}
-    found = moved.run(feeds, backend="numpy")
-    assert (found["p"].tolist(), found["q"].tolist()) == ([1, 2, 3], [2])
+    result = moved.run(feeds, backend="numpy")
+    assert (result["p"].tolist(), result["q"].tolist()) == ([1, 2, 3], [2])
     p, q = (output.type.shape for output in moved.outputs)
     assert p != q or p == (None,)
 
@@ -117,5 +117,5 @@ def test_calls_on_different_large_constants_stay_distinct():
     target = narrowed_target(None, graph.opsets, ["MatMul", "Mul", "Transpose", "Reshape"], (), "rounding")
     moved = tx.retarget(graph, target=target)
     feeds = {"x": np.ones((2, 300), np.float32)}
-    for name, wanted in graph.run(feeds, backend="numpy").items():
-        np.testing.assert_allclose(moved.run(feeds, backend="numpy")[name], wanted, rtol=1e-6)
+    for name, expected in graph.run(feeds, backend="numpy").items():
+        np.testing.assert_allclose(moved.run(feeds, backend="numpy")[name], expected, rtol=1e-6)

@@ -35,13 +35,13 @@ def test_headlines_are_plain():
     page = (ROOT / "docs" / "reference" / "messages.md").read_text("utf-8")
     headlines = re.findall(r"^\| `+ ?(.+?) ?`+ \| `\w+` \|", page, re.MULTILINE)
     assert len(headlines) > 1000
-    found = {
+    result = {
         headline: better
         for headline in headlines
         for stumble, better in STUMBLES.items()
         if re.search(stumble, headline, re.IGNORECASE)
     }
-    assert found == {}
+    assert result == {}
 
 
 def texts(tree):
@@ -58,14 +58,14 @@ def texts(tree):
 
 
 def test_no_headline_states_a_requirement():
-    found = {}
+    result = {}
     for path in SOURCES:
         source = path.read_text("utf-8")
         if "must" in source:
             lines = [line for line, text in texts(ast.parse(source)) if re.search(r"\bmust\b", text)]
-            found.update({f"{path.relative_to(ROOT)}:{line}": "say what failed" for line in lines})
+            result.update({f"{path.relative_to(ROOT)}:{line}": "say what failed" for line in lines})
     assert len(SOURCES) > 700
-    assert found == {}
+    assert result == {}
 
 
 @pytest.mark.parametrize(
@@ -96,8 +96,8 @@ def test_headlines_are_found_where_errors_are_made(tmp_path, source, expected):
     )
     (tmp_path / "acme").mkdir()
     (tmp_path / "acme" / "made.py").write_text(f"{errors}\n{source}\n")
-    found = Headlines([("acme", tmp_path)]).found["acme"]
-    assert {message.headline for message in found} == expected
+    result = Headlines([("acme", tmp_path)]).found["acme"]
+    assert {message.headline for message in result} == expected
 
 
 def test_names_in_messages():

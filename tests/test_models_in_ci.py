@@ -46,19 +46,19 @@ def hooks():
     ],
 )
 def test_hooks(hook, arguments, file, status, words):
-    found = script("hooks.py", hooks()[hook], *arguments, file)
-    assert found.returncode == status, found.stdout + found.stderr
-    assert words in found.stdout + found.stderr
-    assert "Traceback" not in found.stderr
+    result = script("hooks.py", hooks()[hook], *arguments, file)
+    assert result.returncode == status, result.stdout + result.stderr
+    assert words in result.stdout + result.stderr
+    assert "Traceback" not in result.stderr
 
 
 def test_a_broken_model_does_not_pass_the_check(tmp_path):
     model = onnx.load(DIGITS)
     model.graph.node[0].op_type = "Relu"
     onnx.save(model, tmp_path / "broken.onnx")
-    found = script("hooks.py", "check", tmp_path / "broken.onnx")
-    assert found.returncode == 1
-    assert "broken.onnx: " in found.stdout
+    result = script("hooks.py", "check", tmp_path / "broken.onnx")
+    assert result.returncode == 1
+    assert "broken.onnx: " in result.stdout
 
 
 def git(folder, *arguments):
@@ -82,8 +82,8 @@ def test_the_action_reports_on_a_pull_request(tmp_path):
     shutil.copy(DECODER, place / "models" / "decoder.onnx")
     options = ["--models", "models/*.onnx", "--target", "tensorrt-10", "--base", "main"]
     options += ["--report", tmp_path / "report.md"]
-    found = script("action.py", *options, folder=place, GITHUB_STEP_SUMMARY=str(summary))
-    assert found.returncode == 1, found.stderr
+    result = script("action.py", *options, folder=place, GITHUB_STEP_SUMMARY=str(summary))
+    assert result.returncode == 1, result.stderr
     text = (tmp_path / "report.md").read_text("utf-8")
     assert text == summary.read_text("utf-8")
     lines = text.splitlines()
@@ -95,8 +95,8 @@ def test_the_action_reports_on_a_pull_request(tmp_path):
 
 
 def test_no_model(tmp_path):
-    found = script("action.py", "--report", tmp_path / "report.md", folder=tmp_path)
-    assert found.returncode == 0
+    result = script("action.py", "--report", tmp_path / "report.md", folder=tmp_path)
+    assert result.returncode == 0
     assert "no model matches" in (tmp_path / "report.md").read_text("utf-8")
 
 

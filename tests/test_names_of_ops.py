@@ -66,9 +66,9 @@ READ = {
 def test_an_alternative_name_is_resolved(domain, name, tmp_path):
     real_domain, real, feeds, attributes = READ[domain, name]
     graph, meant = (tx.load(node(d, n, feeds, **attributes)) for d, n in ((domain, name), (real_domain, real)))
-    (found,) = graph.nodes
-    assert isinstance(found.op, Op)
-    assert (found.domain, found.op_type) == (domain or "ai.onnx", name)
+    (result,) = graph.nodes
+    assert isinstance(result.op, Op)
+    assert (result.domain, result.op_type) == (domain or "ai.onnx", name)
     expected = meant.run(feeds, backend="numpy")["y0"]
     for backend in ("numpy", "onnxruntime"):
         np.testing.assert_allclose(graph.run(feeds, backend=backend)["y0"], expected, rtol=1e-5, atol=1e-6)
@@ -78,7 +78,7 @@ def test_an_alternative_name_is_resolved(domain, name, tmp_path):
     np.testing.assert_allclose(plain.run(feeds, backend="numpy")["y0"], expected, rtol=1e-5, atol=1e-6)
     tx.export(graph, tmp_path / "same.onnx")
     assert [n.op_type for n in onnx.load(tmp_path / "same.onnx").graph.node] == [name]
-    assert tx.default_registry().source(found.op).startswith("tenonnx-")
+    assert tx.default_registry().source(result.op).startswith("tenonnx-")
 
 
 def refusal(domain, name, registry=None):

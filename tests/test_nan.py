@@ -91,8 +91,8 @@ def test_the_page_names_every_op_that_differs():
 
 @pytest.mark.parametrize("name", ["ReduceMax", "ReduceMin"])
 def test_the_extreme_of_numbers_and_nan_is_nan_on_numpy(name):
-    found, _ = both(name, *CALLS[name][0])
-    assert np.isnan(found[0]).all()
+    result, _ = both(name, *CALLS[name][0])
+    assert np.isnan(result[0]).all()
 
 
 @pytest.mark.parametrize("largest", [0, 1])
@@ -107,8 +107,8 @@ def test_nan_is_the_greatest_number_in_top_k(dtype, largest):
         x[drawn.random(x.shape) < 0.02] = NAN
         x[0], x[1, :3], x[2, 1] = NAN, np.inf, NAN
         for count in counts:
-            (values, places), wanted = both("TopK", [x, np.array([count])], {"largest": largest}, 2)
-            np.testing.assert_array_equal(values, wanted[0])
+            (values, places), expected = both("TopK", [x, np.array([count])], {"largest": largest}, 2)
+            np.testing.assert_array_equal(values, expected[0])
             np.testing.assert_array_equal(np.take_along_axis(x, places, -1), values)
             order = np.lexsort((-x if largest else x, np.isnan(x) ^ bool(largest)), axis=1)
             np.testing.assert_array_equal(places, order[:, :count])

@@ -15,8 +15,8 @@ EXAMPLE = Path(__file__).parent.parent / "examples" / "third_party_plugin"
 
 
 def files(folder):
-    found = [path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
-    return {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in found}
+    result = [path for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts]
+    return {path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in result}
 
 
 def installed(folder, site):

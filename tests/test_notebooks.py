@@ -47,10 +47,10 @@ def test_a_plan_shows_obstacles_first():
 
 def test_a_report_shows_changes_of_nodes_and_differences_of_outputs(tmp_path):
     report = tx.convert(DECODER, tmp_path / "plain.onnx", opset_version=17, domains=["ai.onnx"])
-    found = cells(report._repr_html_())
-    assert ["14", "MatMul@21", "kept", "", ""] in found
-    assert ["output", "backend", "absolute", "relative", "result"] in found
-    assert ["logits", "numpy, batch=2"] in [row[:2] for row in found]
+    result = cells(report._repr_html_())
+    assert ["14", "MatMul@21", "kept", "", ""] in result
+    assert ["output", "backend", "absolute", "relative", "result"] in result
+    assert ["logits", "numpy, batch=2"] in [row[:2] for row in result]
 
 
 def test_a_verification_shows_differences_and_escapes_names():
@@ -77,25 +77,25 @@ def history(**options):
 
 
 def test_a_history_shows_its_epochs_and_a_curve():
-    found = history(metrics=["accuracy"])
-    page = found._repr_html_()
+    result = history(metrics=["accuracy"])
+    page = result._repr_html_()
     rows = cells(page)
     assert rows[0] == ["epoch", "loss", "accuracy"]
     assert [row[0] for row in rows[1:]] == ["1", "2"]
-    assert rows[2][1] == f"{found.epochs[1]['loss']:.4g}"
+    assert rows[2][1] == f"{result.epochs[1]['loss']:.4g}"
     (line,) = re.findall(r'points="([^"]*)"', page)
-    assert len(line.split()) == len(found.losses)
+    assert len(line.split()) == len(result.losses)
 
 
 def test_a_history_without_finite_losses_has_no_curve():
-    found = tt.History(losses=[float("nan"), float("inf")], epochs=[{"epoch": 1, "loss": float("nan")}])
-    assert "polyline" not in found._repr_html_()
+    result = tt.History(losses=[float("nan"), float("inf")], epochs=[{"epoch": 1, "loss": float("nan")}])
+    assert "polyline" not in result._repr_html_()
     assert tt.History()._repr_html_()
 
 
 def test_a_long_history_is_drawn_with_averages():
-    found = tt.History(losses=[1.0, 3.0] * 1000)
-    (line,) = re.findall(r'points="([^"]*)"', found._repr_html_())
+    result = tt.History(losses=[1.0, 3.0] * 1000)
+    (line,) = re.findall(r'points="([^"]*)"', result._repr_html_())
     assert len(line.split()) <= 400
 
 

@@ -75,9 +75,9 @@ def occurs(found, probability):
 
 
 def draws_bernoulli(inputs, runs, *, flipped=False, seeded=False):
-    found = np.stack([outputs[0] for outputs in runs])
-    assert set(np.unique(found)) == {0, 1}
-    assert occurs(found == 1, 1 - inputs[0] if flipped else inputs[0]) or seeded
+    result = np.stack([outputs[0] for outputs in runs])
+    assert set(np.unique(result)) == {0, 1}
+    assert occurs(result == 1, 1 - inputs[0] if flipped else inputs[0]) or seeded
 
 
 def drops(inputs, runs):

@@ -89,9 +89,9 @@ def test_a_read_only_file_is_replaced_on_request(run, suffix):
     ):
         run(*line.split(), "-o", new)
         new.chmod(0o444)
-        said = run(*line.split(), "-o", new, code=2).err
-        assert "--overwrite" in said
-        assert "overwrite=" not in said
+        output = run(*line.split(), "-o", new, code=2).err
+        assert "--overwrite" in output
+        assert "overwrite=" not in output
         run(*line.split(), "-o", new, "--overwrite")
         new.unlink()
 
@@ -103,5 +103,5 @@ def test_a_plan_accepts_the_sources_of_convert(run):
         "was given for something other than a function that returns a model"
         in run("plan", "digits.onnx", "--task", "x", code=2).err
     )
-    found = json.loads(run("plan", "digits.onnx", "--dynamic-batch", "--json").out)
-    assert found["possible"] is True
+    result = json.loads(run("plan", "digits.onnx", "--dynamic-batch", "--json").out)
+    assert result["possible"] is True

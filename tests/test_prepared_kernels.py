@@ -15,9 +15,9 @@ def test_values_that_depend_only_on_shapes_are_cached_and_unchanged():
     graph.output("sizes", ops.shape(x) * 2)
     run = graph.compile("numpy")
     for _ in range(4):
-        found = run({"x": np.ones((2, 3), np.float32)})["sizes"]
-        assert found.tolist() == [4, 6]
-        found[:] = 0
+        result = run({"x": np.ones((2, 3), np.float32)})["sizes"]
+        assert result.tolist() == [4, 6]
+        result[:] = 0
     assert run({"x": np.ones((5, 3), np.float32)})["sizes"].tolist() == [10, 6]
 
 
@@ -34,13 +34,13 @@ def test_alternating_shapes_from_four_threads_equal_one_thread():
     shapes = [(1, 8, 8), (2, 9, 7), (3, 6, 10), (1, 16, 4), (5, 5, 5)]
     feeds = [{"x": random.standard_normal((b, 3, h, w), np.float32)} for b, h, w in shapes]
     alone = graph.compile("numpy")
-    wanted = [alone(feed)["y"] for feed in feeds]
+    expected = [alone(feed)["y"] for feed in feeds]
     run, wrong = graph.compile("numpy"), []
 
     def calls(start):
         for k in range(start, start + 40):
-            found = run(feeds[k % 5])["y"]
-            if not np.allclose(found, wanted[k % 5], rtol=1e-5, atol=1e-6):
+            result = run(feeds[k % 5])["y"]
+            if not np.allclose(result, expected[k % 5], rtol=1e-5, atol=1e-6):
                 wrong.append((start, k))
 
     threads = [threading.Thread(target=calls, args=(start,)) for start in range(4)]
@@ -69,11 +69,11 @@ def test_a_simple_recurrent_layer_equals_onnxruntimes(direction, activation):
     }
     if activation == "Tanh":  # onnxruntime's Relu of NaN is 0
         feeds["x"][3, 1] = np.nan
-    run, wanted = graph.compile("numpy"), graph.run(feeds, "onnxruntime")
+    run, expected = graph.compile("numpy"), graph.run(feeds, "onnxruntime")
     for _ in range(3):  # later calls use prepared kernels
-        found = run(feeds)
-        for name in wanted:
-            np.testing.assert_allclose(found[name], wanted[name], rtol=1e-5, atol=1e-6)
+        result = run(feeds)
+        for name in expected:
+            np.testing.assert_allclose(result[name], expected[name], rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("op", [ops.lstm, ops.gru, ops.rnn])

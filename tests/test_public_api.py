@@ -37,17 +37,17 @@ def test_a_changed_signature_is_found():
 
 
 def test_lines_show_the_parameters_of_a_name():
-    found = public_api.lines()
-    assert any(line.startswith("tenonnx.verify(graph, other=, *, feeds=") for line in found)
-    assert any(line.startswith("tenonnx.Graph.run(self, feeds") for line in found)
-    assert "tenonnx.ConversionPlan(target, changes, ir_version)" in found
+    result = public_api.lines()
+    assert any(line.startswith("tenonnx.verify(graph, other=, *, feeds=") for line in result)
+    assert any(line.startswith("tenonnx.Graph.run(self, feeds") for line in result)
+    assert "tenonnx.ConversionPlan(target, changes, ir_version)" in result
 
 
 def test_only_our_own_names_are_listed():
     """They include attributes set by a constructor, but not members of ``int``, ``tuple`` and Python's exceptions."""
-    found = {name_of(line) for line in public_api.lines()}
-    assert {"tenonnx.Graph.nodes", "tenonnx.DType.bits", "tenonnx_training.History.losses"} <= found
-    assert not {"tenonnx.DType.to_bytes", "tenonnx.ConversionPlan.count", "tenonnx.TenonnxError.add_note"} & found
+    result = {name_of(line) for line in public_api.lines()}
+    assert {"tenonnx.Graph.nodes", "tenonnx.DType.bits", "tenonnx_training.History.losses"} <= result
+    assert not {"tenonnx.DType.to_bytes", "tenonnx.ConversionPlan.count", "tenonnx.TenonnxError.add_note"} & result
 
 
 def test_a_key_of_json_is_a_name():

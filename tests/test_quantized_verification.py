@@ -41,11 +41,11 @@ def test_files_of_the_suites_convert_to_themselves(path, tmp_path, capfd):
 @pytest.mark.parametrize("name", ["quantized/resnet-qdq", "llama/llama"])
 def test_backends_may_differ_by_quantization_steps(name):
     graph = tx.load(EXAMPLES / f"{name}.onnx")
-    found = tx.verify(graph)
-    assert found.equal
-    (worst,) = {output.grade for output in found.outputs} - {"bit for bit", "within rounding", "within tolerance"}
-    assert worst == "within one quantization step" == found.grade
-    assert "downstream of quantized values" in found.largest.rule
+    result = tx.verify(graph)
+    assert result.equal
+    (worst,) = {output.grade for output in result.outputs} - {"bit for bit", "within rounding", "within tolerance"}
+    assert worst == "within one quantization step" == result.grade
+    assert "downstream of quantized values" in result.largest.rule
     assert not tx.verify(graph, atol=1e-4, rtol=1e-4).equal
     assert not tx.verify(graph, exact=True).equal
 
@@ -64,9 +64,9 @@ def test_a_product_with_low_accuracy_level_is_lowered_exactly():
     graph = tx.load(EXAMPLES / "llama/llama.onnx")
     stream = io.BytesIO()
     tx.export(graph, stream, opset_version=21, domains=["ai.onnx"])
-    found = tx.verify(graph, onnx.ModelProto.FromString(stream.getvalue()))
-    assert found.raise_if_failed().equal
-    assert {"by the original on numpy"} & {output.rule for output in found.outputs}
+    result = tx.verify(graph, onnx.ModelProto.FromString(stream.getvalue()))
+    assert result.raise_if_failed().equal
+    assert {"by the original on numpy"} & {output.rule for output in result.outputs}
 
 
 def test_a_type_error_already_in_the_original_is_a_note(tmp_path, capsys):
@@ -75,6 +75,6 @@ def test_a_type_error_already_in_the_original_is_a_note(tmp_path, capsys):
     path = tmp_path / "plain.onnx"
     llama = str(EXAMPLES / "llama/llama.onnx")
     assert main(["convert", llama, "-o", str(path), "--opset", "21", "--domains", "ai.onnx"]) == 0
-    said = capsys.readouterr()
-    assert "onnx.checker infers other types than are declared" in said.err
-    assert "in numpy and onnxruntime" in said.out
+    output = capsys.readouterr()
+    assert "onnx.checker infers other types than are declared" in output.err
+    assert "in numpy and onnxruntime" in output.out

@@ -111,5 +111,5 @@ def test_half_precision_keeps_each_of_them(tmp_path):
     path = tmp_path / "m.onnx"
     onnx.save(model_of("graph")[0], path)
     tx.convert(path, tmp_path / "h.onnx", float16=True, half_interface=True)
-    found = onnxruntime.InferenceSession(tmp_path / "h.onnx").run(None, {"x": X.astype(np.float16)})
-    assert [each.tolist() for each in found] == [RELU.tolist()] * 2
+    result = onnxruntime.InferenceSession(tmp_path / "h.onnx").run(None, {"x": X.astype(np.float16)})
+    assert [each.tolist() for each in result] == [RELU.tolist()] * 2

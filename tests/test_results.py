@@ -104,12 +104,12 @@ def test_names_are_escaped():
 def test_compare_finds_different_weights_and_does_not_change_the_models():
     one, other = made(), made(3.0)
     other.rename("y", "z")
-    found = tx.compare(one, other, mapping={"y": "z"}, backends=["numpy"])
-    assert not found.equal
-    assert [float(row["first"]) for row in found.structure["weights"]] == [2.0]
-    assert (found.paired, found.values) == (2, 2)
+    result = tx.compare(one, other, mapping={"y": "z"}, backends=["numpy"])
+    assert not result.equal
+    assert [float(row["first"]) for row in result.structure["weights"]] == [2.0]
+    assert (result.paired, result.values) == (2, 2)
     assert other.outputs[0].name == "z"
-    assert "weights: 1 difference" in found.summary()
+    assert "weights: 1 difference" in result.summary()
     same = tx.compare(one, made(), backends=["numpy"])
     assert same.equal
     assert str(same).startswith("structure: equal; numbers: equal, bit for bit")
@@ -165,7 +165,7 @@ def test_a_plot_without_matplotlib_says_what_to_install(monkeypatch):
 
 def test_bench_times_all_combinations_side_by_side():
     graph = made()
-    found = tx.bench(
+    result = tx.bench(
         graph,
         made(),
         titles=["a", "b"],
@@ -174,7 +174,7 @@ def test_bench_times_all_combinations_side_by_side():
         threads=[1],
         seconds=0.01,
     )
-    settings = [(each.model, each.batch_size, each.backend, each.threads) for each in found.timings]
+    settings = [(each.model, each.batch_size, each.backend, each.threads) for each in result.timings]
     assert settings == [
         (model, size, backend, threads)
         for model in "ab"
@@ -182,20 +182,20 @@ def test_bench_times_all_combinations_side_by_side():
         for backend, threads in (("numpy", 1), ("onnxruntime", 1))
     ]
     for size in (1, 3):
-        alike = [each for each in found.measured if each.batch_size == size]
+        alike = [each for each in result.measured if each.batch_size == size]
         assert len(alike) == 4
         best = min(alike, key=lambda each: each.seconds)
         assert best.ratio == (1, 1, 1)
         assert all(each.ratio.low <= each.ratio.median <= each.ratio.high for each in alike)
-    assert all(each.seconds <= each.quantile(0.9) <= each.quantile(0.99) for each in found.measured)
-    assert len(found.plot().patches) == 8
+    assert all(each.seconds <= each.quantile(0.9) <= each.quantile(0.99) for each in result.measured)
+    assert len(result.plot().patches) == 8
 
 
 def test_bench_repeats_or_truncates_given_rows():
-    found = tx.bench(
+    result = tx.bench(
         made(), backends=["numpy"], batch_sizes=[5], feeds={"x": np.ones((2, 8), np.float32)}, seconds=0.001
     )
-    assert found.measured
+    assert result.measured
 
 
 def test_bench_refuses_batch_sizes_of_a_fixed_model():
@@ -205,8 +205,8 @@ def test_bench_refuses_batch_sizes_of_a_fixed_model():
 
 
 def test_bench_reports_a_missing_provider():
-    found = tx.bench(made(), backends=["onnxruntime"], providers=["NoSuchExecutionProvider"], seconds=0.001)
-    assert not found.measured
-    assert found.fastest is None
-    assert "NoSuchExecutionProvider" in found.timings[0].problem
-    assert str(found).startswith("nothing ran: ")
+    result = tx.bench(made(), backends=["onnxruntime"], providers=["NoSuchExecutionProvider"], seconds=0.001)
+    assert not result.measured
+    assert result.fastest is None
+    assert "NoSuchExecutionProvider" in result.timings[0].problem
+    assert str(result).startswith("nothing ran: ")

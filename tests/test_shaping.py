@@ -148,8 +148,8 @@ def test_sizes_for_windows_of_seven_after_a_stride_are_found(stride):
     front.output("x", ops.transpose(ops.conv(image, weight, strides=[stride, stride]), perm=[0, 2, 3, 1]))
     windows = tx.load(onnx.parser.parse_model(f'<ir_version: 8, opset_import: ["" : 17]> {WINDOWS}'))
     graph = tx.compose(front, windows)
-    found = tx.verify(graph, graph.copy()).raise_if_failed()
-    assert any("high=224, wide=224" in note for note in found.notes)
+    result = tx.verify(graph, graph.copy()).raise_if_failed()
+    assert any("high=224, wide=224" in note for note in result.notes)
 
 
 def tried_while(monkeypatch, work):
@@ -292,8 +292,8 @@ def test_a_square_and_an_epsilon_survive_half_precision():
     assert lowered.clipped == ["epsilon"]
     assert len(lowered.float32_nodes) == 2
     for given in (np.zeros((1, 4)), np.full((1, 4), 10.0)):
-        found = lowered.graph.run({"x": given.astype(np.float32)}, backend="numpy")["y"]
-        np.testing.assert_allclose(found, np.sign(given), atol=1e-2)
+        result = lowered.graph.run({"x": given.astype(np.float32)}, backend="numpy")["y"]
+        np.testing.assert_allclose(result, np.sign(given), atol=1e-2)
 
 
 def test_weights_beyond_the_range_stay_and_scalars_are_clipped():
@@ -383,10 +383,10 @@ def _unknown_dims_that_must_differ():
 
 @pytest.mark.parametrize("make", [_strided, _mask_as_long_as_both, _unknown_dims_that_must_differ])
 def test_sizes_are_found_at_which_a_graph_runs(make):
-    found = tx.verify(make())
-    assert found.equal
-    assert found.outputs
-    assert "random inputs were drawn with" in found.notes[0]
+    result = tx.verify(make())
+    assert result.equal
+    assert result.outputs
+    assert "random inputs were drawn with" in result.notes[0]
 
 
 def test_a_graph_without_suitable_sizes_raises_the_first_error():
@@ -429,9 +429,9 @@ def test_a_dim_that_a_node_fixes_is_refused(kind, dims, tmp_path, capsys):
     onnx.save(of_an_image(*MERGED[kind]), tmp_path / "m.onnx")
     arguments = ["convert", str(tmp_path / "m.onnx"), "-o", str(tmp_path / "o.onnx"), "--free-dims", dims]
     assert main(arguments) == 2
-    said = capsys.readouterr().err
-    assert 'cannot make the dim "batch" dynamic: the model runs only where it is 1' in said
-    assert '"last"' in said
+    output = capsys.readouterr().err
+    assert 'cannot make the dim "batch" dynamic: the model runs only where it is 1' in output
+    assert '"last"' in output
     assert not list(tmp_path.glob("*o.onnx*"))
     assert len(list(tmp_path.iterdir())) == 1
 

@@ -83,9 +83,9 @@ def test_a_number_for_verify_is_the_largest_difference(tmp_path):
 def test_run_returns_inner_values():
     graph = tx.load(CNN)
     images = np.ones((1, 1, 8, 8), np.float32)
-    found = graph.run({"images": images}, outputs=["Relu", "scores"])
-    assert list(found) == ["Relu", "scores"]
-    np.testing.assert_allclose(found["scores"], graph.run({"images": images})["scores"], rtol=1e-5)
+    result = graph.run({"images": images}, outputs=["Relu", "scores"])
+    assert list(result) == ["Relu", "scores"]
+    np.testing.assert_allclose(result["scores"], graph.run({"images": images})["scores"], rtol=1e-5)
     assert list(graph.run({"images": images}, outputs=graph["Conv"])) == ["Conv"]
     with pytest.raises(tx.InvalidCall, match="available"):
         graph.run({"images": images}, outputs=["nothing"])
@@ -201,8 +201,8 @@ def test_arrays_are_piped(tmp_path):
     for option, data in ((("--inputs", "-"), whole), (("--input", "images=-"), single)):
         done = pipe("run", CNN, *option, "-o", "-", data=data.getvalue())
         assert done.returncode == 0, done.stderr
-        with np.load(io.BytesIO(done.stdout)) as found:
-            assert found["scores"].shape == (3, 10)
+        with np.load(io.BytesIO(done.stdout)) as result:
+            assert result["scores"].shape == (3, 10)
         assert b"scores (by " in done.stderr
     measured = pipe("evaluate", CNN, "--data", "-", "--metric", "accuracy", data=DIGITS.read_bytes())
     assert measured.stdout.startswith(b"accuracy 0.9"), measured.stderr
@@ -300,9 +300,9 @@ def test_values_of_options_are_completed(line, offered, left, tmp_path):
     (tmp_path / "damaged.onnx").write_bytes(Path(DIGITS_MODEL).read_bytes()[:500])
     words = f"tenonnx {line.format(model=DIGITS_MODEL, damaged=tmp_path / 'damaged.onnx')}"
     count = str(len(words.split(" ")) - 1)
-    found = pipe(_TENONNX_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=count)
-    names = {each.removeprefix("plain,") for each in found.stdout.decode().splitlines()}
-    assert found.stderr == b""
+    result = pipe(_TENONNX_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=count)
+    names = {each.removeprefix("plain,") for each in result.stdout.decode().splitlines()}
+    assert result.stderr == b""
     assert offered <= names
     assert not left & names
     assert all(each.startswith(words.rpartition(" ")[2]) for each in names)
@@ -310,8 +310,8 @@ def test_values_of_options_are_completed(line, offered, left, tmp_path):
 
 @pytest.mark.parametrize("words", ["tenonnx inspect ", "tenonnx convert m.onnx -o ", "tenonnx grad m.onnx -o "])
 def test_shells_complete_names_of_files(words):
-    found = pipe(_TENONNX_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(words.count(" ")))
-    assert found.stdout.startswith(b"file,")
+    result = pipe(_TENONNX_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(words.count(" ")))
+    assert result.stdout.startswith(b"file,")
 
 
 @pytest.mark.parametrize(
@@ -326,8 +326,8 @@ def test_shells_complete_names_of_files(words):
     ],
 )
 def test_shells_complete_values(words, offered):
-    found = pipe(_TENONNX_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(words.count(" ")))
-    assert {line.partition(b",")[2] for line in found.stdout.split()} == offered
+    result = pipe(_TENONNX_COMPLETE="bash_complete", COMP_WORDS=words, COMP_CWORD=str(words.count(" ")))
+    assert {line.partition(b",")[2] for line in result.stdout.split()} == offered
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
@@ -336,8 +336,8 @@ def test_shells_complete_lines(shell):
     assert script.returncode == 0
     assert b"_TENONNX_COMPLETE" in script.stdout
     word = "co" if shell == "fish" else "1"
-    found = pipe(_TENONNX_COMPLETE=f"{shell}_complete", COMP_WORDS="tenonnx co", COMP_CWORD=word)
-    assert {b"convert", b"compare", b"compose"} <= set(found.stdout.replace(b",", b" ").split()), found
+    result = pipe(_TENONNX_COMPLETE=f"{shell}_complete", COMP_WORDS="tenonnx co", COMP_CWORD=word)
+    assert {b"convert", b"compare", b"compose"} <= set(result.stdout.replace(b",", b" ").split()), result
 
 
 def test_models_with_other_names_are_compared(tmp_path, capsys):

@@ -48,8 +48,8 @@ def floats(values):
 
 def differentiated(graph):
     typed = graph.copy().infer()
-    wanted = floats((*typed.inputs, *typed.variables))
-    return tx.grad(graph, floats(typed.outputs)[:1], wanted[:3], seeds={floats(typed.outputs)[0]: "cotangent"})
+    expected = floats((*typed.inputs, *typed.variables))
+    return tx.grad(graph, floats(typed.outputs)[:1], expected[:3], seeds={floats(typed.outputs)[0]: "cotangent"})
 
 
 def keep_primitives(call):

@@ -113,9 +113,9 @@ def test_limits_of_ops_hold(path, function, shape, reason):
 def test_the_wrong_line_is_named(path, capfd, old, new, line, reason):
     path.write_text(GOOD.replace(old, new))
     assert main(["targets", str(path)]) != 0
-    said = capfd.readouterr().err
-    assert f"mine.toml, line {line}" in said
-    assert reason in said
+    output = capfd.readouterr().err
+    assert f"mine.toml, line {line}" in output
+    assert reason in output
 
 
 def test_a_file_is_shown(path, capfd):
@@ -264,9 +264,9 @@ def test_a_file_is_verified_in_a_runner(model, tmp_path, capfd, name, reason, op
     moved = tmp_path / "moved.onnx"
     arguments = ["--ops", "Max,Min", "--verify-with", f"{tmp_path}/runners.py:{name}", *options]
     code = main(["convert", str(model), "-o", str(moved), *arguments])
-    said = capfd.readouterr().err
-    assert (code == 0, moved.exists()) == ((True, True) if not reason else (False, False)), said
-    assert (reason or "note: in ") in said
+    output = capfd.readouterr().err
+    assert (code == 0, moved.exists()) == ((True, True) if not reason else (False, False)), output
+    assert (reason or "note: in ") in output
     assert [file.name for file in tmp_path.iterdir() if "moved" in file.name] == ([] if reason else ["moved.onnx"])
 
 
@@ -319,9 +319,9 @@ def test_a_plan_lists_remedies_and_their_costs(tmp_path, model, capfd):
     tx.export(graph, source)
     listed = ["--ops", "Relu,Add,Sub,Mul,Div,Exp"]
     assert main(["plan", source, *listed]) == 1
-    said = capfd.readouterr().out
-    assert "--assume-finite would leave 1 obstacle" in said
-    assert "possible with --approximate" in said
+    output = capfd.readouterr().out
+    assert "--assume-finite would leave 1 obstacle" in output
+    assert "possible with --approximate" in output
     assert main(["plan", source, *listed, "--assume-finite", "--json"]) == 1
     assert json.loads(capfd.readouterr().out)["would_help"] == {"approximate": 0}
     assert main(["plan", str(model), "--ops", "Relu,Sub", "--json"]) == 0

@@ -97,21 +97,21 @@ def plan_of(graph, **where):
 
 
 def test_plans_show_the_path_to_nodes_in_branches_and_functions():
-    found = plan_of(branching("Det"), name="tensorrt-10")
-    assert {node: change.action for node, change in found.items()} == {
+    result = plan_of(branching("Det"), name="tensorrt-10")
+    assert {node: change.action for node, change in result.items()} == {
         "call": "refused",
         "choice/then_branch/deep": "refused",
         "choice/else_branch/plain": "kept",
         "choice": "kept",
     }
-    assert "ai.onnx::Det is not on the list" in found["choice/then_branch/deep"].reason
-    assert 'node "second" (acme::Stranger@1)' in found["call"].reason
+    assert "ai.onnx::Det is not on the list" in result["choice/then_branch/deep"].reason
+    assert 'node "second" (acme::Stranger@1)' in result["call"].reason
 
 
 def test_a_node_with_rewritten_subgraphs_keeps_its_own_action():
-    found = plan_of(branching("Mish", called="Neg"), opset_version=13)
-    assert found["choice/then_branch/deep"].action == "expanded"
-    assert found["choice"].action == "kept"
+    result = plan_of(branching("Mish", called="Neg"), opset_version=13)
+    assert result["choice/then_branch/deep"].action == "expanded"
+    assert result["choice"].action == "kept"
 
 
 def test_a_target_without_a_cast_refuses():
@@ -137,10 +137,10 @@ def test_an_op_that_is_not_listed_is_lowered_to_others(op, contents, expected):
     graph.output("y", op(graph.input("x", str(contents.dtype), ("n",))))
     moved = tx.retarget(graph, target="rknn-2")
     assert [node.op_type for node in moved.nodes] == expected
-    found, wanted = (each.run({"x": contents}, backend="numpy")["y"] for each in (moved, graph))
-    np.testing.assert_array_equal(found, wanted)
+    result, wanted = (each.run({"x": contents}, backend="numpy")["y"] for each in (moved, graph))
+    np.testing.assert_array_equal(result, wanted)
     if contents.dtype.kind == "f":
-        np.testing.assert_array_equal(np.signbit(found), np.signbit(wanted))
+        np.testing.assert_array_equal(np.signbit(result), np.signbit(wanted))
 
 
 def test_ops_that_static_shapes_fold_need_no_support():

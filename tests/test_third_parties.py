@@ -182,9 +182,9 @@ def before(python):
     """Results of the unrelated program without any of these packages."""
     done = python("", INNOCENT)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert found.pop("warned") == []
-    return found
+    result = json.loads(done.stdout)
+    assert result.pop("warned") == []
+    return result
 
 
 @pytest.mark.parametrize(("group", "entry", "text", "message"), HURTFUL.values(), ids=HURTFUL)
@@ -192,9 +192,9 @@ def test_an_unrelated_program_has_the_same_results(installed, python, before, gr
     installed("aaa-stranger", f"tenonnx.{group}", entry, text)
     done = python(installed.path, INNOCENT)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    warned = "\n".join(found.pop("warned"))
-    assert found == before
+    result = json.loads(done.stdout)
+    warned = "\n".join(result.pop("warned"))
+    assert result == before
     assert (message or "") in warned
     assert not message or "aaa-stranger" in warned
     checked = python(installed.path, "tenonnx", "plugins", "--check")
@@ -210,9 +210,9 @@ def test_an_unrelated_program_has_the_same_results(installed, python, before, gr
 def test_our_ops_stay_unchanged(installed, python, before, text, why):
     installed("aaa-stranger", "tenonnx.ops", "ai.onnx", f"{HEAD}from tenonnx import extend\n{text}")
     done = python(installed.path, INNOCENT)
-    found = json.loads(done.stdout)
-    assert all("aaa-stranger" in warned for warned in found.pop("warned"))
-    assert found == before, done.stderr
+    result = json.loads(done.stdout)
+    assert all("aaa-stranger" in warned for warned in result.pop("warned"))
+    assert result == before, done.stderr
     checked = python(installed.path, "tenonnx", "plugins", "--check")
     assert checked.returncode == 1
     assert why in checked.stderr

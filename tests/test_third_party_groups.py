@@ -55,10 +55,10 @@ def test_a_package_that_fails_at_import_is_named_when_it_is_used(installed, pyth
     installed("aaa-stranger", group, "odd", text)
     done = python(installed.path, CONVERTS)
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    assert (found["ops"], found["y"]) == (["Relu"], [[0.0, 0, 2], [3, 0, 5]])
+    result = json.loads(done.stdout)
+    assert (result["ops"], result["y"]) == (["Relu"], [[0.0, 0, 2], [3, 0, 5]])
     assert Path(installed.path, "made.onnx").exists()
-    warned = "\n".join(found["warned"])
+    warned = "\n".join(result["warned"])
     assert (message or "") in warned
     assert ("aaa-stranger" in warned) is (message is not None)
     listed = python(installed.path, "tenonnx", "plugins", "--check")

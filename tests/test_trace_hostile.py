@@ -42,5 +42,5 @@ def test_reads_of_native_code_are_found(tmp_path: Path) -> None:
         (folder / "w.bin").write_bytes(b"x")
     code = "import sys; [open(path, 'rb').read() for path in sys.argv[1:]]"
     command = [sys.executable, "-c", code, *(str(folder / "w.bin") for folder in folders)]
-    found, exit_code = traced(command, [], [str(folders[0])])
-    assert (found, exit_code) == ([f"read {folders[1]}/w.bin"], 0)
+    result, exit_code = traced(command, [], [str(folders[0])])
+    assert (result, exit_code) == ([f"read {folders[1]}/w.bin"], 0)

@@ -29,11 +29,11 @@ SPARED = {
 def ruled() -> dict[str, list[Case]]:
     """Cases of each op with a body and a type rule."""
     load()
-    found: dict[str, list[Case]] = {}
+    result: dict[str, list[Case]] = {}
     for case in collected():
         if not case.op.primitive and "type" in case.op.rules:
-            found.setdefault(case.op.title, []).append(case)
-    return found
+            result.setdefault(case.op.title, []).append(case)
+    return result
 
 
 def knows_more(cases: list[Case], *counts: int) -> bool:
@@ -42,5 +42,5 @@ def knows_more(cases: list[Case], *counts: int) -> bool:
 
 def test_each_rule_infers_more_than_the_body_or_is_faster():
     few, many = (2,), (1, 8)
-    found = {title: knows_more(cases, *(few if title in SPARED else many)) for title, cases in ruled().items()}
-    assert {title for title, more in found.items() if not more} == SPARED.keys()
+    result = {title: knows_more(cases, *(few if title in SPARED else many)) for title, cases in ruled().items()}
+    assert {title for title, more in result.items() if not more} == SPARED.keys()

@@ -97,8 +97,8 @@ def contradictions(name, graph, feeds):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_suites(kind):
-    found = [text for name, graph, feeds in provided(kind) for text in contradictions(name, graph, feeds)]
-    assert not found, "\n".join(found)
+    result = [text for name, graph, feeds in provided(kind) for text in contradictions(name, graph, feeds)]
+    assert not result, "\n".join(result)
 
 
 @pytest.mark.parametrize("name", models.SAMPLES)
@@ -132,8 +132,8 @@ def origins(graph, feeds):
 
 
 def test_dims_are_unknown_only_where_data_decides():
-    found = {op: name for kind in KINDS for name, graph, feeds in provided(kind) for op in origins(graph, feeds)}
-    assert found.keys() <= DATA_DEPENDENT.keys(), found
+    result = {op: name for kind in KINDS for name, graph, feeds in provided(kind) for op in origins(graph, feeds)}
+    assert result.keys() <= DATA_DEPENDENT.keys(), result
 
 
 def test_inference_does_not_depend_on_earlier_graphs(monkeypatch):

@@ -30,10 +30,10 @@ scaled.until(7, renamed={"by": "factor"})
 
 @op("Mixed", domain="com.acme")
 def mixed(X, weight=None, bias=None, *, axis=-1):
-    found = ops.softmax(X, axis=axis)
+    result = ops.softmax(X, axis=axis)
     if weight is not None:
-        found = ops.matmul(scaled(found), weight)
-    return (found if bias is None else found + bias), ops.reduce_sum(found, [axis])
+        result = ops.matmul(scaled(result), weight)
+    return (result if bias is None else result + bias), ops.reduce_sum(result, [axis])
 
 
 @op("SumOver", domain="com.acme")
@@ -59,10 +59,10 @@ X = np.arange(6, dtype=np.float32).reshape(2, 3) / 7
 
 @pytest.fixture(scope="module")
 def registry():
-    found = Registry.installed()
+    result = Registry.installed()
     for each in (scaled, scaled_by_power, mixed, sum_over, within):
-        found.add(each)
-    return found
+        result.add(each)
+    return result
 
 
 def graph_of(*calls, version=7):
@@ -86,11 +86,11 @@ def carried(graph, **options):
 def results(model):
     """Results of a model in onnxruntime and in tenonnx, both without the package."""
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    found = session.run(None, {"x": X})
+    result = session.run(None, {"x": X})
     ours = tx.load(model).run({"x": X}, backend="numpy")
-    for one, other in zip(found, ours.values(), strict=True):
+    for one, other in zip(result, ours.values(), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5)
-    return found
+    return result
 
 
 CALLS = {

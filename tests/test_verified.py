@@ -33,10 +33,10 @@ def run(capfd, monkeypatch, tmp_path):
 
     def command(*arguments, code=0):
         capfd.readouterr()
-        found = main([str(argument) for argument in arguments])
-        said = capfd.readouterr()
-        assert found == code, said.out + said.err
-        return said
+        result = main([str(argument) for argument in arguments])
+        output = capfd.readouterr()
+        assert result == code, output.out + output.err
+        return output
 
     return command
 
@@ -119,22 +119,22 @@ def transform(monkeypatch, tmp_path):
 def test_a_transform_is_compared_with_the_source_file(run, transform, tmp_path):
     transform()
     onnx.save(linear(WEIGHT), "m.onnx")
-    said = run("convert", "m.onnx", "-o", "out.onnx", "--sneaky", code=1)
-    assert "y (numpy)" in said.err
+    output = run("convert", "m.onnx", "-o", "out.onnx", "--sneaky", code=1)
+    assert "y (numpy)" in output.err
     assert not (tmp_path / "out.onnx").exists()
 
 
 def test_a_transform_that_is_meant_to_change_numbers_shows_both_differences(run, transform):
     transform('@changing("numbers")')
     onnx.save(linear(WEIGHT), "m.onnx")
-    said = run("convert", "m.onnx", "-o", "out.onnx", "--sneaky").out
-    assert "against m.onnx as --sneaky left it in numpy and onnxruntime" in said
-    assert "from m.onnx as it was read, which --sneaky changes: largest difference: y (" in said
-    found = json.loads(run("convert", "m.onnx", "-o", "out.onnx", "--sneaky", "--json").out)
-    assert found["verification"]["equal"]
-    assert found["verification"]["compared_with"] == "m.onnx as --sneaky left it"
-    assert not found["from_source"]["equal"]
-    assert max(each["absolute"] for each in found["from_source"]["outputs"]) > 1e-3
+    output = run("convert", "m.onnx", "-o", "out.onnx", "--sneaky").out
+    assert "against m.onnx as --sneaky left it in numpy and onnxruntime" in output
+    assert "from m.onnx as it was read, which --sneaky changes: largest difference: y (" in output
+    result = json.loads(run("convert", "m.onnx", "-o", "out.onnx", "--sneaky", "--json").out)
+    assert result["verification"]["equal"]
+    assert result["verification"]["compared_with"] == "m.onnx as --sneaky left it"
+    assert not result["from_source"]["equal"]
+    assert max(each["absolute"] for each in result["from_source"]["outputs"]) > 1e-3
 
 
 @pytest.mark.parametrize("what", ["numbers", "interface"])
@@ -149,14 +149,14 @@ def test_changes_of_numbers_by_a_transform_are_marked(what):
 
 
 def test_our_own_transforms_say_what_they_change(run):
-    said = run("convert", INT8, "-o", "floats.onnx", "--dequantize").out
-    assert f"against {INT8} as --dequantize left it" in said
-    assert f"from {INT8} as it was read" in said
+    output = run("convert", INT8, "-o", "floats.onnx", "--dequantize").out
+    assert f"against {INT8} as --dequantize left it" in output
+    assert f"from {INT8} as it was read" in output
     assert f"against {DIGITS} in numpy and onnxruntime" in run("convert", DIGITS, "-o", "simple.onnx", "--simplify").out
     iris = EXAMPLES / "iris/iris.onnx"
-    said = run("convert", iris, "-o", "iris.onnx", "--no-zipmap").out
-    assert "as --no-zipmap left it" in said
-    assert "a sequence" in said
+    output = run("convert", iris, "-o", "iris.onnx", "--no-zipmap").out
+    assert "as --no-zipmap left it" in output
+    assert "a sequence" in output
 
 
 # ----- each output ----------------------------------------------------------------------------------------------------
@@ -164,9 +164,9 @@ def test_our_own_transforms_say_what_they_change(run):
 
 def test_each_output_is_verified_or_has_a_reason(run):
     onnx.save(linear(WEIGHT, drawn=True), "m.onnx")
-    said = run("convert", "m.onnx", "-o", "same.onnx").out
-    assert "verified 1 of 2 outputs bit for bit against" in said
-    assert "not verified: noise: drawn at random" in said
+    output = run("convert", "m.onnx", "-o", "same.onnx").out
+    assert "verified 1 of 2 outputs bit for bit against" in output
+    assert "not verified: noise: drawn at random" in output
     states = json.loads(run("convert", "m.onnx", "-o", "same.onnx", "--json").out)["verification"]["states"]
     assert [(each["name"], each["state"], each["grade"]) for each in states] == [
         ("y", "verified", "bit for bit"),
@@ -178,8 +178,8 @@ def test_a_model_with_only_random_outputs_is_not_verified(run):
     model = linear(WEIGHT, drawn=True)
     del model.graph.output[0]
     onnx.save(model, "m.onnx")
-    said = run("convert", "m.onnx", "-o", "same.onnx").out
-    assert "verified" not in said.replace("not verified", "")
+    output = run("convert", "m.onnx", "-o", "same.onnx").out
+    assert "verified" not in output.replace("not verified", "")
     run("verify", "m.onnx", "same.onnx", code=1)
 
 
@@ -203,8 +203,8 @@ def test_grades_distinguish_rounding_from_other_differences(factor, grade):
 
 def test_a_slightly_scaled_last_layer_is_never_within_rounding():
     one, other = tx.load(linear(WEIGHT)), tx.load(linear(WEIGHT * np.float32(1.0001)))
-    found = tx.verify(one, other)
-    assert found.grade in ("", "within tolerance")
+    result = tx.verify(one, other)
+    assert result.grade in ("", "within tolerance")
     assert not tx.verify(one, other, exact=True).equal
 
 
@@ -242,8 +242,8 @@ NO_ROUNDING = {
 def test_transforms_that_do_not_round_are_exact(name, transform, tmp_path):
     graph = tx.load(EXAMPLES / f"{name}.onnx")
     tx.export(NO_ROUNDING[transform](graph), tmp_path / "m.onnx", tidy=True)
-    found = tx.verify(graph, tmp_path / "m.onnx", backends=["numpy"], exact=True)
-    assert found.raise_if_failed().grade == "bit for bit"
+    result = tx.verify(graph, tmp_path / "m.onnx", backends=["numpy"], exact=True)
+    assert result.raise_if_failed().grade == "bit for bit"
 
 
 # ----- the command ----------------------------------------------------------------------------------------------------
@@ -254,13 +254,13 @@ def test_verify_compares_two_models(run):
     onnx.save(linear(WEIGHT), "b.onnx")
     onnx.save(linear(WEIGHT * np.float32(1.1)), "c.onnx")
     np.savez("x.npz", x=np.ones((2, 4), np.float32))
-    said = run("verify", "a.onnx", "b.onnx").out
-    assert "b.onnx: verified bit for bit against a.onnx in numpy and onnxruntime, on random inputs" in said
+    output = run("verify", "a.onnx", "b.onnx").out
+    assert "b.onnx: verified bit for bit against a.onnx in numpy and onnxruntime, on random inputs" in output
     assert "on the inputs given" in run("verify", "a.onnx", "b.onnx", "--inputs", "x.npz", "--exact").out
-    said = run("verify", "a.onnx", "c.onnx", code=1).out
-    assert "c.onnx differs from a.onnx" in said
-    assert "different: y" in said
-    assert 'the first node that diverges: node "last"' in said
+    output = run("verify", "a.onnx", "c.onnx", code=1).out
+    assert "c.onnx differs from a.onnx" in output
+    assert "different: y" in output
+    assert 'the first node that diverges: node "last"' in output
     run("verify", "a.onnx", "c.onnx", "--rtol", "0.2", "--atol", "0.2")
     run("verify", "a.onnx", "nowhere.onnx", code=2)
     run("verify", "a.onnx", "b.onnx", "--exact", "--atol", "1", code=2)
@@ -278,13 +278,13 @@ def nan_in_the_middle():
 @pytest.mark.parametrize("files", [["pool.onnx"], ["pool.onnx", "pool.onnx"], ["pool.onnx", "./pool.onnx"]])
 def test_one_model_is_compared_between_backends(run, files):
     nan_in_the_middle()
-    said = run("verify", *files, "--inputs", "nan.npz", code=1).out
-    assert "pool.onnx differs between backends" in said
-    assert "different: y: onnxruntime: float32[1, 1, 1] at [0, 0, 0]: 2.0 instead of nan" in said
-    said = run("verify", *files, "--inputs", "one.npz").out
-    assert "against pool.onnx in numpy, run in onnxruntime, on the inputs given" in said
-    said = run("verify", *files, "--inputs", "one.npz", "--backend", "numpy", code=1).out
-    assert "not verified: y: computed on numpy alone" in said
+    output = run("verify", *files, "--inputs", "nan.npz", code=1).out
+    assert "pool.onnx differs between backends" in output
+    assert "different: y: onnxruntime: float32[1, 1, 1] at [0, 0, 0]: 2.0 instead of nan" in output
+    output = run("verify", *files, "--inputs", "one.npz").out
+    assert "against pool.onnx in numpy, run in onnxruntime, on the inputs given" in output
+    output = run("verify", *files, "--inputs", "one.npz", "--backend", "numpy", code=1).out
+    assert "not verified: y: computed on numpy alone" in output
 
 
 @pytest.mark.parametrize("command", [["run"], ["bench", "--seconds", "0.01"], ["verify"], ["compare"], ["convert"]])
@@ -303,21 +303,21 @@ def test_files_without_any_input_of_the_model_are_refused(run, command, held):
 def test_verify_has_json(run):
     onnx.save(linear(WEIGHT), "a.onnx")
     onnx.save(linear(WEIGHT * np.float32(1.1)), "c.onnx")
-    found = json.loads(run("verify", "a.onnx", "a.onnx", "--json").out)
-    assert (found["passed"], found["verified"]) == (True, True)
-    assert found["grade"] in ("bit for bit", "within rounding")
-    found = json.loads(run("verify", "a.onnx", "c.onnx", "--json", "--backend", "numpy", code=1).out)
-    assert (found["passed"], found["grade"]) == (False, None)
-    assert [each["state"] for each in found["states"]] == ["different"]
-    assert {each["backend"] for each in found["outputs"]} == {"numpy"}
+    result = json.loads(run("verify", "a.onnx", "a.onnx", "--json").out)
+    assert (result["passed"], result["verified"]) == (True, True)
+    assert result["grade"] in ("bit for bit", "within rounding")
+    result = json.loads(run("verify", "a.onnx", "c.onnx", "--json", "--backend", "numpy", code=1).out)
+    assert (result["passed"], result["grade"]) == (False, None)
+    assert [each["state"] for each in result["states"]] == ["different"]
+    assert {each["backend"] for each in result["outputs"]} == {"numpy"}
 
 
 def test_convert_can_require_bitwise_equality(run, tmp_path):
     run("convert", DIGITS, "-o", "same.onnx", "--exact")
     assert onnx.load("same.onnx") == onnx.load(DIGITS)
     bert = EXAMPLES / "bert/bert.onnx"
-    said = run("convert", bert, "-o", "plain.onnx", "--domains", "ai.onnx", "--exact", code=1)
-    assert "may not differ" in said.err
+    output = run("convert", bert, "-o", "plain.onnx", "--domains", "ai.onnx", "--exact", code=1)
+    assert "may not differ" in output.err
     assert not (tmp_path / "plain.onnx").exists()
 
 
@@ -328,9 +328,9 @@ def test_convert_can_require_bitwise_equality(run, tmp_path):
 @pytest.mark.parametrize("constant", [False, True])
 def test_a_conversion_meets_its_deadline(run, tmp_path, options, constant):
     onnx.save(endless(constant=constant), "endless.onnx")
-    said = run("convert", "endless.onnx", "-o", "out.onnx", "--timeout", "0.5", *options, code=1)
-    assert "not verified: not finished within 0.5 s" in said.err
-    assert "--timeout" in said.err
+    output = run("convert", "endless.onnx", "-o", "out.onnx", "--timeout", "0.5", *options, code=1)
+    assert "not verified: not finished within 0.5 s" in output.err
+    assert "--timeout" in output.err
     assert not (tmp_path / "out.onnx").exists()
 
 
@@ -353,18 +353,18 @@ def test_newlines_in_names_do_not_break_lines(run):
     )
     forged.graph.output[0].name = forged.graph.node[0].output[0] = "y\nnumbers: different"
     onnx.save(forged, "forged.onnx")
-    said = run("compare", "forged.onnx", "forged.onnx", code=0).out
-    assert sum(line.startswith("numbers:") for line in said.splitlines()) == 1
+    output = run("compare", "forged.onnx", "forged.onnx", code=0).out
+    assert sum(line.startswith("numbers:") for line in output.splitlines()) == 1
 
 
 @pytest.mark.parametrize("command", ["run", "bench"])
 @pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
 def test_running_commands_meet_their_deadline(run, command, backend):
     onnx.save(endless(), "endless.onnx")
-    said = run(command, "endless.onnx", "--backend", backend, "--timeout", "0.5", code=2)
-    assert "OutOfTime: not finished within 0.5 s" in said.err
-    assert "--timeout" in said.err
-    assert said.out == ""
+    output = run(command, "endless.onnx", "--backend", backend, "--timeout", "0.5", code=2)
+    assert "OutOfTime: not finished within 0.5 s" in output.err
+    assert "--timeout" in output.err
+    assert output.out == ""
 
 
 def test_native_code_that_ignores_the_deadline_is_ended():
@@ -417,15 +417,17 @@ SILENT = {
 @pytest.mark.parametrize("kind", SILENT)
 def test_nothing_is_verified_without_compared_numbers(run, kind):
     one, other = (onnx.parser.parse_model(f"<ir_version: 8, opset_import: [{SILENT[kind] % f}") for f in ("1", "2"))
-    found = tx.verify(tx.load(one), tx.load(other))
-    assert (found.equal, found.verified, found.verdict) == (True, False, "not verified")
-    assert [(state.name, state.state) for state in found.states] == [("y", "not verified")]
-    assert "no number to compare" in found.unverified["y"]
-    assert found.default_session == []
+    result = tx.verify(tx.load(one), tx.load(other))
+    assert (result.equal, result.verified, result.verdict) == (True, False, "not verified")
+    assert [(state.name, state.state) for state in result.states] == [("y", "not verified")]
+    assert "no number to compare" in result.unverified["y"]
+    assert result.default_session == []
     onnx.save(one, "one.onnx")
     onnx.save(other, "other.onnx")
     assert "not verified: y: these inputs give no number" in run("verify", "one.onnx", "other.onnx", code=1).out
-    assert "not verified: y" in (said := run("convert", "one.onnx", "-o", "out.onnx", "--opset", "18")).out + said.err
+    assert (
+        "not verified: y" in (output := run("convert", "one.onnx", "-o", "out.onnx", "--opset", "18")).out + output.err
+    )
     telling = {"x": np.full((2, 4), 2000, np.float32)}
     assert not tx.verify(tx.load(one), tx.load(other), feeds=telling).equal
     assert tx.verify(tx.load(one), tx.load("out.onnx"), feeds=telling).verified
@@ -443,5 +445,5 @@ def test_an_output_without_numbers_may_still_differ():
     one, other = tx.Graph(opsets={"ai.onnx": 17}), tx.Graph(opsets={"ai.onnx": 17})
     for graph, width in ((one, 4), (other, 2)):
         graph.output("y", graph.input("x", "float32", ("n", 4))[:, :width])
-    found = tx.verify(one, other, feeds={"x": np.zeros((0, 4), np.float32)})
-    assert [(state.name, state.state) for state in found.states] == [("y", "different")]
+    result = tx.verify(one, other, feeds={"x": np.zeros((0, 4), np.float32)})
+    assert [(state.name, state.state) for state in result.states] == [("y", "different")]

@@ -65,14 +65,14 @@ def test_an_option_means_one_thing():
         value = "flag" if option.is_flag else option.metavar or option.type.name
         for name in (*option.opts, *option.secondary_opts):
             meanings[name][value].append(command)
-    several = {name: dict(found) for name, found in meanings.items() if len(found) > 1 and name.startswith("--")}
-    assert {name: found for name, found in several.items() if name not in SEVERAL_MEANINGS} == {}
+    several = {name: dict(result) for name, result in meanings.items() if len(result) > 1 and name.startswith("--")}
+    assert {name: result for name, result in several.items() if name not in SEVERAL_MEANINGS} == {}
     shorts = defaultdict(set)
     for _, option in options():
         for name in option.opts:
             if len(name) == 2:
                 shorts[name].add(next((each for each in option.opts if each.startswith("--")), name))
-    assert {name: found for name, found in shorts.items() if len(found) > 1} == {}
+    assert {name: result for name, result in shorts.items() if len(result) > 1} == {}
 
 
 def test_a_thing_has_one_name():

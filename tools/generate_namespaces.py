@@ -47,7 +47,7 @@ def names(package: str, composites: str) -> tuple[dict[str, str], dict[str, str]
     Raises ``SystemExit`` if two modules define one name, or if a module has a function's name: once imported, it would
     replace the function.
     """
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     also: dict[str, str] = {}
     modules = [m.name for m in iter_modules(import_module(package).__path__) if m.name not in ("plugin", "cases")]
     for stem in modules:
@@ -56,14 +56,14 @@ def names(package: str, composites: str) -> tuple[dict[str, str], dict[str, str]
             is_op = isinstance(value, Op) or (stem == composites and isinstance(value, FunctionType))
             if not is_op or name.startswith("_") or value.__module__ != module.__name__:
                 continue
-            if name in found or name in modules:
+            if name in result or name in modules:
                 raise SystemExit(f"{package} has two things called {name}, one of them in {stem}.py")
             spelled = name.replace("_", "") == getattr(value, "name", name).replace("_", "").lower()
             newest = getattr(value, "before", None) is None
             if not spelled and newest:
                 also[value.name] = name
-            found[name] = module.__name__
-    return found, also
+            result[name] = module.__name__
+    return result, also
 
 
 def stub(modules: dict[str, str]) -> str:

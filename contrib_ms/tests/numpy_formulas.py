@@ -13,5 +13,5 @@ def results(case, formula, draw):
     drawn = case.function(draw)
     attributes = case.op.signature.complete(case, drawn.attributes)
     counted = {} if drawn.outputs is None else {"_outputs": drawn.outputs}
-    found, expected = case.op(*drawn.inputs, **attributes, **counted), formula(*map(wide, drawn.inputs), **attributes)
-    return drawn, *(v if isinstance(v, tuple) else (v,) for v in (found, expected))
+    result, expected = case.op(*drawn.inputs, **attributes, **counted), formula(*map(wide, drawn.inputs), **attributes)
+    return drawn, *(v if isinstance(v, tuple) else (v,) for v in (result, expected))

@@ -57,23 +57,23 @@ def test_packed_attention(scale):
     flat = x @ weights + bias
     q, k, v = flat[:, :8].reshape(7, 2, 4), flat[:, 8:16].reshape(7, 2, 4), flat[:, 16:].reshape(7, 2, 2)
     spans = [slice(SUMS[b], SUMS[b + 1]) for b in range(3)]
-    wanted = [one_by_one(q[s], k[s], v[s], more[0, :, : s.stop - s.start, : s.stop - s.start], scale) for s in spans]
+    expected = [one_by_one(q[s], k[s], v[s], more[0, :, : s.stop - s.start, : s.stop - s.start], scale) for s in spans]
     attributes = {"num_heads": 2, "scale": scale}
     y = remove_padding.packed_attention(x, weights, bias, OFFSET, SUMS, more, qkv_hidden_sizes=[8, 8, 4], **attributes)
-    close(y, np.concatenate(wanted))
+    close(y, np.concatenate(expected))
     parts = [flat[:, :8] - bias[:8], flat[:, 8:16] - bias[8:16], flat[:, 16:] - bias[16:]]
     close(
         remove_padding.packed_multi_head_attention(*parts, bias, OFFSET, SUMS, more, **attributes),
-        np.concatenate(wanted),
+        np.concatenate(expected),
     )
 
 
 def test_packed_query_key_value():
     x = some(7, 2, 3, 4)
     spans = [slice(SUMS[b], SUMS[b + 1]) for b in range(3)]
-    wanted = [one_by_one(*(x[s, :, k] for k in range(3)), np.zeros((2, 4, 1))) for s in spans]
+    expected = [one_by_one(*(x[s, :, k] for k in range(3)), np.zeros((2, 4, 1))) for s in spans]
     y = remove_padding.packed_multi_head_attention(x, None, None, None, OFFSET, SUMS, num_heads=2)
-    close(y, np.concatenate(wanted))
+    close(y, np.concatenate(expected))
 
 
 def test_gated_position_bias():

@@ -53,13 +53,13 @@ def test_whisper(opset_version):
     path, feeds, expected = whisper()
     graph = tx.load(path)
     if opset_version is None:
-        found = list(graph.run(feeds, backend="numpy").values())
+        result = list(graph.run(feeds, backend="numpy").values())
     else:
         model = to_model(tx.retarget(graph, opset_version, domains=["ai.onnx"]))
         onnx.checker.check_model(model, full_check=True)
-        found = run(model.SerializeToString(), feeds)
-    np.testing.assert_array_equal(found[0], expected[0])
-    np.testing.assert_allclose(found[1], expected[1], rtol=1e-4)
+        result = run(model.SerializeToString(), feeds)
+    np.testing.assert_array_equal(result[0], expected[0])
+    np.testing.assert_allclose(result[1], expected[1], rtol=1e-4)
 
 
 @pytest.mark.parametrize("opset_version", [None, 13, 17, 21, 23])
@@ -76,12 +76,12 @@ def test_llama(step, opset_version):
     graph = tx.load(path)
     assert {"GroupQueryAttention", "MatMulNBits"} <= {node.op_type for node in graph.nodes}
     if opset_version is None:
-        found = list(graph.run(feeds, backend="numpy").values())
+        result = list(graph.run(feeds, backend="numpy").values())
     else:
         model = to_model(tx.retarget(graph, opset_version, domains=["ai.onnx"]))
         onnx.checker.check_model(model)
-        found = run(model.SerializeToString(), feeds)
-    for mine, theirs in zip(found, run(path, feeds), strict=True):
+        result = run(model.SerializeToString(), feeds)
+    for mine, theirs in zip(result, run(path, feeds), strict=True):
         np.testing.assert_allclose(mine, theirs, rtol=0, atol=5e-3)
 
 
@@ -97,8 +97,8 @@ def test_numpy(example):
     path, feeds, expected = example()
     graph = tx.load(path)
     assert {node.op_type for node in graph.nodes if node.domain == "com.microsoft"} == FUSED[example]
-    (found,) = graph.run(feeds, backend="numpy").values()
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+    (result,) = graph.run(feeds, backend="numpy").values()
+    np.testing.assert_allclose(result, expected, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("opset_version", [13, 17, 21, 23])
@@ -107,8 +107,8 @@ def test_plain(example, opset_version):
     path, feeds, expected = example()
     model = to_model(tx.retarget(tx.load(path), opset_version, domains=["ai.onnx"]))
     onnx.checker.check_model(model, full_check=True)
-    (found,) = run(model.SerializeToString(), feeds)
-    np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+    (result,) = run(model.SerializeToString(), feeds)
+    np.testing.assert_allclose(result, expected, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("example", FUSED)
@@ -121,11 +121,11 @@ def test_gradient(example):
     random = np.random.default_rng(0)
     seed = random.standard_normal(expected.shape).astype(np.float32)
     slope = tx.grad(graph, of=output, wrt=name, seeds={output: "seed"})
-    found = slope.run({**feeds, "seed": seed}, backend="numpy")[f"{name}/grad"]
-    direction = random.standard_normal(found.shape).astype(np.float32)
+    result = slope.run({**feeds, "seed": seed}, backend="numpy")[f"{name}/grad"]
+    direction = random.standard_normal(result.shape).astype(np.float32)
     ends = [(moved(path, name, step * direction).run(feeds, backend="numpy")[output] * seed).sum() for step in STEPS]
     difference = (ends[1] - ends[0]) / (STEPS[1] - STEPS[0])
-    np.testing.assert_allclose((found * direction).sum(), difference, rtol=0.05)
+    np.testing.assert_allclose((result * direction).sum(), difference, rtol=0.05)
 
 
 WEIGHTS = ("layer_0.inner.weight", "layer_0.outside", "classifier.weight")

@@ -30,10 +30,10 @@ def test_few_tokens_compute_only_their_own_experts(activation, sparse):
         x_, logits_ = graph.input("x", "float32", (count, 4)), graph.input("logits", "float32", (count, 6))
         graph.output("y", mixed(x_, logits_))
         lowered = tx.retarget(graph, 21, domains=["ai.onnx"])
-        found = lowered.run({"x": x[:1], "logits": logits[:1]}, backend="onnxruntime")["y"]
-        np.testing.assert_allclose(found, together[:1], rtol=1e-4, atol=1e-5)
+        result = lowered.run({"x": x[:1], "logits": logits[:1]}, backend="onnxruntime")["y"]
+        np.testing.assert_allclose(result, together[:1], rtol=1e-4, atol=1e-5)
         sizes[count] = {v.type.shape for v in lowered.infer().values()}
-    assert [(2, 4, 7) in found for found in sizes.values()] == [True, False], "of one token, two experts are copied"
+    assert [(2, 4, 7) in result for result in sizes.values()] == [True, False], "of one token, two experts are copied"
 
 
 def test_the_number_of_tokens_may_be_unknown_before_run_time():
@@ -56,5 +56,5 @@ def test_the_number_of_tokens_may_be_unknown_before_run_time():
         together = program.run(given, backend="onnxruntime")
         alone = [program.run({n: v[[k]] for n, v in given.items()}, backend="numpy") for k in range(5)]
         for name, expected in together.items():
-            found = np.concatenate([each[name] for each in alone])
-            np.testing.assert_allclose(found, expected, rtol=1e-3, atol=1e-4)
+            result = np.concatenate([each[name] for each in alone])
+            np.testing.assert_allclose(result, expected, rtol=1e-3, atol=1e-4)

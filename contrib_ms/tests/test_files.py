@@ -152,5 +152,5 @@ def test_named_statistics_without_a_consumer():
 
 def test_statistics_with_a_consumer_are_computed():
     """onnxruntime computes the mean of the sum, over the last axis."""
-    found = normalized(read=True).run({"x": X}, backend="numpy")["y"]
-    np.testing.assert_allclose(found, 2 * X.mean(-1, keepdims=True), rtol=1e-5, atol=1e-6)
+    result = normalized(read=True).run({"x": X}, backend="numpy")["y"]
+    np.testing.assert_allclose(result, 2 * X.mean(-1, keepdims=True), rtol=1e-5, atol=1e-6)

@@ -287,8 +287,8 @@ def test_formula(case):
     @settings(max_examples=25, deadline=None, derandomize=True, database=None)
     @given(st.data())
     def compare(data):
-        _, found, expected = results(case, FORMULAS[case.op], data.draw)
-        for mine, theirs in zip((v for v in found if v is not None), expected, strict=False):
+        _, result, expected = results(case, FORMULAS[case.op], data.draw)
+        for mine, theirs in zip((v for v in result if v is not None), expected, strict=False):
             rough = mine.dtype.itemsize < 4 and mine.dtype.kind not in "biu"
             np.testing.assert_allclose(wide(mine), theirs, rtol=4e-2 if rough else 2e-4, atol=4e-2 if rough else 2e-4)
 
@@ -319,12 +319,12 @@ def test_causal_convolution_with_more_axes(sides, dilation):
 
 def test_invalid_causal_convolutions_are_rejected():
     x, weight = np.zeros((1, 2, 3, 4), np.float32), np.zeros((2, 1, 2, 2), np.float32)
-    for options, said in (
+    for options, output in (
         ({"ndim": 2}, "other than the last is even"),
         ({"ndim": 1}, "weight does not have ndim axes"),
         ({"ndim": 2, "channels_last": 1}, "ndim is not 1, with channels_last"),
     ):
-        with pytest.raises(tx.TenonnxError, match=said):
+        with pytest.raises(tx.TenonnxError, match=output):
             linear_attention.causal_conv_with_state(x, weight, **options)
 
 

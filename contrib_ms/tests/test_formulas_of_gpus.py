@@ -91,7 +91,7 @@ def norm_rotary(
 
 def delta_replay(source, capsule, destination, metadata):
     so, do, decays, keys, deltas, heads, dv, dk, groups, capacity, kept = metadata
-    found, each = destination.copy(), (keys - decays) // (capacity * heads)
+    result, each = destination.copy(), (keys - decays) // (capacity * heads)
     for h, v, i in np.ndindex(heads, dv, dk):
         s = source[so + (h * dv + v) * dk + i]
         for t in range(kept):
@@ -99,8 +99,8 @@ def delta_replay(source, capsule, destination, metadata):
             s += (
                 capsule[keys + (t * groups + h * groups // heads) * dk + i] * capsule[deltas + (t * heads + h) * dv + v]
             )
-        found[do + (h * dv + v) * dk + i] = s
-    return found
+        result[do + (h * dv + v) * dk + i] = s
+    return result
 
 
 def mamba_layer(
@@ -134,7 +134,7 @@ def mamba_layer(
 
 
 def merged(base, counts, rows, starts=None, ends=None, more=None, more_counts=None, *, max_output_entries, policy_mode):
-    found, number, status = [], [], []
+    result, number, status = [], [], []
     for n, row in enumerate(rows):
         listed, wrong = [], not 0 <= row < len(base)
         if not wrong:
@@ -150,8 +150,8 @@ def merged(base, counts, rows, starts=None, ends=None, more=None, more_counts=No
         once = list(dict.fromkeys(listed))
         state = 1 if wrong else 2 if len(once) > max_output_entries else 0
         once = [] if state else once
-        found.append(once + [-1] * (max_output_entries - len(once))), number.append(len(once)), status.append(state)
-    return tuple(np.array(x) for x in (found, number, status))
+        result.append(once + [-1] * (max_output_entries - len(once))), number.append(len(once)), status.append(state)
+    return tuple(np.array(x) for x in (result, number, status))
 
 
 FORMULAS = {
@@ -170,9 +170,9 @@ def test_formula(case):
     @settings(max_examples=25, deadline=None, derandomize=True, database=None)
     @given(st.data())
     def compare(data):
-        drawn, found, expected = results(case, FORMULAS[case.op], data.draw)
+        drawn, result, expected = results(case, FORMULAS[case.op], data.draw)
         narrow = min((x.dtype.itemsize for x in drawn.inputs if x is not None and x.dtype.kind not in "biu"), default=8)
-        for mine, theirs in zip(found, expected, strict=True):
+        for mine, theirs in zip(result, expected, strict=True):
             allowed = 8e-2 if narrow < 4 or mine.dtype.itemsize < 4 else 1e-4
             np.testing.assert_allclose(wide(mine), theirs, rtol=allowed, atol=allowed)
 
@@ -188,13 +188,13 @@ def test_history_of_a_convolution_after_kept_inputs(dtype, kept):
     source[4], source[5], capture[7] = np.nan, -0.0, np.nan
     width = source.itemsize
     metadata = np.array([width, 3 * width, 2 * width, batch, channels, history, capacity, kept])
-    found = state_replay.conv_state_replay(source, capture, target, metadata)
+    result = state_replay.conv_state_replay(source, capture, target, metadata)
     expected = target.copy()
     before, inputs = source[1:].reshape(2, 3, 3), capture[2:].reshape(2, 4, 3)
     for b, c, p in np.ndindex(batch, channels, history):
         there = before[b, c, p + kept] if p + kept < history else inputs[b, p + kept - history, c]
         expected[3 + (b * channels + c) * history + p] = there
-    assert found.tobytes() == expected.tobytes()
+    assert result.tobytes() == expected.tobytes()
 
 
 def test_a_missing_state_gives_nan():

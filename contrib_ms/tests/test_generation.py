@@ -59,9 +59,9 @@ def greedy(seed, **more):
         helper.make_tensor_value_info("input_ids", TensorProto.INT32, ["batch", "length"]),
         helper.make_tensor_value_info("max_length", TensorProto.INT32, [1]),
     ]
-    found = helper.make_tensor_value_info("sequences", TensorProto.INT32, ["batch", "max_length"])
+    result = helper.make_tensor_value_info("sequences", TensorProto.INT32, ["batch", "max_length"])
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    return helper.make_model(helper.make_graph([node], "g", given, [found]), opset_imports=opsets, ir_version=8)
+    return helper.make_model(helper.make_graph([node], "g", given, [result]), opset_imports=opsets, ir_version=8)
 
 
 FEEDS = {"input_ids": np.array([[3, 1, 2], [0, 4, 5]], np.int32), "max_length": np.array([10], np.int32)}
@@ -87,9 +87,9 @@ def one_search(kind, feeds, outputs=("sequences",), **more):
     types = {np.dtype(np.int32): TensorProto.INT32, np.dtype(np.float32): TensorProto.FLOAT}
     given = [helper.make_tensor_value_info(name, types[x.dtype], x.shape) for name, x in feeds.items()]
     kinds = zip(outputs, "if"[: len(outputs)], strict=True)
-    found = [helper.make_tensor_value_info(name, types[np.dtype(kind)], None) for name, kind in kinds]
+    result = [helper.make_tensor_value_info(name, types[np.dtype(kind)], None) for name, kind in kinds]
     opsets = [helper.make_opsetid("", 17), helper.make_opsetid("com.microsoft", 1)]
-    return helper.make_model(helper.make_graph([node], "g", given, found), opset_imports=opsets, ir_version=8)
+    return helper.make_model(helper.make_graph([node], "g", given, result), opset_imports=opsets, ir_version=8)
 
 
 def searched(kind, feeds, outputs=("sequences",), **more):
@@ -111,15 +111,15 @@ PENALTY = {"penalty": np.ones(1, "f")}
 def test_whether_a_second_prompt_is_done_depends_on_the_first(end):
     """onnxruntime's kernel reads the scores of the previous prompt."""
     feeds = {"input_ids": ints([7], [5], [3]), "max_length": ints(5)} | BEAMS
-    expected, found = searched("BeamSearch", feeds, eos_token_id=end)
-    np.testing.assert_array_equal(found, expected)
+    expected, result = searched("BeamSearch", feeds, eos_token_id=end)
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_a_prompt_of_padding_starts_at_position_0():
     feeds = {"input_ids": ints([5], [4], [2]), "max_length": ints(6), "min_length": ints(6)}
     mask = {"mask": ints(*[1] * VOCABULARY), "first": np.ones((3, VOCABULARY), np.int32), "seen": ints([1], [1], [1])}
-    expected, found = searched("GreedySearch", feeds | PENALTY | mask)
-    np.testing.assert_array_equal(found, expected)
+    expected, result = searched("GreedySearch", feeds | PENALTY | mask)
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_sequences_without_a_possible_token():
@@ -127,10 +127,10 @@ def test_sequences_without_a_possible_token():
     feeds = {"input_ids": ints([0, 7, 2], [1, 7, 3]), "max_length": ints(9)} | BEAMS
     feeds |= {"num_beams": ints(3), "num_return_sequences": ints(3), "factor": np.float32([-0.5])}
     masks = PENALTY | {"mask": ints(1, 0, 1, 0, 1, 1, 1, 0, 0)}
-    expected, found = searched("BeamSearch", feeds | masks, ("sequences", "scores"), no_repeat_ngram_size=1)
-    np.testing.assert_array_equal(found[0], expected[0])
-    np.testing.assert_allclose(found[1], expected[1], rtol=1e-4)
-    assert np.isinf(found[1]).any()
+    expected, result = searched("BeamSearch", feeds | masks, ("sequences", "scores"), no_repeat_ngram_size=1)
+    np.testing.assert_array_equal(result[0], expected[0])
+    np.testing.assert_allclose(result[1], expected[1], rtol=1e-4)
+    assert np.isinf(result[1]).any()
 
 
 @pytest.mark.parametrize("options", [{"top_p": 0.8}, {"top_p": 0.6, "custom": 1}, {"top_p": 0.99}])
@@ -140,8 +140,8 @@ def test_a_token_is_drawn_as_often_as_in_onnxruntime(options):
     masks = {"mask": ints(*[1] * VOCABULARY), "first": np.ones((count, VOCABULARY), np.int32)}
     masks |= {"seen": np.ones((count, 1), np.int32), "listed": np.zeros((count, VOCABULARY), np.int32)}
     masks["seed"] = ints(3)
-    (expected,), (found,) = searched("Sampling", feeds | masks, temperature=6.0, min_tokens_to_keep=1, **options)
-    often = [np.bincount(tokens[:, 1], minlength=VOCABULARY) / count for tokens in (expected, found)]
+    (expected,), (result,) = searched("Sampling", feeds | masks, temperature=6.0, min_tokens_to_keep=1, **options)
+    often = [np.bincount(tokens[:, 1], minlength=VOCABULARY) / count for tokens in (expected, result)]
     assert np.count_nonzero(often[1]) > 1
     np.testing.assert_allclose(*often, atol=5 * (0.5 / count) ** 0.5)
 
@@ -169,7 +169,7 @@ def test_generation_is_lowered_to_a_loop(opset):
 def test_unsupported_decoders_are_rejected():
     with pytest.raises(tx.TenonnxError, match="model_type is not 0"):
         tx.load(greedy(0, model_type=1)).infer()
-    for kind, model_type, said in (
+    for kind, model_type, output in (
         ("BeamSearch", 1, "encoder is missing"),
         ("BeamSearch", 3, "model_type is not 0, 1 or 2"),
         ("WhisperBeamSearch", 0, "model_type is not 2"),
@@ -177,7 +177,7 @@ def test_unsupported_decoders_are_rejected():
         feeds = {"input_ids": ints([1]), "max_length": ints(5)} | BEAMS
         if kind == "WhisperBeamSearch":
             feeds["input_ids"] = np.zeros((1, 2, 3), np.float32)
-        with pytest.raises(tx.TenonnxError, match=said):
+        with pytest.raises(tx.TenonnxError, match=output):
             tx.load(one_search(kind, feeds, model_type=model_type)).infer()
     odd = decoder(0)
     del odd.output[1]
@@ -201,9 +201,9 @@ def test_gpt2(name, opset):
     expected = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"]).run(None, feeds)
     graph = tx.load(path)
     if opset is None:
-        found = list(graph.run(feeds, backend="numpy").values())
+        result = list(graph.run(feeds, backend="numpy").values())
     else:
         model = to_model(tx.retarget(graph, opset, domains=["ai.onnx"])).SerializeToString()
-        found = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, feeds)
-    for actual, wanted in zip(found, expected, strict=True):
+        result = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"]).run(None, feeds)
+    for actual, wanted in zip(result, expected, strict=True):
         np.testing.assert_allclose(actual, wanted, rtol=1e-4, atol=1e-5)

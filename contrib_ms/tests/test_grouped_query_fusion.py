@@ -41,22 +41,22 @@ def graph_of(batch, length, *, past=None, masked=True, rows=False, size=SIZE, gr
 
 
 def fused(graph):
-    found = tx.fuse(graph, ["com.microsoft::GroupQueryAttention"])
+    result = tx.fuse(graph, ["com.microsoft::GroupQueryAttention"])
     sizes = {"batch": 2, "length": 3, "past": PAST}
     shapes = {
         value.name: tuple(tx.extend.symbolic.evaluate(dim, sizes) for dim in value.type.shape) for value in graph.inputs
     }
-    tx.verify(graph, found, input_shapes=shapes).raise_if_failed()
-    return [node for node in found.nodes if node.op_type == "GroupQueryAttention"], found
+    tx.verify(graph, result, input_shapes=shapes).raise_if_failed()
+    return [node for node in result.nodes if node.op_type == "GroupQueryAttention"], result
 
 
 @pytest.mark.parametrize("masked", [True, False])
 @pytest.mark.parametrize(("batch", "length"), [("batch", "length"), (2, 3)])
 def test_without_a_past(batch, length, masked):
     graph = graph_of(batch, length, masked=masked)
-    (node,), found = fused(graph)
+    (node,), result = fused(graph)
     assert [None if value is None else value.name for value in node.inputs[:3]] == ["q", "k", "v"]
-    assert len(found.nodes) < len(graph.nodes) / 2
+    assert len(result.nodes) < len(graph.nodes) / 2
     assert node.attributes == {"num_heads": 4, "kv_num_heads": 2, "scale": pytest.approx(8**-0.5), "causal": 0}
 
 
@@ -64,17 +64,17 @@ def test_without_a_past(batch, length, masked):
 @pytest.mark.parametrize(("batch", "length"), [(1, "length"), ("batch", 1), (2, 1), (1, 4)])
 def test_with_a_past(batch, length, masked):
     graph = graph_of(batch, length, past="past", masked=masked)
-    (node,), found = fused(graph)
+    (node,), result = fused(graph)
     assert node.attributes.get("causal", 1) == (length == 1), "one query sees all keys, which older onnxruntimes take"
     assert "GroupQueryAttention" not in {each.op_type for each in tx.fuse(graph).nodes}, "by name alone"
     assert [value.name for value in node.inputs[3:5]] == ["past_k", "past_v"]
     assert [value.name for value in node.outputs] == ["y", "present_k", "present_v"]
-    assert not {"Concat", "MatMul", "Softmax"} & {each.op_type for each in found.nodes}
+    assert not {"Concat", "MatMul", "Softmax"} & {each.op_type for each in result.nodes}
 
 
 def test_the_output_may_be_flattened_to_rows():
-    (_,), found = fused(graph_of(1, "length", past="past", rows=True))
-    assert found.nodes[-1].op_type == "Reshape"
+    (_,), result = fused(graph_of(1, "length", past="past", rows=True))
+    assert result.nodes[-1].op_type == "Reshape"
 
 
 def in_turns(x, times):

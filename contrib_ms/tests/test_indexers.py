@@ -55,7 +55,7 @@ def blocks_of(query, keys, position, visible):
 
 
 def compressed(keys, gates):
-    found = []
+    result = []
     for n in range(len(keys) // RATIO):
         values, logits = [], []
         for part, first in ((0, (n - 1) * RATIO), (1, n * RATIO)):
@@ -66,8 +66,8 @@ def compressed(keys, gates):
                     logits.append(gates[first + slot, channels] + BIAS[slot, channels])
         weights = np.exp(np.array(logits, np.float64))
         pooled = (weights * values).sum(0) / weights.sum(0)
-        found.append(turned(normed(pooled, KEY_WEIGHT), n * RATIO, True))
-    return found
+        result.append(turned(normed(pooled, KEY_WEIGHT), n * RATIO, True))
+    return result
 
 
 def entries_of(query, weights, entries, position):

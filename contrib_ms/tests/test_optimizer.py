@@ -31,11 +31,11 @@ LEVELS = {"basic": "ORT_ENABLE_BASIC", "extended": "ORT_ENABLE_EXTENDED", "all":
 
 
 def options(level="ORT_DISABLE_ALL"):
-    found = onnxruntime.SessionOptions()
-    found.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
-    found.intra_op_num_threads = 1
-    found.log_severity_level = 4
-    return found
+    result = onnxruntime.SessionOptions()
+    result.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, level)
+    result.intra_op_num_threads = 1
+    result.log_severity_level = 4
+    return result
 
 
 def run(model, feeds):
@@ -82,9 +82,9 @@ def test_optimized_models(name, level, tmp_path):
 
 def optimized(path, level, folder):
     written = folder / "optimized.onnx"
-    wanted = options(LEVELS[level])
-    wanted.optimized_model_filepath = str(written)
-    onnxruntime.InferenceSession(str(path), wanted, providers=["CPUExecutionProvider"])
+    expected = options(LEVELS[level])
+    expected.optimized_model_filepath = str(written)
+    onnxruntime.InferenceSession(str(path), expected, providers=["CPUExecutionProvider"])
     return written
 
 

@@ -40,6 +40,6 @@ def test_the_batch_is_that_of_the_input(op_type, x, skip):
     simple = tx.simplify(graph)
     session = onnxruntime.InferenceSession(model.SerializeToString())
     for made in (graph, simple):
-        found = made.run(feeds, backend="numpy")
-        for name, wanted in zip(("y", "size"), session.run(None, feeds), strict=True):
-            np.testing.assert_allclose(found[name], wanted, atol=1e-5)
+        result = made.run(feeds, backend="numpy")
+        for name, expected in zip(("y", "size"), session.run(None, feeds), strict=True):
+            np.testing.assert_allclose(result[name], expected, atol=1e-5)

@@ -172,8 +172,8 @@ def test_features_are_counted_when_checked(op, attributes, message):
 @pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
 def test_other_than_integers_have_no_category(number, backend):
     graph = tx.load(model("OneHotEncoder", {"cats_int64s": [0, 1]}))
-    found = graph.run({"x": np.array([[number, 1]], np.float32)}, backend=backend)["y"]
-    assert found.tolist() == [[[0, 0], [0, 1]]]
+    result = graph.run({"x": np.array([[number, 1]], np.float32)}, backend=backend)["y"]
+    assert result.tolist() == [[[0, 0], [0, 1]]]
 
 
 @pytest.mark.parametrize("op", ["LinearClassifier", "SVMClassifier", "LinearRegressor", "SVMRegressor", "Scaler"])
@@ -187,8 +187,8 @@ def test_nan_only_affects_its_own_row(op):
     }[op]
     graph = tx.load(model(op, attributes))
     for backend in ("numpy", "onnxruntime"):
-        found = graph.run({"x": np.float32([[np.nan, np.nan], [1, 2]])}, backend=backend)
-        rows = list(found.values())[-1]
+        result = graph.run({"x": np.float32([[np.nan, np.nan], [1, 2]])}, backend=backend)
+        rows = list(result.values())[-1]
         assert np.isnan(rows[0]).all()
         assert np.isfinite(rows[1]).all()
 

@@ -61,10 +61,10 @@ def test_labels_and_probabilities(fitted, run, tmp_path, backend):
     code, err = run("\n".join([",".join(COLUMNS), *lines]), "-o", str(out), "--backend", backend)
     assert code == 0, err
     with out.open() as file:
-        found = list(csv.DictReader(file))
-    assert list(found[0]) == ["output_label", "output_probability[0]", "output_probability[1]"]
-    assert [int(row["output_label"]) for row in found] == fitted.predict(rows).tolist()
-    probabilities = [[float(row[f"output_probability[{k}]"]) for k in (0, 1)] for row in found]
+        result = list(csv.DictReader(file))
+    assert list(result[0]) == ["output_label", "output_probability[0]", "output_probability[1]"]
+    assert [int(row["output_label"]) for row in result] == fitted.predict(rows).tolist()
+    probabilities = [[float(row[f"output_probability[{k}]"]) for k in (0, 1)] for row in result]
     np.testing.assert_allclose(probabilities, fitted.predict_proba(rows), atol=1e-5)
 
 

@@ -361,10 +361,10 @@ def test_gradient_of_leaves():
     weights = np.sort([leaf.weight for root in trees for leaf in root.all() if leaf.is_leaf])
     name = next(v.name for v in plain.variables if v.dtype is tx.DType.float32 and weights[0] in v.data.array())
     slope = tx.grad(plain, of="y", wrt=name, seeds={"y": "seed"})
-    found = slope.run({"x": x, "seed": np.ones((20, 1), np.float32)}, backend="numpy")[f"{name}/grad"]
+    result = slope.run({"x": x, "seed": np.ones((20, 1), np.float32)}, backend="numpy")[f"{name}/grad"]
     values = next(v for v in plain.variables if v.name == name).data.array()
-    assert found.sum() == 20 * len(trees)
-    np.testing.assert_allclose(found @ values, tx.load(made).run({"x": x}, backend="numpy")["y"].sum(), rtol=1e-4)
+    assert result.sum() == 20 * len(trees)
+    np.testing.assert_allclose(result @ values, tx.load(made).run({"x": x}, backend="numpy")["y"].sum(), rtol=1e-4)
 
 
 @pytest.mark.parametrize("aggregate", ["SUM", "AVERAGE", "MIN", "MAX"])
@@ -397,9 +397,9 @@ def test_several_entries_of_a_leaf_for_one_target(aggregate, targets):
     imports = [onnx.helper.make_opsetid("ai.onnx.ml", 3), onnx.helper.make_opsetid("", 17)]
     model = onnx.helper.make_model(onnx.helper.make_graph([node], "g", [x], [y]), opset_imports=imports, ir_version=8)
     feeds = {"x": np.float32([[0], [1]])}
-    found = [tx.load(model).run(feeds, backend=backend)["y"][:, 0].tolist() for backend in ("numpy", "onnxruntime")]
+    result = [tx.load(model).run(feeds, backend=backend)["y"][:, 0].tolist() for backend in ("numpy", "onnxruntime")]
     first = 14 if targets == 1 else {"SUM": 42, "AVERAGE": 42, "MIN": 10, "MAX": 18}[aggregate]
-    assert found == [[first, 5], [first, 5]]
+    assert result == [[first, 5], [first, 5]]
 
 
 def test_targets_keep_to_the_limit_of_elements():

@@ -66,10 +66,10 @@ def test_gradient_of_the_likelihood_by_the_coefficients(lowered, fitted, flowers
     scaled, p, truth = fitted[0].transform(x), fitted.predict_proba(x), np.eye(3)[y]
     weights = ["LinearClassifier/constant", "LinearClassifier/constant_1"]
     slopes = tx.grad(lowered, of=OUTPUT, wrt=weights, seeds={OUTPUT: "g"})
-    found = slopes.run({"X": x, "g": (-truth / p / len(x)).astype(np.float32)})
+    result = slopes.run({"X": x, "g": (-truth / p / len(x)).astype(np.float32)})
     expected = [scaled.T @ (p - truth) / len(x), (p - truth).mean(axis=0)]
     for name, wanted in zip(weights, expected, strict=True):
-        np.testing.assert_allclose(found[f"{name}/grad"], wanted, atol=1e-5)
+        np.testing.assert_allclose(result[f"{name}/grad"], wanted, atol=1e-5)
 
 
 def test_an_exported_logistic_regression_is_improved(lowered, flowers):

@@ -290,11 +290,11 @@ def test_models_that_run_nowhere_are_refused(name):
 @pytest.mark.parametrize("name", [name for name in ZOO if name not in NOWHERE])
 def test_scikit_learn(name):
     proto, (estimator, features, _, feeds) = converted(name), fitted(name)
-    found = list(tx.load(proto).run(feeds, backend="numpy").values())
+    result = list(tx.load(proto).run(feeds, backend="numpy").values())
     with quiet():
         expected = predicted(estimator, features)
     with checked("scikit-learn", name):
-        for actual, wanted in zip(map(rows, found), expected, strict=False):
+        for actual, wanted in zip(map(rows, result), expected, strict=False):
             if wanted.ndim == 1 and actual.ndim == 2:
                 actual = actual[:, -1]  # the score of the second class, or the only column
             compare(actual, wanted, rtol=1e-4)

@@ -78,12 +78,12 @@ def drawn_calls(op):
 @functools.cache
 def with_each_input(op):
     """Triples of the name of an array input, a call with it, and its position."""
-    found: dict[str, tuple[Any, int]] = {}
+    result: dict[str, tuple[Any, int]] = {}
     for drawn in drawn_calls(op):
         for place, contents in enumerate(drawn.inputs):
             if isinstance(contents, np.ndarray) and contents.size:
-                found.setdefault(op.signature.input_at(place).name, (drawn, place))
-    return found.items()
+                result.setdefault(op.signature.input_at(place).name, (drawn, place))
+    return result.items()
 
 
 def with_input(drawn, place, contents):
@@ -142,12 +142,12 @@ def test_any_scale_is_accepted(op):
         if is_scale(op, which, drawn.inputs[place]):
             for contents in unusual_numbers(drawn.inputs[place]):
                 unusual = with_input(drawn, place, contents)
-                found = called(op, unusual)
+                result = called(op, unusual)
                 graph = graph_of(op, unusual)
                 graph.infer()
                 kind = graph.outputs[0].type
                 assert kind == graph_of(op, drawn).outputs[0].type
-                assert kind.dtype is DType.of((found[0] if isinstance(found, tuple) else found).dtype)
+                assert kind.dtype is DType.of((result[0] if isinstance(result, tuple) else result).dtype)
 
 
 def test_zero_points(op):

@@ -39,11 +39,11 @@ SOURCES = {
 @pytest.mark.parametrize("kind", SOURCES)
 def test_all_kinds_of_data_give_the_same_calibration(tmp_path, kind):
     batches = [{"x": ROWS[k : k + 16]} for k in (0, 16, 32)]
-    wanted, report = tx.quantize(model(), batches, mode="static", backend="numpy")
-    found, told = tx.quantize(model(), SOURCES[kind](tmp_path), mode="static", batch_size=16, backend="numpy")
+    expected, report = tx.quantize(model(), batches, mode="static", backend="numpy")
+    result, told = tx.quantize(model(), SOURCES[kind](tmp_path), mode="static", batch_size=16, backend="numpy")
     assert told.to_dict() == report.to_dict()
     feeds = {"x": ROWS[:5]}
-    np.testing.assert_array_equal(found.run(feeds, backend="numpy")["y"], wanted.run(feeds, backend="numpy")["y"])
+    np.testing.assert_array_equal(result.run(feeds, backend="numpy")["y"], expected.run(feeds, backend="numpy")["y"])
 
 
 def test_the_columns_of_an_input(tmp_path):
@@ -54,8 +54,8 @@ def test_the_columns_of_an_input(tmp_path):
     _, told = tx.quantize(
         graph, tmp_path / "rows.csv", columns={"x": ["b", "a"]}, mode="static", batch_size=48, backend="numpy"
     )
-    _, wanted = tx.quantize(graph, [{"x": ROWS[:, 1::-1]}], mode="static", backend="numpy")
-    assert told.to_dict() == wanted.to_dict()
+    _, expected = tx.quantize(graph, [{"x": ROWS[:, 1::-1]}], mode="static", backend="numpy")
+    assert told.to_dict() == expected.to_dict()
 
 
 def test_a_file_without_the_input(tmp_path):

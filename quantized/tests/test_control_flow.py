@@ -39,5 +39,5 @@ def test_nodes_outside_of_bodies_are_quantized(name, mode, form):
     sessions = [onnxruntime.InferenceSession(m.SerializeToString()) for m in (model, made.to_proto())]
     for feeds in batches:
         given = {i.name: feeds[i.name] for i in sessions[0].get_inputs()}
-        wanted, found = (session.run(None, given)[0] for session in sessions)
-        np.testing.assert_allclose(found, wanted, atol=0.05 * np.abs(wanted).max())
+        expected, result = (session.run(None, given)[0] for session in sessions)
+        np.testing.assert_allclose(result, expected, atol=0.05 * np.abs(expected).max())

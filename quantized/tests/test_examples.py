@@ -51,10 +51,10 @@ def test_an_example_gives_the_expected_results(example):
     graph = tx.load(path)
     assert kinds <= set(Counter(node.op_type for node in graph.walk()))
     name = graph.outputs[0].name
-    wanted = by_onnxruntime(path, feeds, name)
-    assert relative(graph.run(feeds, backend="numpy")[name], wanted) < 0.005
+    expected = by_onnxruntime(path, feeds, name)
+    assert relative(graph.run(feeds, backend="numpy")[name], expected) < 0.005
     # quantizing its 21,000 weights to 4 bits causes a relative error of 1/6 in the decoder's logits
-    assert relative(wanted, by_onnxruntime(floats, feeds, name)) < (0.2 if "4bit" in path.name else 0.06)
+    assert relative(expected, by_onnxruntime(floats, feeds, name)) < (0.2 if "4bit" in path.name else 0.06)
     assert path.stat().st_size < floats.stat().st_size
 
 
@@ -98,5 +98,5 @@ def test_a_decoder_of_four_bits_in_qdq_keeps_its_precision(dtype):
                 value.data = ArrayConstant((value.data.array().astype(np.int8) - 8).astype(tx.DType.int4.numpy))
                 value.type = value.data.type
     feeds = dict(np.load(FOLDER / "llama.npz"))
-    found, wanted = (graph.run(feeds, backend=name)["logits"] for name in ("onnxruntime", "numpy"))
-    assert np.abs(found - wanted).max() < 1e-5 * np.ptp(wanted)
+    result, expected = (graph.run(feeds, backend=name)["logits"] for name in ("onnxruntime", "numpy"))
+    assert np.abs(result - expected).max() < 1e-5 * np.ptp(expected)

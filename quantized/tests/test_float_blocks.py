@@ -43,8 +43,8 @@ def test_the_file_has_the_types_of_the_format_and_the_reference_agrees(recipe, m
     kinds = {each.name: onnx.TensorProto.DataType.Name(each.data_type) for each in onnx.load(path).graph.initializer}
     assert kinds["first/quantized"] == dtype
     assert kinds["first/scale"] == scale_type
-    found = ReferenceEvaluator(str(path)).run(None, FEEDS)[0]
-    np.testing.assert_allclose(found, made.run(FEEDS, backend="numpy")["y"], rtol=1e-4, atol=1e-5)
+    result = ReferenceEvaluator(str(path)).run(None, FEEDS)[0]
+    np.testing.assert_allclose(result, made.run(FEEDS, backend="numpy")["y"], rtol=1e-4, atol=1e-5)
 
 
 def error(**settings):
@@ -61,16 +61,16 @@ def test_errors_of_the_formats_have_the_expected_order():
 
 def test_power_of_two_scales_are_the_better_of_the_two_nearest():
     weights = np.random.default_rng(0).standard_normal((64, 8)).astype(np.float32)
-    found = grid(weights, DType.float4e2m1, 32, symmetric=True, scale_type=DType.float8e8m0)
-    assert (np.log2(found.scale) % 1 == 0).all()
+    result = grid(weights, DType.float4e2m1, 32, symmetric=True, scale_type=DType.float8e8m0)
+    assert (np.log2(result.scale) % 1 == 0).all()
 
     def lost(scale):
         units = weights.reshape(2, 32, 8) / scale[:, None]
         off = (round_units(units, 0.0, DType.float4e2m1) - units) * scale[:, None]
         return np.square(off).sum(1)
 
-    assert (lost(found.scale) <= lost(found.scale / 2)).all()
-    assert (lost(found.scale) <= lost(found.scale * 2)).all()
+    assert (lost(result.scale) <= lost(result.scale / 2)).all()
+    assert (lost(result.scale) <= lost(result.scale * 2)).all()
 
 
 @pytest.mark.parametrize("recipe", FORMATS)

@@ -109,9 +109,9 @@ def back_and_there(graph):
 @pytest.mark.parametrize("form", [to_qdq, to_qoperator, there_and_back, back_and_there])
 def test_every_form_gives_the_same_outputs(quantized, form, tmp_path, record_property):
     feeds = {"images": IMAGES}
-    (wanted,), (found,) = by_onnxruntime(quantized, feeds), written(form(tx.load(quantized)), tmp_path, feeds)
-    difference = np.abs(found - wanted)
-    record_property("largest difference / range", f"{difference.max() / np.ptp(wanted):.2g}")
+    (expected,), (result,) = by_onnxruntime(quantized, feeds), written(form(tx.load(quantized)), tmp_path, feeds)
+    difference = np.abs(result - expected)
+    record_property("largest difference / range", f"{difference.max() / np.ptp(expected):.2g}")
     assert difference.max() < 0.07, "more than one step of the scores"
     assert (difference > 2e-5).mean() <= 0.01, "a code in a hundred may be rounded the other way"
 
@@ -120,24 +120,24 @@ def test_qdq_has_no_integer_ops_and_qoperator_has_them(quantized):
     graph = tx.load(quantized)
     assert not {"QLinearConv", "QGemm", "QLinearMatMul", "ConvInteger", "MatMulInteger"} & set(kinds(to_qdq(graph)))
     if "DynamicQuantizeLinear" not in kinds(graph):
-        found = kinds(to_qoperator(graph))
-        assert (found["QLinearConv"], found["QGemm"], found["Conv"], found["Gemm"]) == (2, 1, 0, 0)
+        result = kinds(to_qoperator(graph))
+        assert (result["QLinearConv"], result["QGemm"], result["Conv"], result["Gemm"]) == (2, 1, 0, 0)
         assert kinds(back_and_there(graph))["QLinearConv"] == 2
 
 
 @pytest.mark.parametrize(("form", "opset"), [(to_qdq, 13), (to_qdq, 19), (to_qdq, 21), (to_floats, 9)])
 def test_forms_convert_to_older_opsets(quantized, form, opset, tmp_path):
     graph, feeds = form(tx.load(quantized)), {"images": IMAGES}
-    found = written(graph, tmp_path, feeds, opset_version=opset, domains=["ai.onnx"])
-    np.testing.assert_allclose(found, by_onnxruntime(quantized, feeds), rtol=0.05, atol=0.3)
+    result = written(graph, tmp_path, feeds, opset_version=opset, domains=["ai.onnx"])
+    np.testing.assert_allclose(result, by_onnxruntime(quantized, feeds), rtol=0.05, atol=0.3)
 
 
 def test_the_float_form_has_no_quantized_values_and_similar_outputs(quantized):
     graph = to_floats(tx.load(quantized))
     assert not [node for node in graph.walk() if "Quantize" in node.op_type]
     assert not [v for v in graph.values() if v.dtype.is_integer and v.dtype.bits <= 8]
-    wanted = tx.load(CNN / "digits-cnn.onnx").run({"images": IMAGES}, backend="numpy")["scores"]
-    assert np.abs(graph.run({"images": IMAGES}, backend="numpy")["scores"] - wanted).max() < 0.5
+    expected = tx.load(CNN / "digits-cnn.onnx").run({"images": IMAGES}, backend="numpy")["scores"]
+    assert np.abs(graph.run({"images": IMAGES}, backend="numpy")["scores"] - expected).max() < 0.5
 
 
 def test_flags_of_convert(quantized, tmp_path, capsys):
@@ -162,10 +162,10 @@ def test_dequantized_to_half_floats_in_one_command(name, tmp_path, capsys):
     assert {v.dtype.name for v in weights} == {"float16"}
     assert not [kind for kind in kinds(graph) if "Quantize" in kind or "Integer" in kind or "NBits" in kind]
     (output, *_) = tx.load(source).outputs
-    wanted = tx.load(source).run(feeds, backend="numpy")[output.name]
-    found = graph.run(feeds, backend="numpy")[output.name]
-    assert found.dtype == wanted.dtype
-    assert np.abs(found - wanted).max() < 0.1 * np.ptp(wanted)
+    expected = tx.load(source).run(feeds, backend="numpy")[output.name]
+    result = graph.run(feeds, backend="numpy")[output.name]
+    assert result.dtype == expected.dtype
+    assert np.abs(result - expected).max() < 0.1 * np.ptp(expected)
 
 
 @pytest.mark.parametrize("path", sorted(EXAMPLES.glob("*.onnx")), ids=lambda path: path.stem)
@@ -173,10 +173,10 @@ def test_half_floats_around_quantized_values(path, tmp_path):
     """Scales, and other values that have to be float32, stay float32."""
     feeds = dict(np.load(path.with_name(f"{path.stem.split('-')[0]}.npz")))
     graph = tx.load(path)
-    (wanted, *_), (found, *_) = (
+    (expected, *_), (result, *_) = (
         written(each, tmp_path, feeds) for each in (graph, tx.lower_precision(graph, "float16").graph)
     )
-    assert np.abs(found - wanted).max() < 0.1 * np.ptp(wanted)
+    assert np.abs(result - expected).max() < 0.1 * np.ptp(expected)
 
 
 WEIGHTS = {
@@ -202,8 +202,8 @@ def test_blockwise_weights_of_onnxruntime(mode, form, tmp_path, record_property)
         logging.disable(logging.NOTSET)
     graph = tx.load(tmp_path / "blocks.onnx")
     feeds = dict(np.load(BERT.with_suffix(".npz")))
-    (wanted,), (found,) = by_onnxruntime(tmp_path / "blocks.onnx", feeds), written(form(graph), tmp_path, feeds)
-    difference = np.abs(found - wanted).max() / np.ptp(wanted)
+    (wanted,), (result,) = by_onnxruntime(tmp_path / "blocks.onnx", feeds), written(form(graph), tmp_path, feeds)
+    difference = np.abs(result - wanted).max() / np.ptp(wanted)
     record_property("largest difference / range", f"{difference:.2g}")
     assert difference < 1e-5
     expected = {to_qdq: "DequantizeLinear", there_and_back: "DequantizeLinear", to_floats: "MatMul"}
@@ -257,8 +257,8 @@ def test_initializers_that_are_also_inputs_are_not_constants(form, fed):
     graph.output("y", ops.matmul(graph.input("x", "float32", (1, 2)), weights))
     graph.output("z", quantize_linear(ops.transpose(weights), t, U8(0)))
     feeds = {"x": np.ones((1, 2), F32), fed: held[fed] * 2}
-    wanted, found = graph.run(feeds, backend="numpy"), form(graph).run(feeds, backend="numpy")
-    assert {name: array.tolist() for name, array in found.items()} == {n: a.tolist() for n, a in wanted.items()}
+    expected, result = graph.run(feeds, backend="numpy"), form(graph).run(feeds, backend="numpy")
+    assert {name: array.tolist() for name, array in result.items()} == {n: a.tolist() for n, a in expected.items()}
 
 
 @pytest.mark.parametrize("bits", [2, 4, 8])
@@ -275,19 +275,19 @@ def test_blockwise_weights_keep_their_bit_width(bits, shifted, tmp_path):
     x = graph.input("x", "float32", ("n", 80))
     graph.output("y", matmul_nbits(x, *given, K=80, N=5, bits=bits, block_size=32))
     feeds = {"x": random.normal(size=(3, 80)).astype(F32)}
-    wanted = graph.run(feeds, backend="numpy")["y"]
-    near = {"rtol": 1e-5, "atol": 1e-6 * np.abs(wanted).max()}
+    expected = graph.run(feeds, backend="numpy")["y"]
+    near = {"rtol": 1e-5, "atol": 1e-6 * np.abs(expected).max()}
     between = to_qdq(graph)
     assert kinds(between) == {"DequantizeLinear": 1, "MatMul": 1}
     (weights,) = (v for v in between.values() if v.name.endswith("quantized"))
     assert weights.dtype.bits == bits
-    np.testing.assert_allclose(between.run(feeds, backend="numpy")["y"], wanted, **near)
+    np.testing.assert_allclose(between.run(feeds, backend="numpy")["y"], expected, **near)
     again = to_qoperator(between)
     assert kinds(again) == {"MatMulNBits": 1}
-    np.testing.assert_allclose(again.run(feeds, backend="numpy")["y"], wanted, **near)
+    np.testing.assert_allclose(again.run(feeds, backend="numpy")["y"], expected, **near)
     plain = to_floats(graph)
     assert kinds(plain) == {"MatMul": 1}
-    np.testing.assert_allclose(written(plain, tmp_path, feeds, opset_version=9)[0], wanted, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(written(plain, tmp_path, feeds, opset_version=9)[0], expected, rtol=1e-4, atol=1e-4)
 
 
 def test_contents_are_computed_on_access():
@@ -358,8 +358,8 @@ def test_packed_weights_stay_packed_if_the_opset_supports_them(bits, opset, pack
     moved = tx.retarget(graph, opset, domains=["ai.onnx"])
     assert ("DequantizeLinear" in kinds(moved)) is packed
     assert any(v.dtype.bits == bits and v.is_constant for v in moved.values()) is packed
-    wanted = graph.run(feeds, backend="numpy")["y"]
-    np.testing.assert_allclose(moved.run(feeds, backend="numpy")["y"], wanted, rtol=1e-4, atol=1e-4)
+    expected = graph.run(feeds, backend="numpy")["y"]
+    np.testing.assert_allclose(moved.run(feeds, backend="numpy")["y"], expected, rtol=1e-4, atol=1e-4)
     if bits > 2:  # onnxruntime has no 2-bit DequantizeLinear
-        (found,) = written(moved, tmp_path, feeds, opset_version=opset)
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-4)
+        (result,) = written(moved, tmp_path, feeds, opset_version=opset)
+        np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)

@@ -55,9 +55,9 @@ def test_tables_contain_every_value_of_a_format():
     np.testing.assert_array_equal(E2M1, np.arange(16, dtype=np.uint8).view(ml_dtypes.float4_e2m1fn).astype(np.float32))
     for code, value in enumerate(float8()):
         exponent, mantissa = code >> 3 & 15, code & 7
-        wanted = mantissa / 8 * 2**-6 if not exponent else (1 + mantissa / 8) * 2.0 ** (exponent - 7)
-        wanted = math.nan if code & 127 == 127 else wanted
-        assert value == (-1) ** (code >> 7) * wanted or (math.isnan(value) and math.isnan(wanted))
+        expected = mantissa / 8 * 2**-6 if not exponent else (1 + mantissa / 8) * 2.0 ** (exponent - 7)
+        expected = math.nan if code & 127 == 127 else expected
+        assert value == (-1) ** (code >> 7) * expected or (math.isnan(value) and math.isnan(expected))
 
 
 @pytest.mark.parametrize(
@@ -96,10 +96,10 @@ def test_blocks_share_an_exponent(kind, mantissa, axis):
     y = dequantize_bfp(data, shape, strides, bfp_type=kind, block_dim=axis)
     assert (shape.tolist(), strides.tolist()) == ([20, 33], [33, 1])
     for start in range(0, x.shape[axis], 16):
-        box, found = (v.take(range(start, min(start + 16, x.shape[axis])), axis) for v in (x, y))
+        box, result = (v.take(range(start, min(start + 16, x.shape[axis])), axis) for v in (x, y))
         step = 2.0 ** (np.floor(np.log2(np.abs(box).max(axis, keepdims=True))) + 1 - mantissa)
         greatest = ((1 << mantissa) - 1) * step
-        np.testing.assert_array_equal(found, np.clip(np.rint(box / step) * step, -greatest, greatest))
+        np.testing.assert_array_equal(result, np.clip(np.rint(box / step) * step, -greatest, greatest))
 
 
 # ----- integers and means ---------------------------------------------------------------------------------------------
@@ -134,7 +134,7 @@ def test_fused_projections():
     bias = floats(-1, 1, (4,))
     (q_integers, q_scales, q), (k_integers, k_scales, k), (v_integers, v_scales, v) = layers
     common = {"K": 64, "block_size": 32, "epsilon": 1e-3}
-    *found, kept = matmul_nbits_qkv(
+    *result, kept = matmul_nbits_qkv(
         x,
         skip,
         weight,
@@ -152,8 +152,8 @@ def test_fused_projections():
         _outputs=4,
         **common,
     )
-    for y, wanted in zip(found, (normal @ q.T, normal @ k.T + bias, normal @ v.T), strict=True):
-        np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-5)
+    for y, expected in zip(result, (normal @ q.T, normal @ k.T + bias, normal @ v.T), strict=True):
+        np.testing.assert_allclose(y, expected, rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(kept, total)
     y = matmul_nbits_mlp(
         x, skip, weight, k_integers, k_scales, bias, v_integers, v_scales, None, N=4, activation="silu", **common
@@ -230,7 +230,7 @@ def test_layouts_put_each_element_where_the_formula_says(order):
 def test_product_of_layouts(order, order_b):
     a, b, c = (integers(-99, 99, (32, 32), np.int8) for _ in range(3))
     scales = floats(0.01, 0.1, (3,))
-    wanted = saturated((a.astype(np.float32) @ b.astype(np.float32) * (scales[0] * scales[1]) + c * scales[2]) / 20)
+    expected = saturated((a.astype(np.float32) @ b.astype(np.float32) * (scales[0] * scales[1]) + c * scales[2]) / 20)
     stored = laid_out(b, 0) if order == 1 else laid_out(b.T, order_b)
     y = qordered_matmul(
         laid_out(a, order)[None],
@@ -245,7 +245,7 @@ def test_product_of_layouts(order, order_b):
         order_B=order_b,
         order_Y=order,
     )
-    np.testing.assert_array_equal(y[0], laid_out(wanted, order))
+    np.testing.assert_array_equal(y[0], laid_out(expected, order))
 
 
 def test_elementwise_layouts():
@@ -299,8 +299,8 @@ def test_attention_of_quantized_values():
     )
     logits = as_quantized(q @ k.transpose(0, 1, 3, 2), scales[7]) / 2
     logits = np.where(np.arange(4) < mask[:, None, None, None], logits, np.finfo(np.float32).min)
-    wanted = as_quantized(softmax(logits), scales[8]) @ v
-    np.testing.assert_array_equal(y, saturated(wanted.transpose(0, 2, 1, 3).reshape(2, 4, 8) / scales[9]))
+    expected = as_quantized(softmax(logits), scales[8]) @ v
+    np.testing.assert_array_equal(y, saturated(expected.transpose(0, 2, 1, 3).reshape(2, 4, 8) / scales[9]))
 
 
 def test_longformer_attention_of_quantized_values():
@@ -337,11 +337,11 @@ def test_longformer_attention_of_quantized_values():
         ]
         for w, b in zip(weights, biases, strict=True)
     )
-    wanted = np.zeros((1, 5, 4), np.float32)
+    expected = np.zeros((1, 5, 4), np.float32)
     for place in range(5):
         (q, k, v), seen = local, [j for j in range(5) if abs(j - place) <= 1 or marked[0, j]]
         if marked[0, place]:
             (q, k, v), seen = whole, list(range(5))
         logits = np.einsum("hd,hkd->hk", q[0, :, place], k[0][:, seen]) / 2**0.5 + mask[0, seen].astype(np.float32)
-        wanted[0, place] = np.einsum("hk,hkd->hd", softmax(logits), v[0][:, seen]).reshape(-1)
-    assert np.abs(y.astype(int) - saturated(wanted / np.float32(0.05))).max() <= 1
+        expected[0, place] = np.einsum("hk,hkd->hd", softmax(logits), v[0][:, seen]).reshape(-1)
+    assert np.abs(y.astype(int) - saturated(expected / np.float32(0.05))).max() <= 1

@@ -34,9 +34,9 @@ GROUPS = {
 @pytest.mark.parametrize("name", GROUPS)
 def test_groups_are_fused_if_requested(name, quantized, opset):
     graph = group(*GROUPS[name], opset, quantized)
-    found = tx.fuse(graph, [f"com.microsoft::{name}"])
-    assert [node.op_type for node in found.nodes] == [name]
-    tx.verify(graph, found).raise_if_failed()
+    result = tx.fuse(graph, [f"com.microsoft::{name}"])
+    assert [node.op_type for node in result.nodes] == [name]
+    tx.verify(graph, result).raise_if_failed()
 
 
 def test_groups_are_not_fused_by_default():
@@ -49,8 +49,8 @@ def test_several_groups_and_nodes_in_between():
         return ops.relu(dequantize_linear(middle, np.float32(0.01), np.uint8(0)))
 
     graph = group(body, 2, 17)
-    found = tx.fuse(graph, ["com.microsoft::QLinearSigmoid", "com.microsoft::QLinearAdd"])
-    assert len(found.nodes) == len(graph.nodes)  # neither op alone has quantized inputs and outputs
+    result = tx.fuse(graph, ["com.microsoft::QLinearSigmoid", "com.microsoft::QLinearAdd"])
+    assert len(result.nodes) == len(graph.nodes)  # neither op alone has quantized inputs and outputs
     single = group(
         lambda x, y: (
             dequantize_linear(quantize_linear(x + y, np.float32(0.2), np.uint8(1)), np.float32(0.2), np.uint8(1)) * x

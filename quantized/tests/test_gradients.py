@@ -250,12 +250,12 @@ def slope_of(build, x):
 
 def differences(function, x, cotangent):
     """Gradient of a numpy function by central differences, one element at a time."""
-    found = np.empty_like(x)
+    result = np.empty_like(x)
     for place in np.ndindex(x.shape):
         step = np.zeros_like(x)
         step[place] = 1e-5
-        found[place] = ((function(x + step) - function(x - step)) * cotangent).sum() / 2e-5
-    return found
+        result[place] = ((function(x + step) - function(x - step)) * cotangent).sum() / 2e-5
+    return result
 
 
 def held(x, scale):
@@ -267,13 +267,13 @@ def held(x, scale):
 def check(build, function, shape=(2, 3, 4), *, between=False, rounded=True, tolerance=2e-3):
     """Check that the gradient equals that in floats, where neither activations nor results saturate."""
     x = RANDOM.uniform(-2.9, 2.9, shape).astype(F32)
-    found, cotangent = slope_of(build, x)
+    result, cotangent = slope_of(build, x)
     numbers, inside = held(x, STEP) if rounded else (x.astype(F64), True)
     if between:
         cotangent = cotangent * held(function(numbers), RESULT[0])[1]
-    wanted = differences(function, numbers, cotangent) * inside
-    assert np.any(wanted)
-    np.testing.assert_allclose(found, wanted, rtol=tolerance, atol=tolerance * np.abs(wanted).max())
+    expected = differences(function, numbers, cotangent) * inside
+    assert np.any(expected)
+    np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("name", BETWEEN_QUANTIZED)
@@ -304,15 +304,15 @@ def test_dynamic_quantization(name):
     """The scale has a gradient with respect to the minimum and maximum activation, the zero point has none."""
     build, function = DYNAMIC[name]
     x = RANDOM.uniform(-2, 2, (2, 3, 4)).astype(F32)
-    found, cotangent = slope_of(build, x)
+    result, cotangent = slope_of(build, x)
     scale = F64(np.ptp(x)) / 255
     units = x / scale
     shift = np.rint(-x.min() / scale)
     quantized = np.clip(np.rint(units) + shift, 0, 255) - shift
-    wanted = differences(function, quantized * scale, cotangent)
-    to_scale = (wanted * (quantized - units)).sum()
-    wanted.reshape(-1)[[x.argmax(), x.argmin()]] += np.array([1, -1]) * to_scale / 255
-    np.testing.assert_allclose(found, wanted, rtol=2e-3, atol=2e-3 * np.abs(wanted).max())
+    expected = differences(function, quantized * scale, cotangent)
+    to_scale = (expected * (quantized - units)).sum()
+    expected.reshape(-1)[[x.argmax(), x.argmin()]] += np.array([1, -1]) * to_scale / 255
+    np.testing.assert_allclose(result, expected, rtol=2e-3, atol=2e-3 * np.abs(expected).max())
 
 
 @pytest.mark.parametrize("longformer", [False, True])
@@ -374,11 +374,11 @@ def test_attention_of_quantized_values(longformer):
 def test_every_op_is_tested_or_exempt():
     """Every gradient is tested by a formula here or by the kit's finite differences, or exempt for a reason."""
     load(plugin for plugin in plugins("tenonnx.conformance") if plugin.value.startswith("tenonnx_quantized"))
-    found = [case for case in collected() if case.op.__module__.startswith("tenonnx_quantized")]
-    by_kit = {case.op.name for case in found if case.gradient is not False}
+    result = [case for case in collected() if case.op.__module__.startswith("tenonnx_quantized")]
+    by_kit = {case.op.name for case in result if case.gradient is not False}
     here = {"QOrderedAttention", "QOrderedLongformerAttention"}
     for table in (BETWEEN_QUANTIZED, BETWEEN_SIGNED, TO_FLOATS, OF_FLOATS, DYNAMIC):
         here |= {name.split("::")[-1] for name in table}
-    names = {case.op.name for case in found}
+    names = {case.op.name for case in result}
     assert names == here | by_kit | REASONS.keys()
     assert not REASONS.keys() & here

@@ -41,12 +41,12 @@ def feeds(seed, past=5, dtype=np.float32):
 def steps(graph, dtype, count=4):
     """Run several steps, starting with empty caches; the caches of each step are inputs of the next."""
     cache = {name: np.zeros((2, 1, 0, 16), dtype) for name in ("past.key", "past.value")}
-    found = []
+    result = []
     for step in range(count):
         results = graph.run({"x": feeds(step)["x"], **cache}, backend="numpy")
         cache = {f"past.{name}": results[f"present.{name}"] for name in ("key", "value")}
-        found.append(results["y"])
-    return np.concatenate(found), cache
+        result.append(results["y"])
+    return np.concatenate(result), cache
 
 
 @pytest.mark.parametrize("dtype", ["int8", "float8e4m3fn", "float8e5m2"])
@@ -59,9 +59,11 @@ def test_a_decoder_runs_with_quantized_caches(mode, dtype):
     cached = {name for name, kind in kinds.items() if kind == dtype}
     assert cached == {"past.key", "past.value", "present.key", "present.value"}
     assert [value.name for value in made.inputs] == ["x", "past.key", "past.value"]
-    wanted, _ = steps(decoder(), np.float32)
-    found, _ = steps(made, made["past.key"].dtype.numpy)
-    assert np.linalg.norm(found - wanted) < (0.12 if dtype == "float8e5m2" or float8 else 0.05) * np.linalg.norm(wanted)
+    expected, _ = steps(decoder(), np.float32)
+    result, _ = steps(made, made["past.key"].dtype.numpy)
+    assert np.linalg.norm(result - expected) < (0.12 if dtype == "float8e5m2" or float8 else 0.05) * np.linalg.norm(
+        expected
+    )
     assert {"past.key", "present.value"} <= {tensor.name for tensor in report.tensors}
 
 
@@ -78,9 +80,9 @@ def test_onnxruntime_gives_the_same(tmp_path):
     onnx.checker.check_model(path, full_check=True)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
     given = feeds(7) | {name: np.full((2, 1, 4, 16), 3, np.int8) for name in ("past.key", "past.value")}
-    found, wanted = session.run(["y", "present.key"], given), made.run(given, backend="numpy")
-    np.testing.assert_allclose(found[0], wanted["y"], rtol=0, atol=0.02)  # onnxruntime rounds to 8 bits
-    assert np.abs(found[1].astype(int) - wanted["present.key"].astype(int)).max() <= 1
+    result, expected = session.run(["y", "present.key"], given), made.run(given, backend="numpy")
+    np.testing.assert_allclose(result[0], expected["y"], rtol=0, atol=0.02)  # onnxruntime rounds to 8 bits
+    assert np.abs(result[1].astype(int) - expected["present.key"].astype(int)).max() <= 1
 
 
 def test_caches_of_grouped_query_attention(tmp_path):

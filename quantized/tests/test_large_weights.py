@@ -63,10 +63,10 @@ def test_a_large_model_runs_on_given_data_only(model, tmp_path, monkeypatch, cap
     monkeypatch.setattr(tuning, "LARGEST_MEASURED", 0)
     path, _ = model
     assert main(["quantize", str(path), "-o", str(tmp_path / "a.onnx"), "--mode", "weights"]) == 0
-    said = capsys.readouterr()
-    assert "not run" in said.err
-    assert "SQNR" not in said.out
-    assert "not verified" in said.out
+    output = capsys.readouterr()
+    assert "not run" in output.err
+    assert "SQNR" not in output.out
+    assert "not verified" in output.out
     np.save(tmp_path / "x.npy", np.ones((2, ROWS), np.float32))
     given = ["--input", f"x={tmp_path / 'x.npy'}"]
     assert main(["quantize", str(path), "-o", str(tmp_path / "b.onnx"), "--mode", "weights", *given]) == 0
@@ -81,10 +81,10 @@ def test_half_precision_without_verification_runs_no_large_model(model, dtype, t
     monkeypatch.setattr("tenonnx_optimize.half_budget.lower_within", lambda *_, **__: pytest.fail("the model was run"))
     report = tx.convert(path, tmp_path / "half.onnx", **{dtype: True}, verify=False)
     assert "budget" in report.findings["half_precision"].notes[0]
-    wanted = weight.astype(tx.DType.of(dtype).numpy)
-    found = tx.load(tmp_path / "half.onnx")["weight"]
-    assert str(found.dtype) == dtype
-    np.testing.assert_array_equal(np.asarray(found).astype(np.float32), wanted.astype(np.float32))
+    expected = weight.astype(tx.DType.of(dtype).numpy)
+    result = tx.load(tmp_path / "half.onnx")["weight"]
+    assert str(result.dtype) == dtype
+    np.testing.assert_array_equal(np.asarray(result).astype(np.float32), expected.astype(np.float32))
 
 
 def test_half_precision_keeps_weights_with_overflows_in_the_last_rows(model, tmp_path, monkeypatch):

@@ -53,9 +53,9 @@ def test_an_unreachable_budget_is_rejected(table):
 def test_missing_times_are_measured_and_added(mode, tmp_path):
     path = tmp_path / "times.json"
     tx.quantize(perceptron(), FEEDS, mode=mode, budget="10s", op_times=path)
-    found = json.loads(path.read_text("utf-8"))
-    assert {f"{FIRST} 8 bits", f"{SECOND} 32 bits"} <= set(found)
-    assert all(seconds > 0 for seconds in found.values())
+    result = json.loads(path.read_text("utf-8"))
+    assert {f"{FIRST} 8 bits", f"{SECOND} 32 bits"} <= set(result)
+    assert all(seconds > 0 for seconds in result.values())
 
 
 @pytest.mark.parametrize("text", ["[1]", '{"MatMul": "fast"}', '{"MatMul": -1}', "{", '{"MatMul": true}'])

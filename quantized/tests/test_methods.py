@@ -34,30 +34,30 @@ def layer_of(rows=48, columns=24, bits=4, block_size=16, symmetric=False):
     weights = np.random.default_rng(1).standard_normal((rows, columns)).astype(np.float32)
     x = correlated(rows, 512).astype(np.float64)
     dtype = {2: tx.DType.uint2, 4: tx.DType.uint4, 8: tx.DType.uint8}[bits]
-    found = grid(weights, dtype, block_size, symmetric=symmetric)
-    return Layer(weights, found.scale, found.zero_point.astype(np.float32), dtype, block_size, x.T @ x / len(x)), x
+    result = grid(weights, dtype, block_size, symmetric=symmetric)
+    return Layer(weights, result.scale, result.zero_point.astype(np.float32), dtype, block_size, x.T @ x / len(x)), x
 
 
 @pytest.mark.parametrize("name", BY_INPUT)
 @pytest.mark.parametrize(("bits", "block_size"), [(2, 16), (4, 16), (4, 48), (4, 32), (8, 16)])
 def test_layer_outputs_are_more_accurate_than_with_round_to_nearest(name, bits, block_size):
     layer, x = layer_of(bits=bits, block_size=block_size)
-    wanted = x @ layer.weights
+    expected = x @ layer.weights
     nearest = x @ layer.numbers(layer.nearest())
     quantized = ROUNDING[name](layer)
     np.testing.assert_array_equal(quantized, np.rint(quantized))
     assert layer.dtype.bounds[0] <= quantized.min()
     assert quantized.max() <= layer.dtype.bounds[1]
-    lost = np.square(x @ layer.numbers(quantized) - wanted).mean()
+    lost = np.square(x @ layer.numbers(quantized) - expected).mean()
     most = 0.9 if name == "ada-round" else 0.8
-    assert lost < most * np.square(nearest - wanted).mean()
+    assert lost < most * np.square(nearest - expected).mean()
 
 
 def test_the_error_of_a_layer_is_measured_on_its_outputs():
     layer, x = layer_of()
     quantized = layer.nearest()
-    wanted = np.square(x @ (layer.numbers(quantized) - layer.weights)).mean(0)
-    np.testing.assert_allclose(layer.errors(quantized), wanted, rtol=1e-5)
+    expected = np.square(x @ (layer.numbers(quantized) - layer.weights)).mean(0)
+    np.testing.assert_allclose(layer.errors(quantized), expected, rtol=1e-5)
 
 
 def test_gptq_follows_its_definition():
@@ -66,14 +66,14 @@ def test_gptq_follows_its_definition():
     order = np.argsort(-np.diagonal(layer.moment), kind="stable")
     moment, weights = layer.damped(), layer.weights.astype(np.float64)
     scale, zero = layer.spread(layer.scale).astype(np.float64), layer.spread(layer.zero_point)
-    wanted = np.empty_like(weights)
+    expected = np.empty_like(weights)
     for k, row in enumerate(order):
         left = order[k:]
         inverse = np.linalg.inv(moment[np.ix_(left, left)])
-        wanted[row] = np.clip(np.rint(weights[row] / scale[row]) + zero[row], 0, 15)
-        off = (weights[row] - (wanted[row] - zero[row]) * scale[row]) / inverse[0, 0]
+        expected[row] = np.clip(np.rint(weights[row] / scale[row]) + zero[row], 0, 15)
+        off = (weights[row] - (expected[row] - zero[row]) * scale[row]) / inverse[0, 0]
         weights[left] -= inverse[:, :1] * off
-    best = np.where(layer.errors(wanted) <= layer.errors(layer.nearest()), wanted, layer.nearest())
+    best = np.where(layer.errors(expected) <= layer.errors(layer.nearest()), expected, layer.nearest())
     np.testing.assert_array_equal(ROUNDING["gptq"](layer), best)
 
 
@@ -131,12 +131,12 @@ def test_the_moments_of_a_convolution_give_its_outputs(group, attributes):
 def test_moments_beyond_the_memory_limit_are_collected_in_several_passes(monkeypatch):
     graph, batches = perceptron(), [{"x": correlated(32, 20, seed)} for seed in range(4)]
     layers = list(inputs_of(graph.nodes).values())
-    wanted = Moments(graph, layers, "numpy", batches)
+    expected = Moments(graph, layers, "numpy", batches)
     monkeypatch.setattr("tenonnx_quantized.tuning.statistics.MOMENT_BYTES", 1)
-    found = Moments(graph, layers, "numpy", batches)
+    result = Moments(graph, layers, "numpy", batches)
     for key in layers:
-        np.testing.assert_allclose(found.of(key).moment, wanted.of(key).moment)
-        assert len(found.statistics) == 1
+        np.testing.assert_allclose(result.of(key).moment, expected.of(key).moment)
+        assert len(result.statistics) == 1
 
 
 # ----- models ---------------------------------------------------------------------------------------------------------
@@ -162,8 +162,8 @@ FEEDS = [{"x": correlated(32, 40, seed)} for seed in range(3)]
 
 
 def error(graph, made, feeds):
-    wanted, found = (g.run(feeds, backend="numpy")["y"] for g in (graph, made))
-    return float(np.square(wanted - found).mean() / np.square(wanted).mean())
+    expected, result = (g.run(feeds, backend="numpy")["y"] for g in (graph, made))
+    return float(np.square(expected - result).mean() / np.square(expected).mean())
 
 
 @pytest.mark.parametrize("method", ["gptq", "quantease", "auto-round", "awq", "awq,gptq"])
@@ -235,7 +235,7 @@ def test_rescaling_keeps_the_outputs_of_the_model(method, name):
     m.graph.output("y", build(m))
     graph = m.graph
     graph.infer()
-    wanted = graph.run(m.feeds[0], backend="numpy")["y"]
+    expected = graph.run(m.feeds[0], backend="numpy")["y"]
     layers = inputs_of(n for n in graph.nodes if len(n.inputs) > 1 and n.inputs[1].is_constant)
     moments = Moments(graph.copy(), list(layers.values()), "numpy", m.feeds)
     before = {value.name: value.data.array().copy() for value in graph.variables}
@@ -246,7 +246,7 @@ def test_rescaling_keeps_the_outputs_of_the_model(method, name):
     rescaling.finish()
     changed = sum(not np.array_equal(v.data.array(), before[v.name]) for v in graph.variables)
     assert changed >= 2 * (behind if method == "equalize" else count)
-    np.testing.assert_allclose(graph.run(m.feeds[0], backend="numpy")["y"], wanted, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(graph.run(m.feeds[0], backend="numpy")["y"], expected, rtol=1e-3, atol=1e-4)
     for key in layers.values():  # statistics of the rescaled model
         fresh = Moments(graph, [key], "numpy", m.feeds).of(key)
         largest = np.abs(fresh.moment).max()
@@ -285,11 +285,11 @@ def test_equalization_balances_the_channels_of_convolutions(group):
 def test_bias_correction_removes_the_mean_error():
     graph = perceptron()
     feeds = [{"x": np.abs(correlated(32, 300)) + 1}]
-    wanted = graph.run(feeds[0], backend="numpy")["y"].mean(0)
+    expected = graph.run(feeds[0], backend="numpy")["y"].mean(0)
     off = {}
     for method in ("rtn", "rtn,bias-correction"):
         made, _ = tx.quantize(graph, feeds, mode="weights", bits=2, method=method, search="rtn", backend="numpy")
-        off[method] = np.abs(made.run(feeds[0], backend="numpy")["y"].mean(0) - wanted).max()
+        off[method] = np.abs(made.run(feeds[0], backend="numpy")["y"].mean(0) - expected).max()
     assert off["rtn,bias-correction"] < 0.5 * off["rtn"]
 
 
@@ -304,9 +304,9 @@ def test_files_of_every_granularity_are_right_in_onnxruntime(granularity, bits, 
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(tmp_path / "m.onnx", options, providers=["CPUExecutionProvider"])
-    wanted = made.run(FEEDS[0], backend="numpy")["y"]
+    expected = made.run(FEEDS[0], backend="numpy")["y"]
     np.testing.assert_allclose(
-        session.run(None, dict(FEEDS[0]))[0], wanted, rtol=1e-3, atol=0.05 * np.abs(wanted).max()
+        session.run(None, dict(FEEDS[0]))[0], expected, rtol=1e-3, atol=0.05 * np.abs(expected).max()
     )
 
 

@@ -85,13 +85,13 @@ def largest_difference(graph, wanted, folder, feeds):
 
 
 def check(path, feeds, folder, record, *, quantized, floats):
-    graph, wanted = tx.load(path), by_onnxruntime(path, feeds)
+    graph, expected = tx.load(path), by_onnxruntime(path, feeds)
     made = {f"{a.__name__}, {b.__name__}": b(a(graph)) for a, b in PAIRS} | {"to_floats": to_floats(graph)}
-    found = {name: largest_difference(g, wanted, folder, feeds) for name, g in made.items()}
-    for name, difference in found.items():
+    result = {name: largest_difference(g, expected, folder, feeds) for name, g in made.items()}
+    for name, difference in result.items():
         record(name, f"{difference:.2g}")
-    assert found.pop("to_floats") <= floats
-    assert max(found.values()) <= quantized
+    assert result.pop("to_floats") <= floats
+    assert max(result.values()) <= quantized
 
 
 @pytest.mark.parametrize("mode", STATIC)

@@ -111,15 +111,15 @@ def test_a_form_at_its_oldest_version(name, tmp_path):
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
     session = onnxruntime.InferenceSession(tmp_path / "moved.onnx", options, providers=["CPUExecutionProvider"])
-    wanted = graph.run({"x": X}, backend="numpy")["y"]
-    tolerance = 1e-2 if wanted.dtype == np.float16 else 1e-5
-    np.testing.assert_allclose(session.run(None, {"x": X})[0], wanted, rtol=tolerance, atol=tolerance)
+    expected = graph.run({"x": X}, backend="numpy")["y"]
+    tolerance = 1e-2 if expected.dtype == np.float16 else 1e-5
+    np.testing.assert_allclose(session.run(None, {"x": X})[0], expected, rtol=tolerance, atol=tolerance)
     try:
         older, whole = kept(graph, oldest - 1, kinds)
     except tx.NotRepresentable:
         return  # older opsets lack its element types, too
     assert not whole, f"{name} can be said below {oldest}"
-    np.testing.assert_allclose(older.run({"x": X}, backend="numpy")["y"], wanted, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(older.run({"x": X}, backend="numpy")["y"], expected, rtol=tolerance, atol=tolerance)
 
 
 def test_the_readme_has_the_versions():

@@ -56,8 +56,8 @@ def test_the_file_is_right_in_onnxruntime(name, opset, tmp_path):
     onnx.checker.check_model(path, full_check=True)
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    found = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"]).run(None, FEEDS)[0]
-    wanted = made.run(FEEDS, backend="numpy")["y"]
+    result = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"]).run(None, FEEDS)[0]
+    expected = made.run(FEEDS, backend="numpy")["y"]
     # a sum may round to the next quantized value, one step of an 8-bit activation
-    assert np.abs(found - wanted).max() < 0.02 * np.abs(wanted).max()
+    assert np.abs(result - expected).max() < 0.02 * np.abs(expected).max()
     assert report.outputs["y"] < 0.3

@@ -19,15 +19,15 @@ def halves(q):
 
 
 def uneven_in_parts(b):
-    high, found = int(b[2]) | int(b[3]) << 8, []
+    high, result = int(b[2]) | int(b[3]) << 8, []
     for part in range(8):
         scale = (b[4 + part // 2] >> 4 * (part % 2)) & 15 | (high >> 2 * part & 3) << 4
-        found.append(half(b) * (np.float32(scale) - 32) * UNEVEN[halves(b[8 + 16 * part : 24 + 16 * part])])
-    return np.concatenate(found)
+        result.append(half(b) * (np.float32(scale) - 32) * UNEVEN[halves(b[8 + 16 * part : 24 + 16 * part])])
+    return np.concatenate(result)
 
 
 def five_bits_in_parts(b):
-    s, found = b[4:16].astype(np.int32), []
+    s, result = b[4:16].astype(np.int32), []
     for part in range(8):
         if part < 4:
             scale, offset = s[part] & 63, s[part + 4] & 63
@@ -37,18 +37,18 @@ def five_bits_in_parts(b):
         quantized = (
             b[48 + 32 * (part // 2) : 80 + 32 * (part // 2)] >> 4 * (part % 2) & 15 | (b[16:48] >> part & 1) << 4
         )
-        found.append(half(b) * np.float32(scale) * quantized.astype(np.float32) - half(b, 2) * np.float32(offset))
-    return np.concatenate(found)
+        result.append(half(b) * np.float32(scale) * quantized.astype(np.float32) - half(b, 2) * np.float32(offset))
+    return np.concatenate(result)
 
 
 def six_bits_in_parts(b):
-    found, scales = np.zeros(256, np.float32), b[192:208].view(np.int8).astype(np.float32)
+    result, scales = np.zeros(256, np.float32), b[192:208].view(np.int8).astype(np.float32)
     for place in range(256):
         n, k, rest = place // 128, place % 128 // 32, place % 32
         low = b[64 * n + 32 * (k % 2) + rest] >> 4 * (k // 2) & 15
         high = b[128 + 32 * n + rest] >> 2 * k & 3
-        found[place] = half(b, 208) * scales[place // 16] * np.float32(int(low | high << 4) - 32)
-    return found
+        result[place] = half(b, 208) * scales[place // 16] * np.float32(int(low | high << 4) - 32)
+    return result
 
 
 FORMULAS = {
@@ -87,16 +87,16 @@ def test_each_format_is_decoded(number):
     """Out-of-range indices read the first row."""
     table = packed(number, 5, blocks=2)
     columns = 2 * FORMATS[number].count
-    found = gather_packed(table, np.array([[4, 0], [7, -1]]), K=columns, packed_type=number, output_dtype=1)
-    np.testing.assert_array_equal(found, numbers(number, table)[[[4, 0], [0, 0]]])
+    result = gather_packed(table, np.array([[4, 0], [7, -1]]), K=columns, packed_type=number, output_dtype=1)
+    np.testing.assert_array_equal(result, numbers(number, table)[[[4, 0], [0, 0]]])
 
 
 def test_extreme_values_of_float_formats():
     ends = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 6e-8, 65504], np.float16)
     table = ends[:, None].view(np.uint8)
-    found = gather_packed(table, np.arange(7), K=1, packed_type=1, output_dtype=1)[:, 0]
-    np.testing.assert_array_equal(found, ends.astype(np.float32))
-    assert np.signbit(found[1])
+    result = gather_packed(table, np.arange(7), K=1, packed_type=1, output_dtype=1)[:, 0]
+    np.testing.assert_array_equal(result, ends.astype(np.float32))
+    assert np.signbit(result[1])
 
 
 @pytest.mark.parametrize("number", [2, 14, 30])
@@ -105,8 +105,8 @@ def test_products_with_packed_weights(number):
     weights, x = packed(number, 3, blocks=blocks), RANDOM.uniform(-1, 1, (2, 256)).astype(np.float16)
     rounded = numbers(number, weights).astype(np.float16).astype(np.float32)
     y = (x.astype(np.float32) @ rounded.T).astype(np.float16)
-    found = matmul_packed(x, weights, K=256, N=3, packed_type=number, activation_type="relu2")
-    np.testing.assert_allclose(found, np.maximum(y, 0) ** 2, rtol=2e-2, atol=2e-3)
+    result = matmul_packed(x, weights, K=256, N=3, packed_type=number, activation_type="relu2")
+    np.testing.assert_allclose(result, np.maximum(y, 0) ** 2, rtol=2e-2, atol=2e-3)
 
 
 @pytest.mark.parametrize("apart", [False, True])
@@ -117,7 +117,7 @@ def test_mixtures_of_packed_experts(apart):
     shares = RANDOM.uniform(0.1, 1, (4, 3)).astype(np.float32) if apart else None
     gate, up, down = (packed(8, 3, 32) for _ in range(3))
     options = {"routed_scaling_factor": 2.0, "routing_epsilon": 0.25} if apart else {}
-    found = moe_packed(x, logits, gate, up, down, shares, gate_type=8, up_type=8, down_type=8, k=2, **options)
+    result = moe_packed(x, logits, gate, up, down, shares, gate_type=8, up_type=8, down_type=8, k=2, **options)
     layers = [
         np.stack([numbers(8, e) for e in each]).astype(np.float16).astype(np.float64) for each in (gate, up, down)
     ]
@@ -129,7 +129,7 @@ def test_mixtures_of_packed_experts(apart):
         for expert, w in zip(best, weight, strict=True):
             g = layers[0][expert] @ row
             total = total + w * (layers[2][expert] @ (g / (1 + np.exp(-g)) * (layers[1][expert].astype(float) @ row)))
-        np.testing.assert_allclose(found[token], total, rtol=2e-2, atol=2e-2)
+        np.testing.assert_allclose(result[token], total, rtol=2e-2, atol=2e-2)
 
 
 @pytest.mark.parametrize(

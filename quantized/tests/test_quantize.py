@@ -131,9 +131,9 @@ def test_other_types_are_as_accurate_as_with_onnxruntime(activations, weights, p
     quantization.quantize_static(source, tmp_path / "theirs.onnx", Data(), **types, **more)
     logging.disable(logging.NOTSET)
     plain, ours, theirs = map(scores, (CNN / "digits-cnn.onnx", tmp_path / "ours.onnx", tmp_path / "theirs.onnx"))
-    lost = [float(np.std(found - plain) / np.std(plain)) for found in (ours, theirs)]
+    lost = [float(np.std(result - plain) / np.std(plain)) for result in (ours, theirs)]
     assert lost[0] < 1.04 * lost[1]
-    right = [int((found.argmax(1) == LABELS).sum()) for found in (plain, ours, theirs)]
+    right = [int((result.argmax(1) == LABELS).sum()) for result in (plain, ours, theirs)]
     assert right[1] > right[2] - 5
     assert right[1] > right[0] - (25 if weights.endswith("int4") else 10)
     if weights.startswith("i") or not (per_channel or floats):  # by the same formulas
@@ -171,8 +171,8 @@ def test_a_stack_of_matrices_has_one_scale(settings, form):
     feeds = {"x": random.normal(size=(2, 3, 4, 7)).astype(np.float32)}
     made, report = quantize(graph, [feeds], form=form, **settings)
     assert report.outputs["y"] < 0.02
-    found = [made.compile(backend, strict=True)(feeds)["y"] for backend in ("onnxruntime", "numpy")]
-    np.testing.assert_allclose(*found, atol=0.1)
+    result = [made.compile(backend, strict=True)(feeds)["y"] for backend in ("onnxruntime", "numpy")]
+    np.testing.assert_allclose(*result, atol=0.1)
 
 
 def test_onnxruntime_keeps_relu_before_quantized_values_of_float8():
@@ -183,8 +183,8 @@ def test_onnxruntime_keeps_relu_before_quantized_values_of_float8():
     y = ops.relu(ops.conv(graph.input("x", "float32", ("n", 3, 4, 4)), graph.variable("w", w)))
     graph.output("y", ops.conv(y, graph.variable("v", w[:, :, :1, :1])))
     made, _ = quantize(graph, [{"x": x}], activation_type="float8e4m3fn")
-    found = [made.compile(backend, strict=True)({"x": x})["y"] for backend in ("onnxruntime", "numpy")]
-    np.testing.assert_allclose(*found, rtol=1e-5, atol=1e-5)
+    result = [made.compile(backend, strict=True)({"x": x})["y"] for backend in ("onnxruntime", "numpy")]
+    np.testing.assert_allclose(*result, rtol=1e-5, atol=1e-5)
 
 
 def test_ranges_are_chosen_for_the_quantized_values_at_hand():
@@ -194,9 +194,9 @@ def test_ranges_are_chosen_for_the_quantized_values_at_hand():
     batch = {"x": np.append(np.random.default_rng(0).normal(size=20000), 40.0).astype(np.float32)}
     kinds = {"uint8": tx.DType.uint8, "uint16": tx.DType.uint16, "float8": tx.DType.float8e4m3fn}
     for method in ("mse", "entropy"):
-        found = {n: observe(graph, ["y"], [batch], method, "numpy", dtype=d).ranges["y"][1] for n, d in kinds.items()}
-        assert found["uint8"] < found["uint16"] == 40.0
-        assert found["float8"] > found["uint8"]
+        result = {n: observe(graph, ["y"], [batch], method, "numpy", dtype=d).ranges["y"][1] for n, d in kinds.items()}
+        assert result["uint8"] < result["uint16"] == 40.0
+        assert result["float8"] > result["uint8"]
 
 
 def test_the_report_lists_quantized_and_float_nodes(cnn):
@@ -303,9 +303,9 @@ def test_rows_of_quantized_tables_are_gathered(mode, per_channel, tmp_path):
     assert gather.outputs[0].dtype is tx.DType.int8
     assert report.outputs["y"] < 0.03
     tx.export(made, tmp_path / "made.onnx")
-    found = onnxruntime.InferenceSession(tmp_path / "made.onnx", exact()).run(None, batches[0])[0]
-    wanted = made.run(batches[0], backend="numpy")["y"]
-    np.testing.assert_allclose(found, wanted, atol=0.02 * np.abs(wanted).max())
+    result = onnxruntime.InferenceSession(tmp_path / "made.onnx", exact()).run(None, batches[0])[0]
+    expected = made.run(batches[0], backend="numpy")["y"]
+    np.testing.assert_allclose(result, expected, atol=0.02 * np.abs(expected).max())
     _, few = quantize(transformer(rows=8)[0], [{"ids": np.zeros((3, 6), np.int64)}], mode=mode)
     assert few.unquantized == {"table": "Gather"}
 
@@ -325,12 +325,12 @@ def test_a_table_with_other_consumers_stays_floats():
 @pytest.mark.parametrize("dtype", [tx.DType.uint8, tx.DType.int8, tx.DType.uint4])
 @pytest.mark.parametrize(("low", "high"), [(-1.0, 2.0), (0.5, 3.0), (-4.0, -1.0), (0.0, 0.0)])
 def test_the_quantized_range_includes_the_values_and_zero(low, high, dtype, symmetric):
-    found = parameters(np.float32(low), np.float32(high), dtype, symmetric=symmetric)
+    result = parameters(np.float32(low), np.float32(high), dtype, symmetric=symmetric)
     least, greatest = dtype.bounds
-    zero = int(found.zero_point)
+    zero = int(result.zero_point)
     assert least <= zero <= greatest
-    assert found.scale > 0
-    step = float(found.scale)
+    assert result.scale > 0
+    step = float(result.scale)
     assert (least - zero) * step <= min(low, 0) + step
     assert (greatest - zero) * step >= max(high, 0) - step
 
@@ -376,9 +376,9 @@ def test_the_command_writes_and_reports(tmp_path, capsys):
     assert re.search(r"(?m)^  scores +[0-9.]+%  [0-9.]+ dB$", said)
     assert right(output) > 0.962
     assert main([*arguments, "--json", "--form", "qoperator", "--calibration", "mse"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert len(found["tensors"]) == 8
-    assert found["after"]["bytes"] < found["before"]["bytes"] / 2
+    result = json.loads(capsys.readouterr().out)
+    assert len(result["tensors"]) == 8
+    assert result["after"]["bytes"] < result["before"]["bytes"] / 2
 
 
 def test_the_command_with_types(tmp_path, capsys):

@@ -48,10 +48,10 @@ def test_a_bias_beyond_int32_steps_is_kept(name, settings):
     sizes = [4, *(d.dim_value for d in model.graph.input[0].type.tensor_type.shape.dim[1:])]
     feeds = {"x": random.standard_normal(sizes).astype(np.float32)}
     made, report = quantize(tx.load(model), [feeds], **settings)
-    wanted, found = (
+    expected, result = (
         onnxruntime.InferenceSession(m.SerializeToString()).run(None, feeds)[0] for m in (model, made.to_proto())
     )
-    assert np.abs(wanted - found).max() < 1.0
+    assert np.abs(expected - result).max() < 1.0
     assert report.sqnr["y"] > 35
 
 
@@ -68,8 +68,8 @@ def test_a_bias_of_a_file_beyond_int32_stays_float():
     made = tx.load(model)
     from tenonnx_quantized.forms.qoperator import to_qoperator
 
-    found = to_qoperator(made).run({"x": np.ones((1, 1, 2, 2), np.float32)}, backend="numpy")["y"]
-    np.testing.assert_array_equal(found, np.full((1, 1, 2, 2), 50.0))
+    result = to_qoperator(made).run({"x": np.ones((1, 1, 2, 2), np.float32)}, backend="numpy")["y"]
+    np.testing.assert_array_equal(result, np.full((1, 1, 2, 2), 50.0))
 
 
 def test_an_output_below_ten_decibels_is_rejected(tmp_path, capsys):

@@ -51,8 +51,8 @@ def test_gradient_goes_straight_through(scale_shape, scale, attributes, dims):
     inside = np.abs(np.rint(units) + 0.5) <= 127.5
     np.testing.assert_array_equal(to_x, inside.astype(np.float32))
     each = np.where(inside, np.rint(units) - units, np.clip(np.rint(units), -128, 127))
-    wanted = {0: lambda: each.sum(), 1: lambda: each.sum(0), 2: lambda: np.stack([each[:, :2].sum(1), each[:, 2]], 1)}
-    np.testing.assert_allclose(to_scale, wanted[s.ndim](), rtol=1e-5, atol=1e-5)
+    expected = {0: lambda: each.sum(), 1: lambda: each.sum(0), 2: lambda: np.stack([each[:, :2].sum(1), each[:, 2]], 1)}
+    np.testing.assert_allclose(to_scale, expected[s.ndim](), rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize("opset", [9, 11, 21])
@@ -62,11 +62,11 @@ def test_digits_in_eight_bits(opset):
     graph = tx.retarget(tx.load(DIGITS / "digits-int8.onnx"), opset, domains=["ai.onnx"])
     names = [output.name for output in session.get_outputs()]
     actual = graph.run(feeds, backend="numpy")
-    for name, wanted in zip(names, session.run(None, feeds), strict=True):
-        if wanted.dtype.kind == "f":
-            np.testing.assert_allclose(actual[name], wanted, rtol=1e-4, atol=1e-5)
+    for name, expected in zip(names, session.run(None, feeds), strict=True):
+        if expected.dtype.kind == "f":
+            np.testing.assert_allclose(actual[name], expected, rtol=1e-4, atol=1e-5)
         else:
-            np.testing.assert_array_equal(actual[name], wanted)
+            np.testing.assert_array_equal(actual[name], expected)
 
 
 def test_zeros_have_a_scale():
@@ -97,16 +97,16 @@ def test_convolutions_are_exact(channels, group, size, tmp_path):
     w = np.random.default_rng(0).integers(-128, -100, (2, channels // group, size, size)).astype(np.int8)
     window = np.lib.stride_tricks.sliding_window_view(x.astype(np.int64), (size, size), (2, 3))
     parts = zip(np.split(window, group, 1), np.split(w.astype(np.int64), group), strict=True)
-    wanted = np.concatenate([np.einsum("nchwij,ocij->nohw", a, b) for a, b in parts], 1)
-    assert np.abs(wanted).max() > 1 << 23
+    expected = np.concatenate([np.einsum("nchwij,ocij->nohw", a, b) for a, b in parts], 1)
+    assert np.abs(expected).max() > 1 << 23
     graph = tx.Graph(opsets={"ai.onnx": 21})
     quantized = graph.input("x", "uint8", x.shape)
     graph.output("y", conv_integer(quantized, graph.variable("w", w), group=group))
-    np.testing.assert_array_equal(graph.run({"x": x}, backend="numpy")["y"], wanted)
+    np.testing.assert_array_equal(graph.run({"x": x}, backend="numpy")["y"], expected)
     tx.export(graph, tmp_path / "old.onnx", opset_version=9, domains=["ai.onnx"])
     if size < 25:  # larger kernels exceed exact float32 sums, and onnxruntime has float convolutions only
         session = onnxruntime.InferenceSession(tmp_path / "old.onnx", providers=["CPUExecutionProvider"])
-        np.testing.assert_array_equal(session.run(None, {"x": x})[0], wanted)
+        np.testing.assert_array_equal(session.run(None, {"x": x})[0], expected)
 
 
 @pytest.mark.parametrize(("scale", "zero_point"), [([1, 1], [0]), ([1], [0, 0]), ([[[1], [1]]], [0])])
@@ -196,11 +196,11 @@ def test_weights_of_four_bits_stay_packed_in_numpy(rows):
     feeds = {"x": np.ones((rows, inner), F32)}
     tracemalloc.start()
     try:
-        found = graph.compile("numpy")(feeds)["y"]
+        result = graph.compile("numpy")(feeds)["y"]
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    np.testing.assert_array_equal(found, np.full((rows, columns), inner / 32 * 16 * 3 * 0.5, F32))
+    np.testing.assert_array_equal(result, np.full((rows, columns), inner / 32 * 16 * 3 * 0.5, F32))
     assert peak < columns * inner * 4 / 2, "less than half of the weights as floats"
 
 
@@ -224,11 +224,11 @@ def test_gradients_pass_through_a_frozen_four_bit_model():
     graph.output("y", reduce_sum(y, keepdims=0))
     slope = tx.grad(graph, of="y", wrt=["x", "low"])
     feeds = {"x": random.normal(size=(3, 32)).astype(F32)}
-    found = slope.run(feeds, backend="numpy")
+    result = slope.run(feeds, backend="numpy")
     quantized = np.stack([packed & 15, packed >> 4], -1).reshape(4, 2, 16).astype(F32) - 8
     to_h = np.broadcast_to((quantized * scales[..., None]).reshape(4, 32).sum(0), (3, 32))
-    np.testing.assert_allclose(found["low/grad"][:, 0], feeds["x"].T @ to_h.sum(1), rtol=1e-4, atol=1e-3)
-    np.testing.assert_allclose(found["x/grad"], to_h + to_h.sum(1, keepdims=True), rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(result["low/grad"][:, 0], feeds["x"].T @ to_h.sum(1), rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(result["x/grad"], to_h + to_h.sum(1, keepdims=True), rtol=1e-4, atol=1e-3)
 
 
 def test_a_qoperator_model_has_a_gradient_in_qdq():
@@ -240,5 +240,5 @@ def test_a_qoperator_model_has_a_gradient_in_qdq():
     quantized = qlinear_matmul(quantized, scale, zero, weights, F32(0.5), np.int8(0), F32(1), U8(128))
     graph.output("y", reduce_sum(dequantize_linear(quantized, F32(1), U8(128)), keepdims=0))
     slope = tx.grad(to_qdq(graph), of="y", wrt="x")
-    found = slope.run({"x": np.ones((2, 3), np.float32)}, backend="numpy")["x/grad"]
-    np.testing.assert_allclose(found, np.broadcast_to(np.float32([-0.5, 3.5, 0.5]), (2, 3)), rtol=1e-5)
+    result = slope.run({"x": np.ones((2, 3), np.float32)}, backend="numpy")["x/grad"]
+    np.testing.assert_allclose(result, np.broadcast_to(np.float32([-0.5, 3.5, 0.5]), (2, 3)), rtol=1e-5)

@@ -29,8 +29,8 @@ def perceptron():
 
 
 def error(graph, made, feeds):
-    wanted, found = (g.run(feeds, backend="numpy")["y"] for g in (graph, made))
-    return float(np.square(wanted - found).mean() / np.square(wanted).mean())
+    expected, result = (g.run(feeds, backend="numpy")["y"] for g in (graph, made))
+    return float(np.square(expected - result).mean() / np.square(expected).mean())
 
 
 TARGETS = ("onnxruntime-cpu", "tensorrt", "qnn", "openvino", "litert", "webgpu")
@@ -150,11 +150,11 @@ def test_the_pareto_curve_is_monotonic_and_predicts_the_error():
 
 def test_a_budget_in_bytes_and_in_bits_are_the_same():
     elements = 32 * 48 + 48 * 16
-    found = [
+    result = [
         tx.quantize(perceptron(), FEEDS, mode="weights", budget=budget, backend="numpy")[1].to_dict()
         for budget in ("5 bits", f"{elements * 5 // 8}B")
     ]
-    assert found[0] == found[1]
+    assert result[0] == result[1]
 
 
 @pytest.mark.parametrize(
@@ -177,18 +177,18 @@ def test_budgets(text, wanted):
 
 def test_a_user_metric_is_measured_per_layer():
     graph, x = perceptron(), FEEDS[0]
-    wanted = error(graph, graph, x)
+    expected = error(graph, graph, x)
 
     def metric(made):
         return error(graph, made, x)
 
     made, report = tx.quantize(graph, FEEDS, mode="weights", report=True, metric=metric, backend="numpy")
-    assert report.metrics == {"float": wanted, "quantized": metric(made)}
+    assert report.metrics == {"float": expected, "quantized": metric(made)}
     for layer in report.layers:
         rules = [{"pattern": layer.name, "bits": 2}, {"pattern": "*", "keep_float": True}]
         alone, _ = tx.quantize(graph, FEEDS, mode="weights", layers=rules, backend="numpy")
         assert layer.metrics[2] == pytest.approx(metric(alone))
-        assert layer.metrics[2] > layer.metrics[4] > layer.metrics[8] > wanted
+        assert layer.metrics[2] > layer.metrics[4] > layer.metrics[8] > expected
 
 
 def test_the_report_is_drawn(tmp_path):
@@ -220,9 +220,9 @@ def test_the_command_takes_a_recipe_and_prints_the_sensitivity(files, capsys):
     assert main(line.split()) == 0
     assert "SQNR at 2 bits" in capsys.readouterr().out
     assert main([*line.split(), "--json", "--overwrite"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert {layer["name"] for layer in found["layers"]} == {"first", "second"}
-    assert found["pareto"][0][0] < 5
+    result = json.loads(capsys.readouterr().out)
+    assert {layer["name"] for layer in result["layers"]} == {"first", "second"}
+    assert result["pareto"][0][0] < 5
 
 
 def test_options_of_the_command_override_its_recipe(files, capsys):
@@ -251,9 +251,9 @@ def test_the_command_measures_a_metric(files, capsys):
     printed = capsys.readouterr().out
     assert "metric at 4 bits" in printed
     assert main([*LINE, "--mode", "weights", "--evaluate", command + " {model}", "--overwrite", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)["metrics"]
-    assert found["float"] == 0
-    assert found["quantized"] > 0
+    result = json.loads(capsys.readouterr().out)["metrics"]
+    assert result["float"] == 0
+    assert result["quantized"] > 0
 
 
 @pytest.mark.parametrize(
@@ -280,9 +280,9 @@ BAD_LINES = {
 @pytest.mark.parametrize("options", BAD_LINES)
 def test_the_command_reports_errors(files, capsys, options):
     assert main(["quantize", "m.onnx", "-o", "q.onnx", *options.split()]) == 2
-    said = capsys.readouterr().err
-    assert BAD_LINES[options] in said
-    assert "Traceback" not in said
+    output = capsys.readouterr().err
+    assert BAD_LINES[options] in output
+    assert "Traceback" not in output
     assert not (files / "q.onnx").exists()
 
 

@@ -17,8 +17,8 @@ def model(name, directions=1):
     shapes = {"w": (directions, gates * 16, 8), "r": (directions, gates * 16, 16), "b": (directions, gates * 32)}
     weights = [graph.variable(k, random.standard_normal(s).astype(np.float32) * 0.3) for k, s in shapes.items()]
     x, state = graph.input("x", "float32", (6, "n", 8)), graph.input("state", "float32", (directions, "n", 16))
-    found = op(x, *weights, None, state, hidden_size=16, direction="bidirectional" if directions == 2 else "forward")
-    graph.output("y", found[0])
+    result = op(x, *weights, None, state, hidden_size=16, direction="bidirectional" if directions == 2 else "forward")
+    graph.output("y", result[0])
     return graph
 
 
@@ -49,8 +49,8 @@ def test_both_weights_are_quantized(name, directions, mode, tmp_path):
     tx.export(made, path := tmp_path / "made.onnx")
     onnx.checker.check_model(path, full_check=True)
     session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
-    given, wanted = feeds(directions), model(name, directions).run(feeds(directions))["y"]
-    assert np.linalg.norm(session.run(["y"], given)[0] - wanted) < 0.02 * np.linalg.norm(wanted)
+    given, expected = feeds(directions), model(name, directions).run(feeds(directions))["y"]
+    assert np.linalg.norm(session.run(["y"], given)[0] - expected) < 0.02 * np.linalg.norm(expected)
 
 
 def test_bits_by_pattern_and_sensitivity():

@@ -51,12 +51,12 @@ def decoder(width=24, opset=23, *, tied=False, bias=False, outlier=1.0, norm="rm
 @pytest.mark.parametrize("width", [32, 24, 15])
 def test_a_rotated_model_has_the_same_outputs_with_other_weights(width, options):
     graph = decoder(width, **options)
-    wanted = graph.run({"ids": IDS}, backend="numpy")["logits"]
+    expected = graph.run({"ids": IDS}, backend="numpy")["logits"]
     made = weights_as_constants(graph)
     tx.infer(made)
     before = np.array(made["table"])
     rotate(made)
-    np.testing.assert_allclose(made.run({"ids": IDS}, backend="numpy")["logits"], wanted, rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(made.run({"ids": IDS}, backend="numpy")["logits"], expected, rtol=1e-4, atol=1e-4)
     after = np.array(next(n for n in made.nodes if n.op_type == "Gather").inputs[0])
     np.testing.assert_allclose(after, before @ hadamard(width), rtol=1e-5, atol=1e-5)
 
@@ -94,8 +94,10 @@ def test_weights_that_are_also_inputs_are_not_rotated():
     with pytest.raises(tx.InvalidCall, match="no residual stream can be rotated"):
         tx.quantize(graph, mode="weights", method="rotate", initializers_as_constants=False, backend="numpy")
     made, _ = tx.quantize(graph, mode="weights", method="rotate", bits=8, backend="numpy")
-    wanted = graph.run({"ids": IDS}, backend="numpy")["logits"]
-    np.testing.assert_allclose(made.run({"ids": IDS}, backend="numpy")["logits"], wanted, atol=0.05 * np.ptp(wanted))
+    expected = graph.run({"ids": IDS}, backend="numpy")["logits"]
+    np.testing.assert_allclose(
+        made.run({"ids": IDS}, backend="numpy")["logits"], expected, atol=0.05 * np.ptp(expected)
+    )
 
 
 @pytest.mark.parametrize(

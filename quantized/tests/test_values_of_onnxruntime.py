@@ -170,8 +170,8 @@ def test_quantized_values_equal_those_of_onnxruntime(op):
         model, feeds = built(op, *OPS[op](Draw(seed)))
         session = onnxruntime.InferenceSession(model.SerializeToString(), options)
         expected = session.run(["y"], feeds)[0]
-        found = tx.load(model).run(feeds, backend="numpy")["y"]
-        off += np.count_nonzero(found != expected)
+        result = tx.load(model).run(feeds, backend="numpy")["y"]
+        off += np.count_nonzero(result != expected)
         compared += expected.size
     # kernels of other CPUs round products and sums separately
     allowed = 0 if op != "QLinearAdd" or platform.machine() == "x86_64" else compared / 100

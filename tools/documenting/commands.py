@@ -28,9 +28,9 @@ def write(path: Path) -> None:
 def _section(command: click.Command, name: str, parent: click.Context) -> list[str]:
     """The section of a command, with those of its subcommands."""
     context = click.Context(command, info_name=name.split()[-1], parent=parent, max_content_width=100)
-    found = [f"{'#' * len(name.split())} {name}\n", "```text", command.get_help(context), "```\n"]
+    result = [f"{'#' * len(name.split())} {name}\n", "```text", command.get_help(context), "```\n"]
     for inner in command.list_commands(context) if isinstance(command, click.Group) else ():
         subcommand = command.get_command(context, inner)
         if subcommand is not None:
-            found += _section(subcommand, f"{name} {inner}", context)
-    return found
+            result += _section(subcommand, f"{name} {inner}", context)
+    return result

@@ -108,12 +108,12 @@ def write(path: Path) -> None:
 
 def _declared() -> dict[str, list[str]]:
     """The entries of our packages by group, as rows of a table."""
-    found: dict[str, list[str]] = {}
+    result: dict[str, list[str]] = {}
     for file in sorted([*ROOT.glob("*/pyproject.toml"), *ROOT.glob("plugins/**/pyproject.toml")]):
         project = tomllib.loads(file.read_text("utf-8"))["project"]
         for group, entries in project.get("entry-points", {}).items():
-            found.setdefault(group, []).extend(f"| `{n}` | `{v}` | {project['name']} |" for n, v in entries.items())
-    return found
+            result.setdefault(group, []).extend(f"| `{n}` | `{v}` | {project['name']} |" for n, v in entries.items())
+    return result
 
 
 def _anchor(name: str) -> str:

@@ -58,11 +58,11 @@ def packages(root: Path) -> Iterator[tuple[str, Path]]:
 
 def sources(folder: Path) -> list[_Source]:
     """The modules in a folder of sources."""
-    found = []
+    result = []
     for path in sorted(folder.rglob("*.py")):
         name = ".".join(path.relative_to(folder).with_suffix("").parts).removesuffix(".__init__")
-        found.append(_Source(name, ast.parse(path.read_text("utf-8"))))
-    return found
+        result.append(_Source(name, ast.parse(path.read_text("utf-8"))))
+    return result
 
 
 class Headlines:

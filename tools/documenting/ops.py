@@ -195,7 +195,7 @@ def _drawing(op: Op) -> str | None:
 
 def _table() -> dict[tuple[str, str], dict[str, str]]:
     """The rows of ``docs/ops/coverage.md``, since computing them takes long."""
-    found: dict[tuple[str, str], dict[str, str]] = {}
+    result: dict[tuple[str, str], dict[str, str]] = {}
     domain, columns = "", []
     for line in COVERAGE.read_text("utf-8").splitlines():
         if line.startswith("## "):
@@ -204,5 +204,5 @@ def _table() -> dict[tuple[str, str], dict[str, str]]:
             columns = [cell.strip() for cell in line.strip("|").split("|")]
         elif line.startswith("| ") and columns:
             cells = dict(zip(columns, (cell.strip() for cell in line.strip("|").split("|")), strict=False))
-            found[domain, cells["op"]] = cells
-    return found
+            result[domain, cells["op"]] = cells
+    return result

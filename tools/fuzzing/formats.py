@@ -261,12 +261,12 @@ def _write(folder: Path, files: Files) -> None:
 
 def seeds() -> dict[str, Files]:
     """The files of each kind."""
-    found: dict[str, Files] = {}
+    result: dict[str, Files] = {}
     with zipfile.ZipFile(SEEDS) as archive:
         for name in sorted(archive.namelist()):
             kind, _, path = name.partition("/")
-            found.setdefault(kind, {})[path] = archive.read(name)
-    return found
+            result.setdefault(kind, {})[path] = archive.read(name)
+    return result
 
 
 def collect() -> None:

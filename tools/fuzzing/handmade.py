@@ -26,8 +26,8 @@ def handmade() -> dict[str, ModelProto]:
     x, c = _info("x", TensorProto.FLOAT, ["N", 4]), _info("c", TensorProto.BOOL, [])
     weight = _tensor("w", [[1, 2], [3, 4], [5, 6], [7, 8]], np.float32)
     shape = _tensor("s", [0, -1], np.int64)
-    found: dict[str, ModelProto] = {}
-    found["mlp"] = _model(
+    result: dict[str, ModelProto] = {}
+    result["mlp"] = _model(
         [
             make_node("MatMul", ["x", "w"], ["a"]),
             make_node("Relu", ["a"], ["b"]),
@@ -38,7 +38,7 @@ def handmade() -> dict[str, ModelProto]:
         "y",
         initializer=[weight, shape],
     )
-    found["shapes"] = _model(
+    result["shapes"] = _model(
         [
             make_node("Shape", ["x"], ["a"]),
             make_node("Gather", ["a", "i"], ["n"]),
@@ -51,7 +51,7 @@ def handmade() -> dict[str, ModelProto]:
         "y",
         initializer=[_tensor("i", 0, np.int64), _tensor("z", [0], np.int64), _tensor("m", [2], np.int64)],
     )
-    found["written_out"] = _model(
+    result["written_out"] = _model(
         [
             make_node("ReduceMean", ["x", "last"], ["m"]),
             make_node("Sub", ["x", "m"], ["d"]),
@@ -82,7 +82,7 @@ def handmade() -> dict[str, ModelProto]:
     inner = helper.make_graph([make_node("Add", ["x", "late"], ["r"])], "inner", [], [_info("r")])
     deeper = make_node("If", ["c"], ["q"], then_branch=then, else_branch=inner)
     other = helper.make_graph([deeper], "else", [], [_info("q")])
-    found["branches"] = _model(
+    result["branches"] = _model(
         [make_node("If", ["c"], ["y"], then_branch=then, else_branch=other), make_node("Neg", ["x"], ["late"])],
         [x, c],
         "y",
@@ -97,7 +97,7 @@ def handmade() -> dict[str, ModelProto]:
         [_info("n", TensorProto.INT64, []), _info("k", TensorProto.BOOL, []), _info("v")],
         [_info("k1", TensorProto.BOOL), _info("w1"), _info("e")],
     )
-    found["loop"] = _model(
+    result["loop"] = _model(
         [make_node("Loop", ["m", "", "x"], ["y", "scanned"], body=body)],
         [x],
         "y",
@@ -110,7 +110,7 @@ def handmade() -> dict[str, ModelProto]:
         [_info("h"), _info("r")],
         [_info("h1"), _info("o")],
     )
-    found["scan"] = _model(
+    result["scan"] = _model(
         [make_node("Scan", ["b", "x"], ["last", "y"], body=step, num_scan_inputs=1)],
         [x],
         "last",
@@ -126,13 +126,13 @@ def handmade() -> dict[str, ModelProto]:
         make_node("Scale", ["a"], ["t"], domain="local", factor=2.0),
         make_node("Scale", ["t"], ["b"], domain="local", factor=0.5),
     ]
-    found["functions"] = _model([make_node("Twice", ["x"], ["y"], domain="local")], [x], "y")
-    found["functions"].functions.extend([scale, helper.make_function("local", "Twice", ["a"], ["b"], twice, opsets)])
+    result["functions"] = _model([make_node("Twice", ["x"], ["y"], domain="local")], [x], "y")
+    result["functions"].functions.extend([scale, helper.make_function("local", "Twice", ["a"], ["b"], twice, opsets)])
     sparse = helper.make_sparse_tensor(
         _tensor("w", [5, 6], np.float32), _tensor("i", [[0, 1], [3, 0]], np.int64), [4, 2]
     )
-    found["sparse"] = _model([make_node("MatMul", ["x", "w"], ["y"])], [x], "y", sparse_initializer=[sparse])
-    found["sequences"] = _model(
+    result["sparse"] = _model([make_node("MatMul", ["x", "w"], ["y"])], [x], "y", sparse_initializer=[sparse])
+    result["sequences"] = _model(
         [
             make_node("SplitToSequence", ["x", "one"], ["s"], axis=1),
             make_node("SequenceAt", ["s", "one"], ["a"]),
@@ -143,7 +143,7 @@ def handmade() -> dict[str, ModelProto]:
         "y",
         initializer=[_tensor("one", 1, np.int64)],
     )
-    found["vendor"] = _model(
+    result["vendor"] = _model(
         [
             make_node("FusedGemm", ["x", "w"], ["a"], domain="com.microsoft", activation="Relu"),
             make_node("Gelu", ["a"], ["y"], domain="com.microsoft"),
@@ -152,9 +152,9 @@ def handmade() -> dict[str, ModelProto]:
         "y",
         initializer=[weight],
     )
-    found["texts"] = _model(
+    result["texts"] = _model(
         [make_node("RegexFullMatch", ["t"], ["y"], pattern="(a|b)+c?")],
         [_info("t", TensorProto.STRING, [2])],
         "y",
     )
-    return found
+    return result

@@ -126,21 +126,21 @@ def enlarged(seeds: Sequence[onnx.ModelProto], site: tuple[int, int, int]) -> tu
 
 def _numbers(model: onnx.ModelProto) -> list[Callable[[int], None]]:
     """Setters for every number that may determine a size: attributes, dims, elements, and equal dims together."""
-    found: list[Callable[[int], None]] = []
+    result: list[Callable[[int], None]] = []
     lengths: dict[int, list[Any]] = {}
     for message, field in _fields(model):
         if isinstance(message, onnx.AttributeProto) and field.name == "i":
-            found.append(partial(setattr, message, "i"))
+            result.append(partial(setattr, message, "i"))
         elif isinstance(message, onnx.AttributeProto) and field.name == "ints":
-            found += [partial(message.ints.__setitem__, place) for place in range(len(message.ints))]
+            result += [partial(message.ints.__setitem__, place) for place in range(len(message.ints))]
         elif isinstance(message, onnx.TensorShapeProto.Dimension) and field.name == "dim_value":
-            found.append(partial(setattr, message, "dim_value"))
+            result.append(partial(setattr, message, "dim_value"))
             lengths.setdefault(message.dim_value, []).append(message)
     for tensor in _of_type(model, onnx.TensorProto.DESCRIPTOR):
         if isinstance(tensor, onnx.TensorProto) and tensor.data_type == onnx.TensorProto.INT64:
-            found += [partial(_set_entry, tensor, place) for place in range(min(len(tensor.raw_data) // 8, 16))]
-    found += [partial(_set_all, alike) for alike in lengths.values() if len(alike) > 1]
-    return found
+            result += [partial(_set_entry, tensor, place) for place in range(min(len(tensor.raw_data) // 8, 16))]
+    result += [partial(_set_all, alike) for alike in lengths.values() if len(alike) > 1]
+    return result
 
 
 def _set_entry(tensor: onnx.TensorProto, place: int, value: int) -> None:

@@ -86,10 +86,10 @@ class Hypotheses(NamedTuple):
 
 def _largest(tokens: Value, scores: Value, count: Value) -> tuple[Value, Value]:
     """The ``count`` best of (batch, n) ``scores``, and their (batch, n, length) ``tokens``."""
-    found, places = ops.top_k(scores, ops.reshape(count, [1]))
+    result, places = ops.top_k(scores, ops.reshape(count, [1]))
     first = ops.reshape(ops.range_(0, dim_of(scores, 0), 1), [-1, 1]) * dim_of(scores, 1)
     rows = ops.reshape(tokens, [-1, dim_of(tokens, 2)])
-    return ops.gather(rows, places + first), found
+    return ops.gather(rows, places + first), result
 
 
 def search(decoding: Decoding, rules: Rules, book: Hypotheses, count: Value, outputs: int) -> tuple[Value, ...]:

@@ -123,8 +123,8 @@ def _recurrence(
         if corrects:
             v = (v - ops.squeeze(ops.unsqueeze(k, [1]) @ own, [1])) * rate
         own = own + ops.unsqueeze(k, [2]) @ ops.unsqueeze(v, [1])
-        found = ops.squeeze(ops.unsqueeze(q, [1]) @ own, [1])
-        return ops.where(ops.equal(places, at), own, state), found, v
+        result = ops.squeeze(ops.unsqueeze(q, [1]) @ own, [1])
+        return ops.where(ops.equal(places, at), own, state), result, v
 
     corrects = rate is not None
     tokens = [sequence, queries, keys, values, kept, kept if rate is None else rate]

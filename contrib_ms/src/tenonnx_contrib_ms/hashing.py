@@ -86,8 +86,8 @@ def _rotated_left(x: Value, bits: int) -> Value:
 @murmur_hash3.numpy
 def murmur_hash3_numpy(X, *, positive, seed):
     data = [text.encode() for text in X.reshape(-1)] if X.dtype == object else [e.tobytes() for e in X.reshape(-1)]
-    found = np.array([_murmur(item, seed & _MASK) for item in data], np.uint32).reshape(X.shape)
-    return found if positive else found.view(np.int32)
+    result = np.array([_murmur(item, seed & _MASK) for item in data], np.uint32).reshape(X.shape)
+    return result if positive else result.view(np.int32)
 
 
 def _murmur(data: bytes, state: int) -> int:
@@ -162,7 +162,7 @@ def fill_of(ids: Value, eos: Value | None, pad_id: int) -> Value:
 
 def shifted_ids(ids: Any, segments: Any, reach: int, end: Value | None, fill: Value) -> list[Value]:
     """The tokens, and the tokens 1, 2, ... steps before within the same sequence and segment."""
-    found, same = [ids(0)], None
+    result, same = [ids(0)], None
     for steps in range(1, reach + 1):
         checks = [] if same is None else [same]
         if end is not None:
@@ -171,8 +171,8 @@ def shifted_ids(ids: Any, segments: Any, reach: int, end: Value | None, fill: Va
             checks.append(ops.equal(segments(steps), segments(steps - 1)))
         for check in checks:
             same = check if same is None or same is check else ops.and_(same, check)
-        found.append(ids(steps) if same is None else ops.where(same, ids(steps), fill))
-    return found
+        result.append(ids(steps) if same is None else ops.where(same, ids(steps), fill))
+    return result
 
 
 def hashes_of(shifted: Sequence[Value], multipliers: Value, sizes: Value, offsets: Value | None, heads: int) -> Value:
@@ -182,8 +182,8 @@ def hashes_of(shifted: Sequence[Value], multipliers: Value, sizes: Value, offset
     for k, ids in enumerate(shifted[1:], 1):
         mixed = ops.bitwise_xor(mixed, ids * multipliers[k])
         runs.append(ops.mod(ops.unsqueeze(mixed, [-1]), sizes[(k - 1) * heads : k * heads]))
-    found = ops.concat(*runs, axis=-1)
-    return found if offsets is None else found + offsets
+    result = ops.concat(*runs, axis=-1)
+    return result if offsets is None else result + offsets
 
 
 def _words(**more: str) -> Any:

@@ -66,10 +66,10 @@ class Timestamps(NamedTuple):
 
 
 def _is_one_of(column: Value, tokens: tuple[int, ...]) -> Value:
-    found = ops.less(column, 0)
+    result = ops.less(column, 0)
     for token in tokens:
-        found = found | ops.equal(column, token)
-    return found
+        result = result | ops.equal(column, token)
+    return result
 
 
 class Rules(NamedTuple):

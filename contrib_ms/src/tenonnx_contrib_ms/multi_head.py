@@ -141,8 +141,8 @@ def _attended(
     """The output with heads merged and, if requested, the logits."""
     if not scores:
         return (core.join_heads(core.scaled_dot_product_attention(query, key, value, bias, scale=scale)),)
-    found = core.logits(query, key, bias, scale=scale)
-    return core.join_heads(core.weighted(ops.softmax(found), value)), found
+    result = core.logits(query, key, bias, scale=scale)
+    return core.join_heads(core.weighted(ops.softmax(result), value)), result
 
 
 def _hold_operands(query: Any, key: Any, value: Any, bias: Any) -> str | None:

@@ -291,10 +291,10 @@ def packed_sparse_attention_indexer_merge(
     fits = ops.unsqueeze(valid, [1]) & (total <= max_output_entries)
     slots = ops.where(first & fits, number - 1, max_output_entries)
     empty = ops.expand(constant(-1, DType.int32), [dim_of(listed, 0), max_output_entries + 1])
-    found = ops.scatter_elements(empty, slots, listed, axis=1)[:, :max_output_entries]
+    result = ops.scatter_elements(empty, slots, listed, axis=1)[:, :max_output_entries]
     status = ops.where(valid, ops.where(ops.squeeze(fits, [1]), 0, 2), 1)
     counts = ops.squeeze(ops.where(fits, total, 0), [1])
-    return found, ops.cast(counts, to=DType.int32), ops.cast(status, to=DType.int32)
+    return result, ops.cast(counts, to=DType.int32), ops.cast(status, to=DType.int32)
 
 
 packed_sparse_attention_indexer_merge.traits(on_request=True)

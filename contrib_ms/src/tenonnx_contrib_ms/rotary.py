@@ -122,11 +122,11 @@ def _select_sections(table: Value, sections: list[int], layout: int) -> Value:
         streams = np.zeros(half, np.int64)
         for stream in (1, 2):
             streams[stream : 3 * sections[stream] : 3] = stream
-    found = table[0]
+    result = table[0]
     for stream in (1, 2):
         if (streams == stream).any():
-            found = ops.where(constant(streams == stream), table[stream], found)
-    return found
+            result = ops.where(constant(streams == stream), table[stream], result)
+    return result
 
 
 @op("GemmaRotaryEmbedding", domain="com.microsoft")

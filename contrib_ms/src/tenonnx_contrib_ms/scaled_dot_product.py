@@ -120,10 +120,10 @@ _as_standard(ops.attention)
 
 def logits(query: Value, key: Value, bias: Value | None, *, scale: float = 0.0, softcap: float = 0.0) -> Value:
     """Inputs of the softmax: (batch, heads of ``query``, queries, keys)."""
-    found = _by_group(query * (scale or _factor(query)), ops.transpose(key, perm=[0, 1, 3, 2]))
+    result = _by_group(query * (scale or _factor(query)), ops.transpose(key, perm=[0, 1, 3, 2]))
     if softcap:
-        found = ops.tanh(found / softcap) * softcap
-    return found if bias is None else found + bias
+        result = ops.tanh(result / softcap) * softcap
+    return result if bias is None else result + bias
 
 
 def weighted(probabilities: Value, value: Value) -> Value:

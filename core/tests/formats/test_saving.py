@@ -59,11 +59,11 @@ def test_opaque_nodes_are_edited_and_saved(tmp_path):
     graph.rename("a", "inner")
     graph.find("w").data = np.float32([3, 4])
     graph.save(tmp_path / "m.onnx")
-    found = onnx.load(tmp_path / "m.onnx")
-    assert [node.op_type for node in found.graph.node] == ["Mystery", "Relu", "Other"]
-    assert found.graph.node[0].output == ["inner"]
-    assert onnx.numpy_helper.to_array(found.graph.initializer[0]).tolist() == [3, 4]
-    assert (found.doc_string, found.metadata_props[0].value) == ("kept", "me")
+    result = onnx.load(tmp_path / "m.onnx")
+    assert [node.op_type for node in result.graph.node] == ["Mystery", "Relu", "Other"]
+    assert result.graph.node[0].output == ["inner"]
+    assert onnx.numpy_helper.to_array(result.graph.initializer[0]).tolist() == [3, 4]
+    assert (result.doc_string, result.metadata_props[0].value) == ("kept", "me")
 
 
 def test_a_file_that_cannot_be_written_leaves_nothing(tmp_path):

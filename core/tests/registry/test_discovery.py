@@ -155,8 +155,8 @@ def test_the_same_entry_points_are_found_as_by_the_standard_library():
         for entry in distribution.entry_points
         if entry.group.startswith("tenonnx.")
     }
-    found = {(p.distribution, p.version, p.group, p.name, p.value) for p in discovery._everything()}
-    assert {entry for entry in found if entry[2].startswith("tenonnx.")} == expected
+    result = {(p.distribution, p.version, p.group, p.name, p.value) for p in discovery._everything()}
+    assert {entry for entry in result if entry[2].startswith("tenonnx.")} == expected
 
 
 @pytest.fixture
@@ -185,8 +185,8 @@ first=acme.one:first
   second = acme.two : Steps.second [extra]
 """
     describe(site / "acme_ops-1.5.dist-info", "METADATA", "Name: Acme.Ops\nVersion: 2.0\n\nName: of the text\n", text)
-    found = [(p.name, p.value, p.group, p.source) for p in discovery._everything() if p.group.startswith("tenonnx.")]
-    assert found == [
+    result = [(p.name, p.value, p.group, p.source) for p in discovery._everything() if p.group.startswith("tenonnx.")]
+    assert result == [
         ("first", "acme.one:first", "tenonnx.transforms", "Acme.Ops 2.0"),
         ("second", "acme.two:Steps.second", "tenonnx.transforms", "Acme.Ops 2.0"),
     ]

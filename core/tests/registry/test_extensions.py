@@ -52,8 +52,8 @@ def test_names_that_no_package_adds_are_no_attributes(adding):
 def test_the_name_of_another_is_refused_with_both_named(adding, name, owner):
     adding(name)
     with pytest.warns(PluginWarning, match=f'"{name}" in tenonnx.extensions is already registered by') as caught:
-        found = extensions.extensions()
-    assert name not in found or found[name].distribution == owner
+        result = extensions.extensions()
+    assert name not in result or result[name].distribution == owner
     assert owner in str(caught[0].message)
     assert "acme 1.0" in str(caught[0].message)
 

@@ -32,10 +32,10 @@ def model(op="com.acme.Halve", **metadata):
 @pytest.fixture
 def registry(monkeypatch):
     """A registry in which a third-party package provides the op."""
-    found = Registry()
-    found.add(halve)
+    result = Registry()
+    result.add(halve)
     monkeypatch.setattr(Registry, "source", lambda self, op: "tenonnx-acme 2.1")
-    return found
+    return result
 
 
 def written(graph, **options):

@@ -82,8 +82,8 @@ def test_only_the_domains_asked_for_are_imported(tmp_path, monkeypatch):
     registry = Registry([plugin])
     registry.lookup("other", "Thing", 1)
     assert "tenonnx_test_good" not in sys.modules
-    found = registry.lookup("tiny", "FromPlugin", 1)
-    assert registry.source(found) == "dist-tenonnx_test_good 1.0"
+    result = registry.lookup("tiny", "FromPlugin", 1)
+    assert registry.source(result) == "dist-tenonnx_test_good 1.0"
 
 
 def test_a_failing_plugin_is_reported_and_affects_no_other(tmp_path, monkeypatch):
@@ -389,9 +389,9 @@ def test_threads_that_load_first_all_find_the_ops(tmp_path, monkeypatch):
         return registry.lookup("tiny", "FromPlugin", 1)
 
     with ThreadPoolExecutor(8) as pool:
-        found = set(pool.map(find, range(8)))
-    assert len(found) == 1
-    assert None not in found
+        result = set(pool.map(find, range(8)))
+    assert len(result) == 1
+    assert None not in result
 
 
 # ----- two packages for one op ----------------------------------------------------------------------------------------
@@ -423,8 +423,8 @@ def rivals(tmp_path, monkeypatch, name, domain, *distributions):
 
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_of_two_packages_for_one_op_the_first_by_name_has_it(tmp_path, monkeypatch, order):
-    found = rivals(tmp_path, monkeypatch, "Thing", "tiny", "A-first", "b-second")
-    registry = Registry([found[k] for k in order])
+    result = rivals(tmp_path, monkeypatch, "Thing", "tiny", "A-first", "b-second")
+    registry = Registry([result[k] for k in order])
     with pytest.warns(PluginWarning, match=r"tiny::Another, tiny::Thing of b-second 1.0 left out.*tenonnx_test_1.py:4"):
         held = registry.lookup("tiny", "Thing", 1)
     assert registry.source(held) == "A-first 1.0"

@@ -26,10 +26,10 @@ def test_equal_nodes_are_one():
     assert ops_of(graph).count("Exp") == 4
     assert ops_of(shared).count("Exp") == 1
     feeds = {"x": np.arange(6, dtype=np.float32).reshape(2, 3)}
-    expected, found = graph.run(feeds, backend="numpy"), shared.run(feeds, backend="numpy")
-    assert list(found) == ["y", "z"]
+    expected, result = graph.run(feeds, backend="numpy"), shared.run(feeds, backend="numpy")
+    assert list(result) == ["y", "z"]
     for name, array in expected.items():
-        np.testing.assert_array_equal(found[name], array)
+        np.testing.assert_array_equal(result[name], array)
 
 
 def test_two_zeros_are_two_numbers(standard_operators):
@@ -37,8 +37,8 @@ def test_two_zeros_are_two_numbers(standard_operators):
     x = graph.input("x", "float32", (2,))
     for name, alpha in {"a": 0.0, "b": -0.0}.items():
         graph.output(name, leaky_relu(x, alpha=alpha))
-    found = merge_common_subexpressions(graph).run({"x": np.float32([-1, 2])}, backend="numpy")
-    assert [np.signbit(array).tolist() for array in found.values()] == [[True, False], [False, False]]
+    result = merge_common_subexpressions(graph).run({"x": np.float32([-1, 2])}, backend="numpy")
+    assert [np.signbit(array).tolist() for array in result.values()] == [[True, False], [False, False]]
 
 
 def test_attributes_and_outputs_tell_nodes_apart(standard_operators):
@@ -90,5 +90,5 @@ def test_inputs_with_equal_defaults_are_not_one():
     graph.output("z", add(x, b))
     shared = merge_common_subexpressions(graph)
     assert ops_of(shared) == ["Add", "Add"]
-    found = shared.run({"x": np.float32([1, 1]), "b": np.float32([5, 5])}, backend="numpy")
-    assert [found[name].tolist() for name in "yz"] == [[2, 3], [6, 6]]
+    result = shared.run({"x": np.float32([1, 1]), "b": np.float32([5, 5])}, backend="numpy")
+    assert [result[name].tolist() for name in "yz"] == [[2, 3], [6, 6]]

@@ -74,17 +74,17 @@ def test_functions_of_a_model_are_inlined_without_counting_on_a_default():
 def test_a_node_that_needs_a_default_closes_the_input():
     graph = graph_of(shaped, np.int64([2, 1]))
     gradient = tx.grad(graph, "y", "x", seeds={"y": "seed"})
-    found = gradient.run({"x": X, "seed": X[:, None]}, backend="numpy")
-    assert found["y"].shape == (2, 1)
-    np.testing.assert_array_equal(found["x/grad"], X)
+    result = gradient.run({"x": X, "seed": X[:, None]}, backend="numpy")
+    assert result["y"].shape == (2, 1)
+    np.testing.assert_array_equal(result["x/grad"], X)
 
 
 def test_a_default_in_half_precision_is_of_the_type_of_its_input():
     made = tx.lower_precision(graph_of(scaled, np.float32([0, 1])), "float16", convert_interface=True).graph
     assert [value.data.type for value in made.all_inputs if value.data is not None] == [made["default"].type]
     assert made["default"].dtype == tx.DType.float16
-    found = made.run({"x": X.astype(np.float16)}, backend="numpy")["y"]
-    np.testing.assert_allclose(found, X * np.exp(np.float32([0, 1])), rtol=1e-2)
+    result = made.run({"x": X.astype(np.float16)}, backend="numpy")["y"]
+    np.testing.assert_allclose(result, X * np.exp(np.float32([0, 1])), rtol=1e-2)
 
 
 def test_the_graph_may_be_given_by_name():

@@ -39,7 +39,7 @@ def test_residuals_are_computed_once_and_replace_the_call():
     demands = []
 
     def residuals(demand, x, factor, shift):
-        demands.append((demand.outputs, sorted(v.name for v in demand.wanted), demand.captures))
+        demands.append((demand.outputs, sorted(v.name for v in demand.inputs), demand.captures))
         exponential = tiny.exp(x)
         return (tiny.multiply(exponential, factor),), exponential
 

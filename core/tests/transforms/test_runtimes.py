@@ -87,10 +87,10 @@ def chain(version=4, dtype="float32"):
 
 
 def test_the_shipped_files_say_where_they_have_their_figures_from():
-    found, failures = runtimes()
+    result, failures = runtimes()
     assert not failures
-    assert {"onnxruntime-1.14", "onnxruntime-1.32", "tensorrt-8", "tensorrt-10", "openvino-2024"} < set(found)
-    for runtime in found.values():
+    assert {"onnxruntime-1.14", "onnxruntime-1.32", "tensorrt-8", "tensorrt-10", "openvino-2024"} < set(result)
+    for runtime in result.values():
         assert "https://" in runtime.source or "tenonnx targets probe" in runtime.source
         assert runtime.title
         assert "ai.onnx" in runtime.opsets
@@ -128,11 +128,11 @@ WRONG = {
 @pytest.mark.parametrize(("text", "problem"), WRONG.values(), ids=WRONG)
 def test_a_wrong_file_is_named_and_affects_no_other(install, text, problem):
     install(tenonnx_wrong_targets={"wrong.toml": text, "z.toml": GOOD.replace("toy-", "late-")})
-    found, (failure,) = runtimes()
+    result, (failure,) = runtimes()
     assert "target file wrong.toml of dist-tenonnx_wrong_targets 1.0 is ignored" in str(failure)
     assert problem in str(failure)
-    assert "late-2" in found
-    assert "tensorrt-10" in found
+    assert "late-2" in result
+    assert "tensorrt-10" in result
     with pytest.raises(InvalidCall, match=r"wrong\.toml"):
         find_runtime("bad")
 
@@ -144,8 +144,8 @@ def test_a_plugin_that_is_not_a_package_is_named(install, monkeypatch):
         "_installed",
         lambda group: [SHIPPED, *(Plugin(name, name, group, "dist", "1") for name in ("tiny", "no_such"))],
     )
-    found, failures = runtimes()
-    assert "tensorrt-10" in found
+    result, failures = runtimes()
+    assert "tensorrt-10" in result
     assert ["is not a package" in f.what or "could not be imported" in f.what for f in failures] == [True, True]
 
 
@@ -178,8 +178,8 @@ def test_ops_off_the_list_are_expanded_or_refused(toy):
 
 
 def test_element_types_follow_the_list(toy):
-    found = retarget_to(chain(dtype="float64"), target_for(chain(), name="toy-2"), refuse=False)
-    refused = {change.node: change for change in found.refused}
+    result = retarget_to(chain(dtype="float64"), target_for(chain(), name="toy-2"), refuse=False)
+    refused = {change.node: change for change in result.refused}
     assert (refused["x"].op, refused["x"].reason) == ("graph input", "toy-2 has no float64")
     assert refused["y"].op == "graph output"
     assert "tiny::Exp of toy-2 does not take float64" in refused["Exp"].reason
@@ -203,11 +203,11 @@ def test_a_vendors_op_of_the_default_domain_moves_between_versions(name, moves):
     graph.append(Node(Opaque("ai.onnx", name), 17, [x], {"k": 3}, [Value("y", x.type, graph=graph)]))
     graph.outputs.append(graph["y"])
     for version in (11, 21):
-        found = retarget_to(graph, target_for(graph, version), refuse=False)
-        assert bool(found.refused) is not moves
+        result = retarget_to(graph, target_for(graph, version), refuse=False)
+        assert bool(result.refused) is not moves
         if moves:
-            assert found.graph.opsets == {"ai.onnx": version}
-            assert [(node.op_type, node.version) for node in found.graph.nodes] == [(name, version)]
+            assert result.graph.opsets == {"ai.onnx": version}
+            assert [(node.op_type, node.version) for node in result.graph.nodes] == [(name, version)]
 
 
 def test_export_writes_an_ir_version_that_the_target_reads(toy):

@@ -303,8 +303,8 @@ def _features(ids: Array) -> Array:
 def _sets(members: Array) -> list[Array]:
     """Split a list of numbers at NaN; the final NaN is optional."""
     ends = np.flatnonzero(np.isnan(members))
-    found = [part[~np.isnan(part)] for part in np.split(members, ends + 1)]
-    return found if found[-1].size else found[:-1]
+    result = [part[~np.isnan(part)] for part in np.split(members, ends + 1)]
+    return result if result[-1].size else result[:-1]
 
 
 def _within(name: str, ids: Array, count: int) -> Array:

@@ -102,9 +102,9 @@ def test_stock_onnxruntime_drives_the_files(tmp_path):
     def run(name, feeds):
         session = sessions[name]
         replaced = json.loads(session.get_modelmeta().custom_metadata_map["tenonnx.state"])
-        wanted = [value.name for value in session.get_inputs()]
+        expected = [value.name for value in session.get_inputs()]
         known = {**tensors, **feeds}
-        results = session.run(None, {name: known[name] for name in wanted})
+        results = session.run(None, {name: known[name] for name in expected})
         results = dict(zip([value.name for value in session.get_outputs()], results, strict=True))
         tensors.update({name: results[after] for name, after in replaced.items()})
         return results

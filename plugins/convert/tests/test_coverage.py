@@ -90,24 +90,24 @@ def covered(found):
 
 
 def test_every_branch_of_a_boolean_input_runs():
-    found = tx.verify(model(SWITCH, "Neg", "Relu"), model(SWITCH, "Neg", "Relu"))
-    assert found.verified
-    assert "use_cache=True" in ran(found)
-    assert {each.partition(" of ")[0] for each in covered(found)} >= {"then_branch", "else_branch"}
-    assert found.never_ran == {}
+    result = tx.verify(model(SWITCH, "Neg", "Relu"), model(SWITCH, "Neg", "Relu"))
+    assert result.verified
+    assert "use_cache=True" in ran(result)
+    assert {each.partition(" of ")[0] for each in covered(result)} >= {"then_branch", "else_branch"}
+    assert result.never_ran == {}
 
 
 @pytest.mark.parametrize("words", [("Abs", "Relu"), ("Neg", "Abs")])
 def test_a_branch_that_differs_is_found_whichever_it_is(words):
-    found = tx.verify(model(SWITCH, "Neg", "Relu"), model(SWITCH, *words))
-    assert not found.equal
+    result = tx.verify(model(SWITCH, "Neg", "Relu"), model(SWITCH, *words))
+    assert not result.equal
     assert not tx.verify(model(SWITCH, *words), model(SWITCH, "Neg", "Relu")).equal
 
 
 def test_one_run_is_enough_where_that_is_asked_for():
-    found = tx.verify(model(SWITCH, "Neg", "Relu"), model(SWITCH, "Abs", "Relu"), cover=False)
-    assert found.equal
-    assert found.runs == []
+    result = tx.verify(model(SWITCH, "Neg", "Relu"), model(SWITCH, "Abs", "Relu"), cover=False)
+    assert result.equal
+    assert result.runs == []
 
 
 def test_an_unreached_branch_runs_separately():
@@ -117,61 +117,61 @@ def test_an_unreached_branch_runs_separately():
     assert run.feeds.startswith("then_branch of")
     assert run.covers == (run.feeds.removesuffix(" by itself"),)
     assert run.grade == "bit for bit"
-    found = tx.verify(model(COMPUTED, "t", "t", "Neg"), model(COMPUTED, "t", "t", "Abs"))
-    assert not found.equal
-    assert "by itself: t (numpy)" in found.problems[0]
+    result = tx.verify(model(COMPUTED, "t", "t", "Neg"), model(COMPUTED, "t", "t", "Abs"))
+    assert not result.equal
+    assert "by itself: t (numpy)" in result.problems[0]
     with pytest.raises(tx.VerificationFailed, match="by itself"):
-        found.raise_if_failed()
+        result.raise_if_failed()
 
 
 def test_a_branch_within_a_branch_is_reached_by_two_inputs():
-    found = tx.verify(model(NESTED, "Sin", "Cos"), model(NESTED, "Sin", "Cos"))
-    assert found.verified
-    assert len([each for each in covered(found) if "_branch of" in each]) == 4
+    result = tx.verify(model(NESTED, "Sin", "Cos"), model(NESTED, "Sin", "Cos"))
+    assert result.verified
+    assert len([each for each in covered(result) if "_branch of" in each]) == 4
     for words in (("Cos", "Cos"), ("Sin", "Sin")):
         assert not tx.verify(model(NESTED, "Sin", "Cos"), model(NESTED, *words)).equal
 
 
 def test_given_inputs_are_not_changed_and_branches_run_separately():
     feeds = {"x": np.ones((2, 4), np.float32), "p": np.array(False), "q": np.array(False)}
-    found = tx.verify(model(NESTED, "Sin", "Cos"), model(NESTED, "Sin", "Cos"), feeds=feeds)
-    assert found.verified
-    assert found.runs[0].feeds == "the inputs given"
-    assert all(each.endswith("by itself") for each in ran(found)[1:])
+    result = tx.verify(model(NESTED, "Sin", "Cos"), model(NESTED, "Sin", "Cos"), feeds=feeds)
+    assert result.verified
+    assert result.runs[0].feeds == "the inputs given"
+    assert all(each.endswith("by itself") for each in ran(result)[1:])
     assert not tx.verify(model(NESTED, "Sin", "Cos"), model(NESTED, "Tan", "Cos"), feeds=feeds).equal
 
 
 def test_a_loop_runs_with_no_one_and_several_trips():
-    found = tx.verify(model(LOOP, "1.0"), model(LOOP, "1.0"))
-    trips = [each.rpartition(" with ")[2] for each in covered(found) if each.startswith("body")]
+    result = tx.verify(model(LOOP, "1.0"), model(LOOP, "1.0"))
+    trips = [each.rpartition(" with ")[2] for each in covered(result) if each.startswith("body")]
     assert sorted(trips) == ["0 trips", "1 trip", "3 trips"]
-    found = tx.verify(model(LOOP, "1.0"), model(LOOP, "2.0"))  # differs from the third trip on
-    assert not found.equal
-    assert {output.run for output in found.outputs} == {"count=3"}
-    assert "(numpy, count=3)" in found.summary()
+    result = tx.verify(model(LOOP, "1.0"), model(LOOP, "2.0"))  # differs from the third trip on
+    assert not result.equal
+    assert {output.run for output in result.outputs} == {"count=3"}
+    assert "(numpy, count=3)" in result.summary()
 
 
 def test_a_scan_follows_the_sizes_of_its_dim():
-    found = tx.verify(model(SCAN), model(SCAN), backends=["numpy"])
-    trips = [each.rpartition(" with ")[2] for each in covered(found) if each.startswith("body")]
+    result = tx.verify(model(SCAN), model(SCAN), backends=["numpy"])
+    trips = [each.rpartition(" with ")[2] for each in covered(result) if each.startswith("body")]
     assert trips == ["2 trips", "1 trip", "3 trips", "0 trips"]
-    assert ran(found)[1:] == ["n=1", "n=3", "n=0"]
+    assert ran(result)[1:] == ["n=1", "n=3", "n=0"]
 
 
 def test_each_dim_has_further_sizes_one_at_a_time():
     text = "g (float[a, b] x, float[b] y) => (float[a, b] z) { z = Add (x, y) }"
-    found = tx.verify(model(text), model(text))
-    sizes = found.runs[0].covers
+    result = tx.verify(model(text), model(text))
+    sizes = result.runs[0].covers
     assert [each.partition("=")[0] for each in sizes] == ["a", "b"]
-    assert ran(found)[1:] == ["a=1", "b=1", "a=3", "b=4"]
-    assert [run.covers for run in found.runs[1:]] == [("a=1",), ("b=1",), ("a=3",), ("b=4",)]
+    assert ran(result)[1:] == ["a=1", "b=1", "a=3", "b=4"]
+    assert [run.covers for run in result.runs[1:]] == [("a=1",), ("b=1",), ("a=3",), ("b=4",)]
 
 
 def test_a_difference_at_a_single_size_is_found():
-    found = tx.verify(model(ONE_ROW, 1), model(ONE_ROW, 0))
-    assert not found.equal
-    assert {output.run for output in found.outputs if not output.equal} == {"n=1"}
-    assert not found.verified
+    result = tx.verify(model(ONE_ROW, 1), model(ONE_ROW, 0))
+    assert not result.equal
+    assert {output.run for output in result.outputs if not output.equal} == {"n=1"}
+    assert not result.verified
 
 
 def test_a_size_that_the_original_refuses_is_replaced():
@@ -179,10 +179,10 @@ def test_a_size_that_the_original_refuses_is_replaced():
         pairs = Constant <value = int64[3] {-1, 2, 4}> ()
         y = Reshape (x, pairs)
     }"""
-    found = tx.verify(model(text), model(text))
-    assert found.verified
-    assert ran(found)[1:] == ["n=4", "n=6"]
-    assert not any("n had" in note for note in found.notes)
+    result = tx.verify(model(text), model(text))
+    assert result.verified
+    assert ran(result)[1:] == ["n=4", "n=6"]
+    assert not any("n had" in note for note in result.notes)
 
 
 def test_ten_runs_are_enough_and_the_rest_is_named():
@@ -190,11 +190,11 @@ def test_ten_runs_are_enough_and_the_rest_is_named():
     inputs = ", ".join(f"float[{dim}] {dim}_" for dim in dims)
     outputs = ", ".join(f"float[{dim}] {dim}_y" for dim in dims)
     text = f"g ({inputs}) => ({outputs}) {{ {' '.join(f'{dim}_y = Neg ({dim}_)' for dim in dims)} }}"
-    found = tx.verify(model(text), model(text))
-    assert len(found.runs) == 10
-    (note, *_) = [note for note in found.notes if note.startswith("d6 had the sizes")]
+    result = tx.verify(model(text), model(text))
+    assert len(result.runs) == 10
+    (note, *_) = [note for note in result.notes if note.startswith("d6 had the sizes")]
     assert coverage._NO_RUNS_LEFT in note
-    assert found.verified
+    assert result.verified
 
 
 def test_regions_that_never_ran_prevent_verification():
@@ -208,21 +208,21 @@ def test_regions_that_never_ran_prevent_verification():
             then_branch = one () => (float[?, ?] t) { s = Squeeze (x, axis) t = Unsqueeze (s, axis) },
             else_branch = two () => (float[?, ?] e) { e = Relu (x) }>
     }"""
-    found = tx.verify(model(text), model(text))
-    assert found.equal
-    assert not found.verified
-    ((title, why),) = found.never_ran.items()
+    result = tx.verify(model(text), model(text))
+    assert result.equal
+    assert not result.verified
+    ((title, why),) = result.never_ran.items()
     assert title.startswith("then_branch of")
     assert "by itself it does not run" in why
-    assert found.verdict == "equal, bit for bit, but not every branch ran"
-    assert f"{title}: never ran" in found.summary()
+    assert result.verdict == "equal, bit for bit, but not every branch ran"
+    assert f"{title}: never ran" in result.summary()
 
 
 def test_branches_that_constants_rule_out_are_not_missed():
     text = SWITCH.replace(", bool use_cache", "").replace("y = If", "use_cache = Constant <value = bool {1}> () y = If")
-    found = tx.verify(model(text, "Neg", "Relu"), model(text, "Neg", "Abs"))
-    assert found.verified
-    assert found.never_ran == {}
+    result = tx.verify(model(text, "Neg", "Relu"), model(text, "Neg", "Abs"))
+    assert result.verified
+    assert result.never_ran == {}
 
 
 def test_regions_tell_the_inputs_that_decide():
@@ -259,19 +259,19 @@ def test_the_command_names_the_runs(tmp_path):
 
 
 def test_the_report_has_the_runs():
-    found = tx.verify(model(SWITCH, "Neg", "Relu"), model(SWITCH, "Neg", "Relu"))
-    report = json.loads(json.dumps(found.to_dict()))
+    result = tx.verify(model(SWITCH, "Neg", "Relu"), model(SWITCH, "Neg", "Relu"))
+    report = json.loads(json.dumps(result.to_dict()))
     assert report["runs"][0]["feeds"] == "random inputs (seed 0)"
     assert report["never_ran"] == {}
-    assert isinstance(found, Verification)
+    assert isinstance(result, Verification)
 
 
 def test_the_work_is_proportional_to_the_regions(monkeypatch):
     """A file of 60 KB may hold 500 branches inside each other."""
-    found = RegionCoverage(model(NESTED, "Sin", "Cos"))
+    result = RegionCoverage(model(NESTED, "Sin", "Cos"))
     calls = []
-    kind, decided = type(found.regions[0]), type(found.regions[0]).is_decided.fget
+    kind, decided = type(result.regions[0]), type(result.regions[0]).is_decided.fget
     monkeypatch.setattr(kind, "is_decided", property(lambda region: calls.append(region) or decided(region)))
-    found.regions = found.regions * 50
-    found.never_entered()
-    assert len(calls) <= len(found.regions)
+    result.regions = result.regions * 50
+    result.never_entered()
+    assert len(calls) <= len(result.regions)

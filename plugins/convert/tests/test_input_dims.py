@@ -71,10 +71,10 @@ def test_the_batch_becomes_dynamic_in_constants_too(name, batch, converted):
     made, _ = converted(source, opset_version=13, dynamic_batch="yes")
     assert str(made.inputs[0].type) == "float32[batch, 3, 4, 4]"
     x = np.random.default_rng(0).standard_normal((6, 3, 4, 4)).astype(np.float32)
-    found = made.run({"x": x})["y"]
+    result = made.run({"x": x})["y"]
     program = tx.load(source).compile("numpy")
     expected = np.concatenate([program({"x": x[k : k + batch]})["y"] for k in range(0, 6, batch)])
-    np.testing.assert_allclose(found, expected, atol=1e-6)
+    np.testing.assert_allclose(result, expected, atol=1e-6)
 
 
 @pytest.mark.parametrize("batch", [1, 2])

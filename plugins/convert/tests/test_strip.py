@@ -114,8 +114,10 @@ def test_models_from_a_framework_are_stripped_by_default(tmp_path):
     def verifier(written, atol=None, rtol=None):
         return tx.verify(graph, written)
 
-    for wanted, is_there in ((None, False), (False, True)):
+    for expected, is_there in ((None, False), (False, True)):
         path = tmp_path / "out.onnx"
-        conversion = Conversion(graph, path, ConvertConfig(strip=wanted), STEPS, verifier=verifier, name="a framework")
+        conversion = Conversion(
+            graph, path, ConvertConfig(strip=expected), STEPS, verifier=verifier, name="a framework"
+        )
         conversion.run()
         assert (b"somebody" in path.read_bytes()) is is_there

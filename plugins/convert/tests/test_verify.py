@@ -44,19 +44,19 @@ def chain(weight=2.0):
 
 def test_a_graph_equals_itself_and_its_expansion():
     graph = chain()
-    found = verify(graph, decompose(graph, keep=lambda call: call.op.primitive))
-    assert found.equal
-    assert [output.name for output in found.outputs] == ["y"]
-    assert found.raise_if_failed() is found
-    assert "equal" in str(found)
+    result = verify(graph, decompose(graph, keep=lambda call: call.op.primitive))
+    assert result.equal
+    assert [output.name for output in result.outputs] == ["y"]
+    assert result.raise_if_failed() is result
+    assert "equal" in str(result)
 
 
 def test_a_graph_that_only_one_backend_has_run_is_not_verified():
-    found = verify(chain())
-    assert not found.verified
-    assert found.outputs == []
-    assert "y: not verified: computed on numpy alone" in found.summary()
-    assert found.raise_if_failed() is found
+    result = verify(chain())
+    assert not result.verified
+    assert result.outputs == []
+    assert "y: not verified: computed on numpy alone" in result.summary()
+    assert result.raise_if_failed() is result
     with pytest.raises(InvalidFeed):
         verify(chain(), feeds={})
 
@@ -71,17 +71,17 @@ def test_a_file_and_a_message_can_be_compared(tmp_path, monkeypatch):
 
 def test_numbers_that_differ_are_reported_with_the_first_node():
     graph, other = chain(), chain(2.5)
-    found = verify(graph, other)
-    assert not found.equal
-    (output,) = found.outputs
+    result = verify(graph, other)
+    assert not result.equal
+    (output,) = result.outputs
     assert output.backend == "numpy"
     assert output.difference.absolute > 0.1
-    assert found.first_divergence.value == "Mul"
-    assert 'node "Mul"' in found.first_divergence.node
-    assert not found.to_dict()["equal"]
-    assert found.to_dict()["first_divergence"]["value"] == "Mul"
+    assert result.first_divergence.value == "Mul"
+    assert 'node "Mul"' in result.first_divergence.node
+    assert not result.to_dict()["equal"]
+    assert result.to_dict()["first_divergence"]["value"] == "Mul"
     with pytest.raises(VerificationFailed, match="y \\(numpy\\)") as raised:
-        found.raise_if_failed()
+        result.raise_if_failed()
     assert "the first node that diverges" in str(raised.value)
 
 
@@ -104,10 +104,10 @@ def test_feeds_that_are_given_are_used():
 def test_other_inputs_or_outputs_are_a_problem():
     other = chain()
     other.rename(other.outputs[0], "z")
-    found = verify(chain(), other)
-    assert not found.equal
-    assert found.problems == ["outputs are not y, but z"]
-    assert "outputs are not y" in str(found)
+    result = verify(chain(), other)
+    assert not result.equal
+    assert result.problems == ["outputs are not y, but z"]
+    assert "outputs are not y" in str(result)
 
 
 def test_structure_counts_where_the_original_was_sound():
@@ -115,8 +115,8 @@ def test_structure_counts_where_the_original_was_sound():
     other.nodes.reverse()  # violates the order that onnx.checker requires
     assert structure_problems(graph) == []
     assert "topologically sorted" in structure_problems(other)[0]
-    found = verify(graph, other)
-    assert "onnx.checker" in found.problems[0]
+    result = verify(graph, other)
+    assert "onnx.checker" in result.problems[0]
 
 
 def test_an_original_that_the_checker_refuses_only_causes_a_note():
@@ -128,9 +128,9 @@ def test_an_original_that_the_checker_refuses_only_causes_a_note():
         return load(model, registry=tiny.registry())
 
     graph = undeclared()
-    found = verify(graph, undeclared())
-    assert found.equal
-    assert any(note.startswith("onnx.checker rejects the original too") for note in found.notes)
+    result = verify(graph, undeclared())
+    assert result.equal
+    assert any(note.startswith("onnx.checker rejects the original too") for note in result.notes)
 
 
 def test_large_and_external_tensors_are_not_read_by_the_checker(tmp_path):
@@ -180,12 +180,12 @@ def test_a_model_too_large_for_one_message_is_not_asked_about(monkeypatch):
 def test_random_outputs_are_not_compared():
     graph = chain()
     graph.output("noise", tiny.double(tiny.draw(graph.all_inputs[0])))
-    found = verify(graph, copy_graph(graph))
-    assert [output.name for output in found.outputs] == ["y"]
-    assert found.unverified == {"noise": "drawn at random"}
-    assert not found.verified
-    assert [(s.name, s.state) for s in found.states] == [("y", "verified"), ("noise", "not verified")]
-    assert "noise: not verified: drawn at random" in found.summary()
+    result = verify(graph, copy_graph(graph))
+    assert [output.name for output in result.outputs] == ["y"]
+    assert result.unverified == {"noise": "drawn at random"}
+    assert not result.verified
+    assert [(s.name, s.state) for s in result.states] == [("y", "verified"), ("noise", "not verified")]
+    assert "noise: not verified: drawn at random" in result.summary()
 
 
 @op("Noisy", domain=tiny.DOMAIN, pure=False)
@@ -198,8 +198,8 @@ def test_an_op_that_is_random_only_in_training_is_compared_without_the_optimizer
     monkeypatch.setattr("tenonnx_convert.verifying.drawn.find_extension", lambda name: None)
     graph = chain()
     graph.output("z", noisy(graph.all_inputs[0], training=training))
-    found = verify(graph, copy_graph(graph))
-    assert found.unverified == ({"z": "drawn at random"} if training else {})
+    result = verify(graph, copy_graph(graph))
+    assert result.unverified == ({"z": "drawn at random"} if training else {})
     assert [node.op_type for node in graph.nodes][-1] == "Noisy"
 
 
@@ -239,8 +239,8 @@ def test_a_candidate_that_breaks_while_it_runs_is_a_problem(monkeypatch):
     assert healthy.equal
     calls = iter([np.exp, broken])
     monkeypatch.setitem(vars(tiny.exp), "rules", {**tiny.exp.rules, "numpy": lambda x: next(calls)(x)})
-    found = verify(graph, other)
-    assert "no such buffer" in found.problems[0]
+    result = verify(graph, other)
+    assert "no such buffer" in result.problems[0]
 
 
 def test_a_longer_way_may_differ_more():
@@ -256,8 +256,8 @@ def test_a_longer_way_may_differ_more():
 
 def test_the_largest_difference_is_that_of_a_failure():
     assert Verification("numpy").largest is None
-    found = verify(chain(), chain(2.5))
-    assert found.largest is found.outputs[0]
+    result = verify(chain(), chain(2.5))
+    assert result.largest is result.outputs[0]
 
 
 def test_a_difference_from_zero_is_valid_json():
@@ -265,9 +265,9 @@ def test_a_difference_from_zero_is_valid_json():
     for graph, factor in ((zero, 0), (other, 1)):
         x = graph.input("x", "float32", (1,))
         graph.output("y", tiny.multiply(x, graph.variable("w", np.array([factor], np.float32))))
-    found = verify(zero, other, feeds={"x": np.ones(1, np.float32)}, backends=["numpy"]).to_dict()
-    assert json.loads(json.dumps(found, allow_nan=False)) == found
-    (output,) = found["outputs"]
+    result = verify(zero, other, feeds={"x": np.ones(1, np.float32)}, backends=["numpy"]).to_dict()
+    assert json.loads(json.dumps(result, allow_nan=False)) == result
+    (output,) = result["outputs"]
     assert (output["absolute"], output["relative"]) == (1.0, None)
 
 
@@ -290,10 +290,10 @@ def test_a_backend_that_cannot_be_used_is_named_with_the_reason(monkeypatch, err
         raise error
 
     monkeypatch.setattr("tenonnx_convert.verifying.verify.load_backend", load_backend)
-    found = verify(chain())
-    assert found.equal
-    assert found.unverified == {"y": "computed on numpy alone"}
-    assert found.notes[0].startswith("not compared on onnxruntime: ")
-    assert found.notes[0].endswith(said)
+    result = verify(chain())
+    assert result.equal
+    assert result.unverified == {"y": "computed on numpy alone"}
+    assert result.notes[0].startswith("not compared on onnxruntime: ")
+    assert result.notes[0].endswith(said)
     with pytest.raises(type(error), match=error.what):
         verify(chain(), backends=["numpy", "onnxruntime"])

@@ -59,11 +59,11 @@ SOURCES = {
 
 @pytest.mark.parametrize("kind", SOURCES)
 def test_all_sources_have_the_same_batches(graph, tmp_path, kind):
-    found = list(batches_of(graph, SOURCES[kind](tmp_path), batch_size=2))
-    assert [sorted(batch) for batch in found] == [["a", "b"]] * 3
-    assert [len(batch["a"]) for batch in found] == [2, 2, 1]
-    np.testing.assert_array_equal(np.concatenate([batch["a"] for batch in found]), A)
-    np.testing.assert_array_equal(np.concatenate([batch["b"] for batch in found]), B)
+    result = list(batches_of(graph, SOURCES[kind](tmp_path), batch_size=2))
+    assert [sorted(batch) for batch in result] == [["a", "b"]] * 3
+    assert [len(batch["a"]) for batch in result] == [2, 2, 1]
+    np.testing.assert_array_equal(np.concatenate([batch["a"] for batch in result]), A)
+    np.testing.assert_array_equal(np.concatenate([batch["b"] for batch in result]), B)
 
 
 def test_inputs_of_fixed_size_are_not_cut():

@@ -57,12 +57,12 @@ def test_each_field_is_read_alike(tmp_path, dtype):
 def test_each_file_is_cut_alike(tmp_path, text):
     path = tmp_path / "rows.csv"
     path.write_bytes(text.encode("utf-8"))
-    found = []
+    result = []
     for reader in (CsvTable, ArrowTable):
         try:
             table = reader(str(path))
-            found.append({name: table.column(name, DType.string).tolist() for name in table.names})
+            result.append({name: table.column(name, DType.string).tolist() for name in table.names})
         except InvalidCall:
-            found.append(None)
-    for one, other in itertools.pairwise(found):
+            result.append(None)
+    for one, other in itertools.pairwise(result):
         assert one == other

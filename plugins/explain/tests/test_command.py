@@ -30,9 +30,9 @@ def folder(tmp_path, monkeypatch):
 
 def test_trees_are_explained_by_their_training_rows(folder, capsys):
     assert main(["explain", "forest.onnx", "-o", "out.onnx"]) == 0
-    said = capsys.readouterr().out
-    assert "X/attribution: float32[" in said
-    assert "attributions sum to the difference of outputs within 0.0%" in said
+    output = capsys.readouterr().out
+    assert "X/attribution: float32[" in output
+    assert "attributions sum to the difference of outputs within 0.0%" in output
     results = tx.load("out.onnx").run({"X": np.load("rows.npy")[:5]}, backend="onnxruntime")
     np.testing.assert_allclose(results["variable/delta"], 0, atol=1e-5)
 
@@ -47,9 +47,9 @@ def test_background_rows_come_from_a_file(folder, rows):
 def test_json_names_what_was_added(folder, capsys):
     arguments = ["--class", "1", "--steps", "9", "--opset", "13", "--json"]
     assert main(["explain", "network.onnx", "-o", "out.onnx", *arguments]) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert said["attributions"] == ["x/attribution", "y/delta"]
-    assert 0 <= said["lacking"] < 0.1
+    output = json.loads(capsys.readouterr().out)
+    assert output["attributions"] == ["x/attribution", "y/delta"]
+    assert 0 <= output["lacking"] < 0.1
     graph = tx.load("out.onnx")
     assert graph.opsets["ai.onnx"] == 13
     assert graph["steps"].data.array() == 9
@@ -68,6 +68,6 @@ def test_json_names_what_was_added(folder, capsys):
 )
 def test_errors_name_the_options_of_the_command(folder, capsys, arguments, message):
     assert main(["explain", "network.onnx", "-o", "out.onnx", *arguments]) in (1, 2)
-    said = capsys.readouterr().err
-    assert message in said
-    assert "Traceback" not in said
+    output = capsys.readouterr().err
+    assert message in output
+    assert "Traceback" not in output

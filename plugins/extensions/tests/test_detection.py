@@ -29,8 +29,8 @@ def detector(classes, queries=6):
         for name, size in (("logits", classes), ("pred_boxes", 4)):
             weight = graph.variable(f"{name}/w", DRAWN.normal(size=(3, queries * size)).astype(np.float32) * 3)
             bias = graph.variable(f"{name}/b", DRAWN.normal(size=queries * size).astype(np.float32))
-            found = ops.reshape(ops.matmul(means, weight) + bias, np.array([0, queries, size]))
-            graph.output(name, found if name == "logits" else ops.sigmoid(found))
+            result = ops.reshape(ops.matmul(means, weight) + bias, np.array([0, queries, size]))
+            graph.output(name, result if name == "logits" else ops.sigmoid(result))
     return graph
 
 
@@ -57,19 +57,19 @@ def test_each_box_has_its_most_probable_class(kind, tmp_path):
         "logits": DRAWN.normal(size=(3, 6, 4)).astype(np.float32),
         "pred_boxes": DRAWN.random((3, 6, 4), np.float32),
     }
-    found = tx.decoder("detection", tmp_path, model=model, threshold=0.3).run(
+    result = tx.decoder("detection", tmp_path, model=model, threshold=0.3).run(
         feeds | {"image_size": np.array([20, 50])}
     )
     shares = softmax(feeds["logits"])[..., :-1]
     best = shares.max(-1)
     images, places = np.nonzero(best > 0.3)
     assert 0 < len(images) < best.size
-    np.testing.assert_allclose(found["scores"], best[images, places], rtol=1e-5)
-    assert found["labels"].tolist() == [LABELS[str(k)] for k in shares.argmax(-1)[images, places]]
+    np.testing.assert_allclose(result["scores"], best[images, places], rtol=1e-5)
+    assert result["labels"].tolist() == [LABELS[str(k)] for k in shares.argmax(-1)[images, places]]
     np.testing.assert_allclose(
-        found["boxes"], corners(feeds["pred_boxes"], 20, 50)[images, places], rtol=1e-4, atol=1e-4
+        result["boxes"], corners(feeds["pred_boxes"], 20, 50)[images, places], rtol=1e-4, atol=1e-4
     )
-    np.testing.assert_array_equal(found["images"], images)
+    np.testing.assert_array_equal(result["images"], images)
 
 
 @pytest.mark.parametrize(("kind", "count"), [("rt_detr", 6), ("deformable_detr", 18)])
@@ -80,14 +80,14 @@ def test_pairs_of_a_box_and_a_class_compete(kind, count, tmp_path):
         "pred_boxes": DRAWN.random((2, 6, 4), np.float32),
     }
     graph = tx.decoder("detection", tmp_path, model=detector(3), threshold=0.5)
-    found = graph.run(feeds | {"image_size": np.array([20, 50])})
+    result = graph.run(feeds | {"image_size": np.array([20, 50])})
     shares = 1 / (1 + np.exp(-feeds["logits"].reshape(2, -1)))
     order = np.argsort(-shares, axis=1)[:, :count]
     pairs = [(image, pair) for image in range(2) for pair in order[image] if shares[image, pair] > 0.5]
-    np.testing.assert_allclose(found["scores"], [shares[pair] for pair in pairs], rtol=1e-5)
-    assert found["labels"].tolist() == [LABELS[str(pair % 3)] for _, pair in pairs]
+    np.testing.assert_allclose(result["scores"], [shares[pair] for pair in pairs], rtol=1e-5)
+    assert result["labels"].tolist() == [LABELS[str(pair % 3)] for _, pair in pairs]
     boxes = corners(feeds["pred_boxes"], 20, 50)
-    np.testing.assert_allclose(found["boxes"], [boxes[i, pair // 3] for i, pair in pairs], rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(result["boxes"], [boxes[i, pair // 3] for i, pair in pairs], rtol=1e-4, atol=1e-4)
 
 
 def test_detection_from_file_bytes_to_boxes(tmp_path):
@@ -101,18 +101,18 @@ def test_detection_from_file_bytes_to_boxes(tmp_path):
     pixels = DRAWN.integers(0, 256, (30, 46, 3)).astype(np.uint8)
     stream = io.BytesIO()
     Image.fromarray(pixels).save(stream, "PNG")
-    found = whole.run({"image": np.frombuffer(stream.getvalue(), np.uint8)})
+    result = whole.run({"image": np.frombuffer(stream.getvalue(), np.uint8)})
     outputs = model.run({"pixel_values": tx.image_processor(tmp_path).run({"images": pixels[None]})["pixel_values"]})
     decoded = tx.decoder("detection", tmp_path, model=model, threshold=0.2)
     expected = decoded.run(outputs | {"image_size": np.array([30, 46])})
     assert len(expected["labels"])
-    assert found["labels"].tolist() == expected["labels"].tolist()
-    np.testing.assert_allclose(found["boxes"], expected["boxes"], rtol=1e-4, atol=1e-3)
+    assert result["labels"].tolist() == expected["labels"].tolist()
+    np.testing.assert_allclose(result["boxes"], expected["boxes"], rtol=1e-4, atol=1e-3)
     options = onnxruntime.SessionOptions()
     options.register_custom_ops_library(extensions.library())
     session = onnxruntime.InferenceSession(tmp_path / "whole.onnx", options)
     results = dict(
-        zip(found, session.run(list(found), {"image": np.frombuffer(stream.getvalue(), np.uint8)}), strict=True)
+        zip(result, session.run(list(result), {"image": np.frombuffer(stream.getvalue(), np.uint8)}), strict=True)
     )
     assert results["labels"].tolist() == expected["labels"].tolist()
 

@@ -50,8 +50,8 @@ def test_tokens_of_a_tokenizer_json(kind, clean, tmp_path):
     if clean and kind is not byte_level:
         for mark in (" .", " ?", " !", " ,", " ' ", " n't", " 'm", " 's", " 've", " 're"):
             expected = [text.replace(mark, mark.strip()) for text in expected]
-    found = tx.detokenizer(tmp_path).run({"sequences": rows}, backend="numpy")["generated_text"]
-    assert found.tolist() == expected
+    result = tx.detokenizer(tmp_path).run({"sequences": rows}, backend="numpy")["generated_text"]
+    assert result.tolist() == expected
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe"])

@@ -67,8 +67,8 @@ def test_tokens_of_a_decoder(config, options, tmp_path):
     ids = DRAWN.integers(1, WORDS, mask.shape) * mask
     expected = generated(ids, mask, **options)
     for backend in ("numpy", "onnxruntime"):
-        found = generator(tmp_path).run({"input_ids": ids, "attention_mask": mask}, backend=backend)["sequences"]
-        np.testing.assert_array_equal(found, expected)
+        result = generator(tmp_path).run({"input_ids": ids, "attention_mask": mask}, backend=backend)["sequences"]
+        np.testing.assert_array_equal(result, expected)
 
 
 def test_a_model_without_states(tmp_path):

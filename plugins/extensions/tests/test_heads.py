@@ -72,11 +72,11 @@ def expected_of(by_box, threshold, size, frame, boxed):
     """Scores, labels and boxes of one image, like in ultralytics."""
     classes = by_box[:, -3:] * (by_box[:, 4:5] if by_box.shape[1] == 8 else 1)
     corners, best = corners_of(by_box[:, :4]), classes.argmax(1)
-    found = []
+    result = []
     for label in range(3):
         of_label = np.where(best == label, classes[:, label], 0)
-        found += [(of_label[k], NAMES[label], k) for k in suppressed(corners, of_label, threshold)]
-    found.sort(key=lambda each: -each[0])
+        result += [(of_label[k], NAMES[label], k) for k in suppressed(corners, of_label, threshold)]
+    result.sort(key=lambda each: -each[0])
     if boxed:
         scale = min(frame[0] / size[0], frame[1] / size[1])
         inner = [round(each * scale) for each in size]
@@ -84,7 +84,7 @@ def expected_of(by_box, threshold, size, frame, boxed):
         moved = (corners - [left, top, left, top]) / scale
     else:
         moved = corners * (np.array([size[1], size[0]] * 2) / ([frame[1], frame[0]] * 2))
-    return found, np.clip(moved, 0, [size[1], size[0]] * 2)
+    return result, np.clip(moved, 0, [size[1], size[0]] * 2)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -93,23 +93,23 @@ def expected_of(by_box, threshold, size, frame, boxed):
 def test_boxes_of_yolo(shape, boxed, backend, tmp_path):
     graph = tx.decoder("detection", tmp_path, model=yolo(shape), threshold=0.25, letterbox=boxed)
     head, size = head_of(shape), (50, 40)
-    found = graph.run({"output0": head, "image_size": np.array(size)}, backend=backend)
+    result = graph.run({"output0": head, "image_size": np.array(size)}, backend=backend)
     by_box = head[0] if shape[2] < shape[1] else head[0].T
     expected, boxes = expected_of(by_box, 0.25, size, (32, 48), boxed)
     assert 3 < len(expected) < 60
-    assert found["labels"].tolist() == [label for _, label, _ in expected]
-    np.testing.assert_allclose(found["scores"], [score for score, _, _ in expected], rtol=1e-5)
-    np.testing.assert_allclose(found["boxes"], boxes[[k for *_, k in expected]], rtol=1e-4, atol=1e-3)
-    assert not found["images"].any()
+    assert result["labels"].tolist() == [label for _, label, _ in expected]
+    np.testing.assert_allclose(result["scores"], [score for score, _, _ in expected], rtol=1e-5)
+    np.testing.assert_allclose(result["boxes"], boxes[[k for *_, k in expected]], rtol=1e-4, atol=1e-3)
+    assert not result["images"].any()
 
 
 def test_images_are_sorted_by_their_scores(tmp_path):
     graph = tx.decoder("detection", tmp_path, model=yolo((1, 60, 7)), threshold=0.25)
     head = np.concatenate([head_of((1, 60, 7)), head_of((1, 60, 7))[:, ::-1] * np.float32(0.9)])
-    found = graph.run({"output0": head, "image_size": np.array([32, 48])})
-    assert found["images"].tolist() == sorted(found["images"].tolist())
+    result = graph.run({"output0": head, "image_size": np.array([32, 48])})
+    assert result["images"].tolist() == sorted(result["images"].tolist())
     for image in (0, 1):
-        scores = found["scores"][found["images"] == image]
+        scores = result["scores"][result["images"] == image]
         assert len(scores)
         assert scores.tolist() == sorted(scores, reverse=True)
 
@@ -132,7 +132,7 @@ def test_boxes_of_ssd(with_priors, tmp_path):
         model.output(name, ops.relu(model.input(f"{name}/in", "float32", ("batch", count, size))))
     graph = tx.decoder("detection", tmp_path, model=model, threshold=0.3)
     boxes = offsets if with_priors else corners[None]
-    found = graph.run({"logits": logits, "pred_boxes": boxes, "image_size": np.array([20, 50])})
+    result = graph.run({"logits": logits, "pred_boxes": boxes, "image_size": np.array([20, 50])})
     shares = np.exp(logits[0]) / np.exp(logits[0]).sum(-1, keepdims=True)
     pixels = np.clip(corners * [50, 20, 50, 20], 0, [50, 20, 50, 20])
     expected = [
@@ -142,33 +142,33 @@ def test_boxes_of_ssd(with_priors, tmp_path):
     ]
     expected.sort(key=lambda each: -each[0])
     assert len(expected) > 3
-    assert found["labels"].tolist() == [label for _, label, _ in expected]
-    np.testing.assert_allclose(found["boxes"], pixels[[k for *_, k in expected]], rtol=1e-4, atol=1e-3)
+    assert result["labels"].tolist() == [label for _, label, _ in expected]
+    np.testing.assert_allclose(result["boxes"], pixels[[k for *_, k in expected]], rtol=1e-4, atol=1e-3)
 
 
 def bilinear(pixels, height, width):
     """Pixels resized without antialiasing, like cv2.INTER_LINEAR except for fixed-point arithmetic."""
-    found = pixels.astype(float)
+    result = pixels.astype(float)
     for axis, size in ((0, height), (1, width)):
-        at = np.clip((np.arange(size) + 0.5) * found.shape[axis] / size - 0.5, 0, found.shape[axis] - 1)
-        low = np.minimum(at.astype(int), max(found.shape[axis] - 2, 0))
+        at = np.clip((np.arange(size) + 0.5) * result.shape[axis] / size - 0.5, 0, result.shape[axis] - 1)
+        low = np.minimum(at.astype(int), max(result.shape[axis] - 2, 0))
         part = (at - low).reshape((-1, 1, 1) if axis == 0 else (1, -1, 1))
-        high = np.minimum(low + 1, found.shape[axis] - 1)
-        found = np.take(found, low, axis) * (1 - part) + np.take(found, high, axis) * part
-    return found
+        high = np.minimum(low + 1, result.shape[axis] - 1)
+        result = np.take(result, low, axis) * (1 - part) + np.take(result, high, axis) * part
+    return result
 
 
 @pytest.mark.parametrize("size", [(50, 40), (20, 90), (32, 48), (7, 9), (33, 95)])
 def test_a_letterbox(size):
     graph = tx.image_processor("letterbox", model=yolo((1, 60, 7)))
     given = DRAWN.integers(0, 256, (*size, 3)).astype(np.uint8)
-    found = next(iter(graph.run({"images": given[None]}, backend="onnxruntime").values()))[0].transpose(1, 2, 0)
+    result = next(iter(graph.run({"images": given[None]}, backend="onnxruntime").values()))[0].transpose(1, 2, 0)
     scale = min(32 / size[0], 48 / size[1])
     rows, columns = round(size[0] * scale), round(size[1] * scale)
     top, left = round((32 - rows) / 2 - 0.1), round((48 - columns) / 2 - 0.1)
     expected = np.full((32, 48, 3), 114.0)
     expected[top : top + rows, left : left + columns] = bilinear(given, rows, columns)
-    np.testing.assert_allclose(found * 255, expected, atol=0.51)
+    np.testing.assert_allclose(result * 255, expected, atol=0.51)
 
 
 @pytest.mark.parametrize("encoded", [False, True])
@@ -186,9 +186,9 @@ def test_one_file_from_pixels_or_bytes_to_boxes(encoded, tmp_path):
     options = onnxruntime.SessionOptions()
     options.register_custom_ops_library(extensions.library())
     session = onnxruntime.InferenceSession(tmp_path / "whole.onnx", options)
-    labels, found = session.run(["labels", "boxes"], feeds)
+    labels, result = session.run(["labels", "boxes"], feeds)
     assert labels.tolist() == [label for _, label, _ in expected]
-    np.testing.assert_allclose(found, boxes[[k for *_, k in expected]], rtol=1e-4, atol=1e-3)
+    np.testing.assert_allclose(result, boxes[[k for *_, k in expected]], rtol=1e-4, atol=1e-3)
 
 
 def test_mismatched_models_and_options_are_refused(tmp_path):
@@ -254,11 +254,11 @@ def test_colors_of_classes():
     logits = np.full((1, 21, 4, 4), -1, np.float32)
     classes = np.arange(16).reshape(4, 4)
     np.put_along_axis(logits, classes[None, None], 1, axis=1)
-    found = tx.decoder("segmentation", ".", model=model, colors=True).run(
+    result = tx.decoder("segmentation", ".", model=model, colors=True).run(
         {"logits": logits, "image_size": np.array([4, 4])}
     )
-    assert found["colors"].dtype == np.uint8
+    assert result["colors"].dtype == np.uint8
     # The first colors of Pascal VOC: background, aeroplane, bicycle, bird, boat, bottle, bus, car, cat.
     known = [(0, 0, 0), (128, 0, 0), (0, 128, 0), (128, 128, 0), (0, 0, 128), (128, 0, 128), (0, 128, 128)]
     known += [(128, 128, 128), (64, 0, 0)]
-    assert found["colors"][0].reshape(-1, 3)[:9].tolist() == [list(color) for color in known]
+    assert result["colors"][0].reshape(-1, 3)[:9].tolist() == [list(color) for color in known]

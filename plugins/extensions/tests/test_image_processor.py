@@ -66,9 +66,9 @@ def test_resizing_equals_pillow(resample, backend):
     for rows, columns, height, width in [few_rows, few_columns, (1, 1, 7, 9), *DRAWN.integers(1, 150, (12, 4))]:
         given = image(rows, columns)
         feeds = {"images": given.transpose(2, 0, 1)[None].astype(float), "height": height, "width": width}
-        found = graph.run({name: np.asarray(value) for name, value in feeds.items()}, backend=backend)["resized"]
+        result = graph.run({name: np.asarray(value) for name, value in feeds.items()}, backend=backend)["resized"]
         expected = resized(given, int(height), int(width), resample)
-        np.testing.assert_array_equal(found[0].transpose(1, 2, 0), expected)
+        np.testing.assert_array_equal(result[0].transpose(1, 2, 0), expected)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -90,9 +90,9 @@ def test_a_crop_of_a_small_image_is_padded_with_zeros(height, width, tmp_path):
     graph = processor(tmp_path, image_processor_type="ViTImageProcessor", crop_size=[height, width], **config)
     for rows, columns in [(50, 50), (31, 80), (80, 31)]:
         given = image(rows, columns)
-        found = pixels_of(graph, given)
-        assert found.dtype == np.uint8
-        np.testing.assert_array_equal(found, cropped(given, height, width))
+        result = pixels_of(graph, given)
+        assert result.dtype == np.uint8
+        np.testing.assert_array_equal(result, cropped(given, height, width))
 
 
 def test_images_of_one_size_are_a_batch(tmp_path):
@@ -100,8 +100,8 @@ def test_images_of_one_size_are_a_batch(tmp_path):
         tmp_path, feature_extractor_type="ViTFeatureExtractor", size=24, image_mean=0.4, image_std=[0.5] * 3
     )
     given = np.stack([image(30, 40) for _ in range(3)])
-    found = graph.run({"images": given}, backend="onnxruntime")["pixel_values"]
-    for row, each in zip(found, given, strict=True):
+    result = graph.run({"images": given}, backend="onnxruntime")["pixel_values"]
+    for row, each in zip(result, given, strict=True):
         expected = normalized(rescaled(resized(each, 24, 24, 2)), [0.4] * 3, [0.5] * 3)
         np.testing.assert_array_equal(row.transpose(1, 2, 0), expected)
 
@@ -114,13 +114,13 @@ def test_padding_and_its_mask(rows, columns, height, width, tmp_path):
     config = {"size": {"shortest_edge": 40, "longest_edge": 80}, "pad_size": {"height": 80, "width": 81}}
     graph = processor(tmp_path, image_processor_type="DetrImageProcessor", **config)
     given = image(rows, columns)
-    found = graph.run({"images": given[None]}, backend="onnxruntime")
+    result = graph.run({"images": given[None]}, backend="onnxruntime")
     expected = np.zeros((80, 81, 3), np.float32)
     inside = resized(given, height, width, 2)
     expected[:height, :width] = normalized(rescaled(inside), (0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
-    np.testing.assert_array_equal(found["pixel_values"][0].transpose(1, 2, 0), expected)
+    np.testing.assert_array_equal(result["pixel_values"][0].transpose(1, 2, 0), expected)
     np.testing.assert_array_equal(
-        found["pixel_mask"][0], np.pad(np.ones((height, width)), ((0, 80 - height), (0, 81 - width)))
+        result["pixel_mask"][0], np.pad(np.ones((height, width)), ((0, 80 - height), (0, 81 - width)))
     )
 
 
@@ -193,13 +193,13 @@ def test_classification_in_one_file(kind, backend, tmp_path):
     assert [value.name for value in whole.inputs] == ["images"]
     assert [value.name for value in whole.outputs] == ["scores", "labels"]
     given = image(50, 31)
-    found = whole.run({"images": given[None]}, backend=backend)
+    result = whole.run({"images": given[None]}, backend=backend)
     pixels = normalized(rescaled(resized(given, 16, 16, 2)), [0.5] * 3, [0.5] * 3).transpose(2, 0, 1)[None]
     logits = graph.run({"input": pixels}, backend="numpy")["logits"][0].astype(float)
     expected = np.exp(logits) / np.exp(logits).sum() if kind.startswith("single") else 1 / (1 + np.exp(-logits))
     order = np.argsort(-expected)[:5]
-    np.testing.assert_allclose(found["scores"][0], expected[order], rtol=1e-4)
-    assert found["labels"][0].tolist() == [names[k] for k in order]
+    np.testing.assert_allclose(result["scores"][0], expected[order], rtol=1e-4)
+    assert result["labels"][0].tolist() == [names[k] for k in order]
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -208,7 +208,7 @@ def test_segmentation_in_one_file(backend, tmp_path):
     whole = composed(tmp_path, graph, "--decode", "segmentation", **VIT)
     assert [value.name for value in whole.outputs] == ["segmentation"]
     given = resized(image(4, 4), 45, 30, 2)
-    found = whole.run({"images": given[None]}, backend=backend)["segmentation"][0]
+    result = whole.run({"images": given[None]}, backend=backend)["segmentation"][0]
     pixels = normalized(rescaled(resized(given, 16, 16, 2)), [0.5] * 3, [0.5] * 3).transpose(2, 0, 1)[None]
     scores = graph.run({"pixel_values": pixels}, backend="numpy")["logits"][0].astype(float)
     for axis, size in ((1, 45), (2, 30)):
@@ -219,8 +219,8 @@ def test_segmentation_in_one_file(backend, tmp_path):
     first, second = np.sort(scores, axis=0)[[-1, -2]]
     clear = first - second > 1e-4
     assert clear.mean() > 0.9
-    assert found.shape == (45, 30)
-    np.testing.assert_array_equal(found[clear], scores.argmax(0)[clear])
+    assert result.shape == (45, 30)
+    np.testing.assert_array_equal(result[clear], scores.argmax(0)[clear])
 
 
 def test_pixels_in_the_type_of_the_model(tmp_path):

@@ -30,9 +30,9 @@ def test_samples_equal_those_of_the_library(file_format, subtype):
 
 
 def test_samples_of_mp3():
-    found = audio_decoder(encoded("MP3"))
-    assert found.shape == (1, 3000)
-    np.testing.assert_allclose(found[0, 100:-100], WAVE[100:-100], atol=0.05)
+    result = audio_decoder(encoded("MP3"))
+    assert result.shape == (1, 3000)
+    np.testing.assert_allclose(result[0, 100:-100], WAVE[100:-100], atol=0.05)
 
 
 @pytest.mark.parametrize(
@@ -53,8 +53,8 @@ def test_invalid_audio_bytes_are_refused(feeds, options, message):
 
 
 def test_a_file_without_samples():
-    found = audio_decoder(of_wave(np.zeros(0, np.int16), 16000), downsampling_rate=8000)
-    assert (found.dtype, found.shape) == (np.float32, (1, 0))
+    result = audio_decoder(of_wave(np.zeros(0, np.int16), 16000), downsampling_rate=8000)
+    assert (result.dtype, result.shape) == (np.float32, (1, 0))
 
 
 def test_segments_are_merged_in_the_given_order():

@@ -56,9 +56,9 @@ def spectrogram(wave, filters):
 def test_mels_of_short_and_long_audio(tmp_path, count):
     graph = tx.feature_extractor(saved(tmp_path, WHISPER))
     wave = sound(count)
-    found = graph.run({"audio": wave})["input_features"]
-    assert (found.shape, found.dtype) == ((2, 20, 100), np.float32)
-    np.testing.assert_allclose(found, spectrogram(wave, mel_filters(20, 201, RATE)), atol=1e-4)
+    result = graph.run({"audio": wave})["input_features"]
+    assert (result.shape, result.dtype) == ((2, 20, 100), np.float32)
+    np.testing.assert_allclose(result, spectrogram(wave, mel_filters(20, 201, RATE)), atol=1e-4)
     assert {node.domain for node in graph.nodes} == {"ai.onnx"}
 
 
@@ -74,9 +74,9 @@ def test_filters_are_triangles_of_equal_area():
 
 def test_waves_are_normalized_unless_the_file_says_otherwise(tmp_path):
     wave = sound(900) + np.float32(3)
-    found = tx.feature_extractor(saved(tmp_path, WAVE)).run({"audio": wave})["input_values"]
-    np.testing.assert_allclose(found.mean(axis=1), 0, atol=1e-4)
-    np.testing.assert_allclose(found.std(axis=1), 1, atol=1e-3)
+    result = tx.feature_extractor(saved(tmp_path, WAVE)).run({"audio": wave})["input_values"]
+    np.testing.assert_allclose(result.mean(axis=1), 0, atol=1e-4)
+    np.testing.assert_allclose(result.std(axis=1), 1, atol=1e-3)
     same = tx.feature_extractor(saved(tmp_path, WAVE | {"do_normalize": False})).run({"audio": wave})["input_values"]
     np.testing.assert_array_equal(same, wave)
 
@@ -103,8 +103,8 @@ def test_classification_from_an_audio_file_to_a_label(tmp_path, classifier, kind
     assert done.exit_code == 0, done.output
     stream = io.BytesIO()
     soundfile.write(stream, sound(4000, 1)[0], RATE, format=kind)
-    found = tx.load(whole).run({"audio_file": np.frombuffer(stream.getvalue(), np.uint8)})
-    assert found["labels"].tolist() == [["loud", "quiet"]]
+    result = tx.load(whole).run({"audio_file": np.frombuffer(stream.getvalue(), np.uint8)})
+    assert result["labels"].tolist() == [["loud", "quiet"]]
 
 
 @pytest.mark.parametrize(

@@ -26,20 +26,20 @@ def rows(ids, mask):
 def test_ids_of_a_tokenizer_json(kind, tmp_path):
     made = text_files.KINDS[kind]()
     made.save(str(tmp_path / "tokenizer.json"))
-    found = tx.tokenizer(tmp_path).run({"text": INPUT}, backend="numpy")
+    result = tx.tokenizer(tmp_path).run({"text": INPUT}, backend="numpy")
     expected = [made.encode(text) for text in TEXTS]
-    assert rows(found["input_ids"], found["attention_mask"]) == [each.ids for each in expected]
-    for row, each in zip(found["offset_mapping"], expected, strict=True):
+    assert rows(result["input_ids"], result["attention_mask"]) == [each.ids for each in expected]
+    for row, each in zip(result["offset_mapping"], expected, strict=True):
         assert [tuple(pair) for pair in row[: len(each.ids)].tolist()] == each.offsets
-    assert found["token_type_ids"].shape == found["input_ids"].shape
+    assert result["token_type_ids"].shape == result["input_ids"].shape
 
 
 def test_ids_of_a_vocabulary(tmp_path):
     made = text_files.wordpiece()
     text_files.write_vocabulary(tmp_path, made, do_lower_case=True)
     made.add_special_tokens(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]"])
-    found = tx.tokenizer(tmp_path).run({"text": INPUT}, backend="numpy")
-    assert rows(found["input_ids"], found["attention_mask"]) == [made.encode(text).ids for text in TEXTS]
+    result = tx.tokenizer(tmp_path).run({"text": INPUT}, backend="numpy")
+    assert rows(result["input_ids"], result["attention_mask"]) == [made.encode(text).ids for text in TEXTS]
 
 
 @pytest.mark.parametrize("kind", ["unigram", "bpe", "char", "word"])
@@ -49,9 +49,9 @@ def test_ids_of_sentencepiece(kind, backend, tmp_path):
     (tmp_path / "spiece.model").write_bytes(data)
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "T5Tokenizer"}')
     processor = sentencepiece.SentencePieceProcessor(model_proto=data)
-    found = tx.tokenizer(tmp_path).run({"text": INPUT}, backend=backend)
+    result = tx.tokenizer(tmp_path).run({"text": INPUT}, backend=backend)
     expected = [[*processor.encode(text), processor.eos_id()] for text in TEXTS]
-    assert rows(found["input_ids"], found["attention_mask"]) == expected
+    assert rows(result["input_ids"], result["attention_mask"]) == expected
 
 
 @pytest.mark.parametrize("length", [4, 40])
@@ -62,8 +62,8 @@ def test_length_truncates_and_pads(length, tmp_path):
     (tmp_path / "tokenizer_config.json").write_text('{"tokenizer_class": "T5Tokenizer", "pad_token": "[PAD]"}')
     made.enable_truncation(length)
     made.enable_padding(length=length, pad_id=0, pad_token="[PAD]")
-    found = tx.tokenizer(tmp_path, length=length).run({"text": INPUT}, backend="numpy")
-    assert found["input_ids"].tolist() == [made.encode(text).ids for text in TEXTS]
+    result = tx.tokenizer(tmp_path, length=length).run({"text": INPUT}, backend="numpy")
+    assert result["input_ids"].tolist() == [made.encode(text).ids for text in TEXTS]
     pieces = tx.tokenizer(tmp_path / "spiece.model", length=length).run({"text": INPUT}, backend="numpy")
     assert pieces["input_ids"].shape == (len(TEXTS), length)
     long = np.array([len(text) > 250 for text in TEXTS])
@@ -115,8 +115,8 @@ def test_text_classification_in_one_file(classifier, backend, tmp_path):
     assert [value.name for value in whole.inputs] == ["text"]
     assert [value.name for value in whole.outputs] == ["scores"]
     texts = ["hello world", "the fox", "Wie geht's?"]
-    found = whole.run({"text": np.array(texts, object)}, backend=backend)["scores"]
-    for text, row in zip(texts, found, strict=True):
+    result = whole.run({"text": np.array(texts, object)}, backend=backend)["scores"]
+    for text, row in zip(texts, result, strict=True):
         encoded = made.encode(text)
         feeds = {"input_ids": np.int32([encoded.ids]), "attention_mask": np.int64([encoded.attention_mask])}
         np.testing.assert_allclose(row, classifier.run(feeds, backend="numpy")["scores"][0], rtol=1e-5)
@@ -129,10 +129,10 @@ def test_a_fixed_length_before_a_model(classifier, tmp_path):
     arguments = ["compose", str(tmp_path), str(tmp_path / "m.onnx"), "-o", str(tmp_path / "w.onnx"), "--length", "6"]
     done = CliRunner().invoke(program, arguments)
     assert done.exit_code == 0, done.output
-    found = tx.load(tmp_path / "w.onnx").run(
+    result = tx.load(tmp_path / "w.onnx").run(
         {"text": np.array(["the fox", "hello world " * 9], object)}, backend="numpy"
     )
-    assert found["ids"].shape == (2, 6)
+    assert result["ids"].shape == (2, 6)
     arguments[1] = arguments[2]
     done = CliRunner().invoke(program, arguments)
     assert done.exit_code == 2
@@ -154,7 +154,7 @@ def test_plain_lowers_what_ai_onnx_can_express(tmp_path):
     ids = model.input("input_ids", "int64", ("batch", "tokens"))
     model.output("sums", ops.reduce_sum(ids, [1], keepdims=0))
     model.save(tmp_path / "m.onnx")
-    found = {}
+    result = {}
     for option in ([], ["--plain"]):
         whole = tmp_path / f"whole{len(option)}.onnx"
         arguments = ["compose", str(tmp_path / "spiece.model"), str(tmp_path / "m.onnx"), "-o", str(whole), *option]
@@ -162,9 +162,9 @@ def test_plain_lowers_what_ai_onnx_can_express(tmp_path):
         assert done.exit_code == 0, done.output
         graph = tx.load(whole)
         of_others = [node.op_type for node in graph.nodes if node.domain != "ai.onnx"]
-        found[len(option)] = of_others, graph.run({"text": INPUT})["sums"].tolist()
-    assert set(found[0][0]) == {"SentencepieceTokenizer", "RaggedTensorToDense"}
-    assert found[1] == (["SentencepieceTokenizer"], found[0][1])
+        result[len(option)] = of_others, graph.run({"text": INPUT})["sums"].tolist()
+    assert set(result[0][0]) == {"SentencepieceTokenizer", "RaggedTensorToDense"}
+    assert result[1] == (["SentencepieceTokenizer"], result[0][1])
 
 
 # ----- invalid files --------------------------------------------------------------------------------------------------

@@ -210,14 +210,14 @@ def test_rows_equal_those_of_tokenizers(kind, tmp_path):
     if tokenizer.padding is None:
         tokenizer.enable_padding()
     for texts in BATCHES:
-        found = graph.run({"text": np.array(texts, object)}, backend="numpy")
+        result = graph.run({"text": np.array(texts, object)}, backend="numpy")
         expected = tokenizer.encode_batch(texts)
         mask = np.array([each.attention_mask for each in expected])
         kept = mask == 1
-        np.testing.assert_array_equal(found["attention_mask"], mask)
-        np.testing.assert_array_equal(found["token_type_ids"], [each.type_ids for each in expected])
+        np.testing.assert_array_equal(result["attention_mask"], mask)
+        np.testing.assert_array_equal(result["token_type_ids"], [each.type_ids for each in expected])
         for name, rows in (("input_ids", [each.ids for each in expected]), ("offset_mapping", _offsets(expected))):
-            np.testing.assert_array_equal(found[name][kept], np.array(rows)[kept])
+            np.testing.assert_array_equal(result[name][kept], np.array(rows)[kept])
 
 
 def _offsets(encodings):

@@ -54,8 +54,8 @@ def normalized(pixels):
 def check(graph, expected):
     for rows, columns in SIZES:
         given = DRAWN.integers(0, 256, (rows, columns, 3)).astype(np.uint8)
-        found = graph.run({"images": given[None]})["pixel_values"][0].transpose(1, 2, 0)
-        np.testing.assert_allclose(found, expected(given), rtol=1e-6, atol=1e-6)
+        result = graph.run({"images": given[None]})["pixel_values"][0].transpose(1, 2, 0)
+        np.testing.assert_allclose(result, expected(given), rtol=1e-6, atol=1e-6)
 
 
 def test_a_compose_of_torchvision():
@@ -80,10 +80,10 @@ def test_a_size_of_two_numbers_and_unscaled_pixels():
 def test_an_image_smaller_than_the_crop_is_padded_with_zeros():
     graph = tx.image_processor(compose(made("CenterCrop", size=27), made("PILToTensor")))
     given = DRAWN.integers(1, 256, (20, 33, 3)).astype(np.uint8)
-    found = graph.run({"images": given[None]})["pixel_values"][0].transpose(1, 2, 0)
-    np.testing.assert_array_equal(found[3:23], given[:, 3:30])
-    assert not found[:3].any()
-    assert not found[23:].any()
+    result = graph.run({"images": given[None]})["pixel_values"][0].transpose(1, 2, 0)
+    np.testing.assert_array_equal(result[3:23], given[:, 3:30])
+    assert not result[:3].any()
+    assert not result[23:].any()
 
 
 @pytest.mark.parametrize("is_nested", [True, False])
@@ -102,9 +102,9 @@ def test_a_configuration_of_timm_in_front_of_a_model(tmp_path):
     done = CliRunner().invoke(program, arguments)
     assert done.exit_code == 0, done.output
     given = DRAWN.integers(0, 256, (50, 60, 3)).astype(np.uint8)
-    found = tx.load(tmp_path / "whole.onnx").run({"images": given[None]})["y"]
+    result = tx.load(tmp_path / "whole.onnx").run({"images": given[None]})["y"]
     expected = normalized(cropped(resized(given, 32, 3), 28)).mean((0, 1))
-    np.testing.assert_allclose(found.reshape(3), expected, rtol=1e-4)
+    np.testing.assert_allclose(result.reshape(3), expected, rtol=1e-4)
 
 
 def test_crop_mode_squash_of_timm(tmp_path):

@@ -37,7 +37,7 @@ def float_operators(path: Path) -> Counter[str]:
     """Operators with float inputs or outputs, except QUANTIZE, DEQUANTIZE and hybrid kernels."""
     model = tflite.Model.GetRootAsModel(path.read_bytes(), 0)
     graph = model.Subgraphs(0)
-    found: Counter[str] = Counter()
+    result: Counter[str] = Counter()
     for place in range(graph.OperatorsLength()):
         each = graph.Operators(place)
         name = _NAMES[model.OperatorCodes(each.OpcodeIndex()).BuiltinCode()]
@@ -45,8 +45,8 @@ def float_operators(path: Path) -> Counter[str]:
         kinds = [tensor.Type() for tensor in tensors]
         is_hybrid = len(kinds) > 1 and kinds[1] in (tflite.TensorType.INT8, tflite.TensorType.INT4)
         if name not in ("QUANTIZE", "DEQUANTIZE") and tflite.TensorType.FLOAT32 in kinds and not is_hybrid:
-            found[name] += 1
-    return found
+            result[name] += 1
+    return result
 
 
 def difference(found: Any, expected: Any, step: float) -> float:

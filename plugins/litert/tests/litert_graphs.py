@@ -43,9 +43,9 @@ def check(function: Callable[..., Any], *arrays: Any, folder: Path, dims: dict[i
     """Compare a function in LiteRT with numpy; returns the graph of builtin operators."""
     graph = graph_of(function, *arrays, dims=dims)
     lowered = builtin_graph(graph)
-    found = ran(lowered, graph, folder, arrays)
+    result = ran(lowered, graph, folder, arrays)
     expected = graph.run({v.name: a for v, a in zip(graph.inputs, arrays, strict=True)}, backend="numpy")
-    assert_close(found, expected)
+    assert_close(result, expected)
     return lowered
 
 

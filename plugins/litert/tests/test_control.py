@@ -35,8 +35,8 @@ def test_recurrent_networks_of_any_length(cell, direction, tmp_path):
 
     def network(x):
         op = {"lstm": ops.lstm, "gru": ops.gru, "rnn": ops.rnn}[cell]
-        found = op(x, weights(ways, 3 * gates, 4), weights(ways, 3 * gates, 3), hidden_size=3, direction=direction)
-        return tuple(found)
+        result = op(x, weights(ways, 3 * gates, 4), weights(ways, 3 * gates, 3), hidden_size=3, direction=direction)
+        return tuple(result)
 
     lowered = check(network, ROWS, folder=tmp_path, dims={0: "time", 1: "batch"})
     assert "WHILE" in operators(lowered)
@@ -52,8 +52,8 @@ def test_one_branch_is_computed(condition, tmp_path):
             else_branch=subgraph(lambda: ops.relu(x)),
         )
 
-    found = check(network, ROWS, np.asarray([condition]), folder=tmp_path)
-    assert operators(found) == ["RESHAPE", "IF"]
+    result = check(network, ROWS, np.asarray([condition]), folder=tmp_path)
+    assert operators(result) == ["RESHAPE", "IF"]
 
 
 def test_a_loop_ends_where_its_condition_fails(tmp_path):

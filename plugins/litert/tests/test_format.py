@@ -45,9 +45,9 @@ def test_a_signature_names_inputs_and_outputs(tmp_path):
     assert key == "serving_default"
     assert [list(each["shape_signature"]) for each in interpreter.get_input_details()] == [[-1, 64]]
     interpreter.resize_tensor_input(interpreter.get_input_details()[0]["index"], feeds.shape)
-    found = interpreter.get_signature_runner(key)(pixels=feeds)
+    result = interpreter.get_signature_runner(key)(pixels=feeds)
     expected = tx.load(EXAMPLES / "digits/digits.onnx").run({"pixels": feeds}, backend="numpy")
-    np.testing.assert_allclose(found["probabilities"], expected["probabilities"], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(result["probabilities"], expected["probabilities"], rtol=1e-4, atol=1e-6)
 
 
 def test_a_file_that_is_read_becomes_the_same_operators(tmp_path):
@@ -72,8 +72,8 @@ def test_metadata_and_the_verdict_are_in_the_file(tmp_path):
     graph.metadata.update(metadata)
     path = tmp_path / "m.tflite"
     tx.convert(graph, path)
-    found = read_file(path).metadata
-    assert found == {**metadata, VERIFICATION: "equal, bit for bit"}
+    result = read_file(path).metadata
+    assert result == {**metadata, VERIFICATION: "equal, bit for bit"}
     assert tx.load(path).metadata == metadata
     tx.convert(graph, path, verify=False)
     assert read_file(path).metadata == metadata

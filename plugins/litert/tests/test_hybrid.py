@@ -64,8 +64,8 @@ def test_a_product_of_dynamically_quantized_values_has_a_hybrid_kernel(name, tmp
     assert {"DEQUANTIZE", "ROUND", "REDUCE_MAX"}.isdisjoint(file.names())
     expected = graph.run({"x": array}, backend="numpy")["y"]
     for reference in (False, True):
-        found = run(path, {"x": array}, reference=reference)["y"]
-        assert np.abs(found - expected).max() <= 0.02 * np.abs(expected).max()
+        result = run(path, {"x": array}, reference=reference)["y"]
+        assert np.abs(result - expected).max() <= 0.02 * np.abs(expected).max()
 
 
 def test_weights_with_zero_points_compute_the_same_as_the_model(tmp_path):
@@ -80,8 +80,8 @@ def test_weights_with_a_scale_for_each_input_are_dequantized(tmp_path):
     graph = graph_of(ROWS, lambda x: ops.matmul(rounded(x), weights(4, 6, axis=0)))
     path = write(graph, tmp_path)
     expected = graph.run({"x": ROWS}, backend="numpy")["y"]
-    found = run(path, {"x": ROWS})["y"]
-    assert np.abs(found - expected).max() <= 0.02 * np.abs(expected).max()
+    result = run(path, {"x": ROWS})["y"]
+    assert np.abs(result - expected).max() <= 0.02 * np.abs(expected).max()
 
 
 def test_an_output_is_rounded(tmp_path):
@@ -92,10 +92,10 @@ def test_an_output_is_rounded(tmp_path):
         graph.output("y", ops.matmul(graph.outputs[0], weights(4, 6)))
     path = write(graph, tmp_path)
     expected = graph.run({"x": ROWS}, backend="numpy")
-    found = run(path, {"x": ROWS})
+    result = run(path, {"x": ROWS})
     for name, array in expected.items():
-        np.testing.assert_allclose(found[name], array, rtol=1e-4, atol=1e-4)
-    assert not np.array_equal(found["rows"], ROWS)
+        np.testing.assert_allclose(result[name], array, rtol=1e-4, atol=1e-4)
+    assert not np.array_equal(result["rows"], ROWS)
 
 
 def test_products_of_integers_have_hybrid_kernels(tmp_path):
@@ -109,9 +109,9 @@ def test_products_of_integers_have_hybrid_kernels(tmp_path):
 
 
 def test_the_model_without_dynamic_rounding_equals_the_float_model():
-    found = unrounded(graph_of(ROWS, PRODUCTS["one scale"][1]))
+    result = unrounded(graph_of(ROWS, PRODUCTS["one scale"][1]))
     expected = graph_of(ROWS, lambda x: ops.matmul(x, weights(4, 6))).run({"x": ROWS}, backend="numpy")
-    np.testing.assert_allclose(found.run({"x": ROWS}, backend="numpy")["y"], expected["y"], rtol=1e-6, atol=1e-6)
+    np.testing.assert_allclose(result.run({"x": ROWS}, backend="numpy")["y"], expected["y"], rtol=1e-6, atol=1e-6)
 
 
 @pytest.mark.parametrize("function", [ops.relu, with_zero_points])

@@ -35,8 +35,8 @@ def test_every_integer_equals_that_of_the_kernel(kind, tmp_path):
         interpreter.set_tensor(interpreter.get_input_details()[0]["index"], feeds)
         interpreter.invoke()
         expected = interpreter.get_tensor(interpreter.get_output_details()[0]["index"])
-        found = program({graph.inputs[0].name: feeds})[graph.outputs[0].name]
-        np.testing.assert_array_equal(found, expected)
+        result = program({graph.inputs[0].name: feeds})[graph.outputs[0].name]
+        np.testing.assert_array_equal(result, expected)
         assert np.ptp(expected.astype(int)) > 50
 
 

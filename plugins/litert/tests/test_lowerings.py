@@ -130,8 +130,8 @@ def test_recurrent_networks_of_known_lengths_are_unrolled(name, dims, tmp_path):
 
 
 def test_gelu_is_fused_from_its_decomposition(tmp_path):
-    found = operators(check(OTHERS["gelu-of-erf"], ROWS, folder=tmp_path))
-    assert found == ["GELU"]
+    result = operators(check(OTHERS["gelu-of-erf"], ROWS, folder=tmp_path))
+    assert result == ["GELU"]
 
 
 def test_a_dim_may_be_1_or_broadcast(tmp_path):
@@ -162,14 +162,14 @@ def test_transposes_are_moved_out_and_activations_fused(tmp_path):
         y = ops.concat(y, ops.max_pool(y, kernel_shape=[3, 3], strides=[1, 1], pads=[1] * 4), axis=1)
         return ops.gemm(ops.flatten(ops.global_average_pool(y)), weights(12, 5), weights(5))
 
-    found = operators(check(network, IMAGE, folder=tmp_path, dims={0: "batch"}))
+    result = operators(check(network, IMAGE, folder=tmp_path, dims={0: "batch"}))
     expected = ["TRANSPOSE", "CONV_2D", "CONV_2D", "ADD", "MAX_POOL_2D", "CONCATENATION", "MEAN", "FULLY_CONNECTED"]
-    assert [name for name in found if name != "RESHAPE"] == expected
+    assert [name for name in result if name != "RESHAPE"] == expected
 
 
 def test_large_weights_are_transposed_in_the_file(tmp_path):
-    found = operators(check(lambda x: ops.conv(x, weights(64, 6, 5, 5)), IMAGE, folder=tmp_path))
-    assert found == ["TRANSPOSE", "CONV_2D", "TRANSPOSE"]
+    result = operators(check(lambda x: ops.conv(x, weights(64, 6, 5, 5)), IMAGE, folder=tmp_path))
+    assert result == ["TRANSPOSE", "CONV_2D", "TRANSPOSE"]
 
 
 @pytest.mark.parametrize("size", [1, 5])
@@ -204,8 +204,8 @@ def test_gather_nd_and_scatter_nd_along_dynamic_axes(tmp_path):
     places = np.asarray([[0, 1], [-1, 2], [1, -1]], np.int64)
 
     def network(x, indices):
-        found = ops.gather_nd(x, indices)
-        return found, ops.scatter_nd(x, indices, found * 2.0), ops.scatter_nd(x, indices, found, reduction="add")
+        result = ops.gather_nd(x, indices)
+        return result, ops.scatter_nd(x, indices, result * 2.0), ops.scatter_nd(x, indices, result, reduction="add")
 
     check(network, ROWS, places, folder=tmp_path, dims={0: "batch", 1: "length"})
 
@@ -253,8 +253,8 @@ def test_fourier_transforms_of_frames(onesided, tmp_path):
         return ops.stft(x, constant(np.asarray(4)), window, constant(np.asarray(16)), onesided=onesided)
 
     signal = RNG.standard_normal((2, 50, 1)).astype(np.float32)
-    found = check(network, signal, folder=tmp_path, dims={0: "batch", 1: "time"})
-    assert operators(found).count("CONV_2D") == 1
+    result = check(network, signal, folder=tmp_path, dims={0: "batch", 1: "time"})
+    assert operators(result).count("CONV_2D") == 1
 
 
 @pytest.mark.parametrize(("parts", "options"), [(1, {"onesided": 1}), (1, {}), (2, {}), (2, {"inverse": 1})])

@@ -261,9 +261,9 @@ def test_an_op_between_quantized_values_runs_in_an_integer_kernel(name, kind, tm
     assert file.floats() == []
     expected = graph.run({"x": array}, backend="numpy")
     for reference in (False,) if name in DEFAULT_ONLY else (False, True):
-        found = run(path, {"x": array}, reference=reference)
+        result = run(path, {"x": array}, reference=reference)
         for output, step in steps_of(graph).items():
-            assert_within_a_step(found[output], expected[output], step, 0.5 if name in TWICE else 0.1)
+            assert_within_a_step(result[output], expected[output], step, 0.5 if name in TWICE else 0.1)
 
 
 #: Graphs with operators that have no int16 kernel.
@@ -281,9 +281,9 @@ def test_an_op_between_int16_values_runs_in_an_integer_kernel(name, tmp_path):
     assert (File(path).floats() != []) == (name in WITHOUT_INT16)
     expected = graph.run({"x": array}, backend="numpy")
     for reference in (False,) if name in DEFAULT_ONLY else (False, True):
-        found = run(path, {"x": array}, reference=reference)
+        result = run(path, {"x": array}, reference=reference)
         for output, step in steps_of(graph).items():
-            assert_within_a_step(found[output], expected[output], step, 0.5 if name in ROUGH_IN_INT16 else 0.2)
+            assert_within_a_step(result[output], expected[output], step, 0.5 if name in ROUGH_IN_INT16 else 0.2)
 
 
 def of_4_bits(*shape, axis=None, kind="int4"):
@@ -358,10 +358,10 @@ def compared(graph, path, feeds, kernels=(False, True), step=0.05):
     """Compare the file with numpy, on the default and the reference kernels; returns its operators."""
     expected = graph.run(feeds, backend="numpy")
     for reference in kernels:
-        found = run(path, feeds, reference=reference)
+        result = run(path, feeds, reference=reference)
         for name, array in expected.items():
-            assert found[name].dtype == array.dtype
-            assert_within_a_step(found[name], array, 1 if array.dtype.kind in "iu" else step, 0.1)
+            assert result[name].dtype == array.dtype
+            assert_within_a_step(result[name], array, 1 if array.dtype.kind in "iu" else step, 0.1)
     return File(path)
 
 

@@ -22,7 +22,7 @@ def lstm(ways=1, *, bias=False, states=False, peepholes=False, outputs=2, **attr
     """A function of a sequence: an LSTM with hidden size 3."""
 
     def network(x):
-        found = ops.lstm(
+        result = ops.lstm(
             x,
             weights(ways, 12, 4),
             weights(ways, 12, 3),
@@ -33,7 +33,7 @@ def lstm(ways=1, *, bias=False, states=False, peepholes=False, outputs=2, **attr
             hidden_size=3,
             **attributes,
         )
-        return tuple(found)[:outputs]
+        return tuple(result)[:outputs]
 
     return network
 
@@ -51,9 +51,9 @@ KINDS = {
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_lstm_is_a_layer(kind, tmp_path):
     lowered = check(lstm(**KINDS[kind]), ROWS, folder=tmp_path)
-    found = operators(lowered)
-    assert found.count("UNIDIRECTIONAL_SEQUENCE_LSTM") == KINDS[kind].get("ways", 1)
-    assert "WHILE" not in found
+    result = operators(lowered)
+    assert result.count("UNIDIRECTIONAL_SEQUENCE_LSTM") == KINDS[kind].get("ways", 1)
+    assert "WHILE" not in result
 
 
 def test_sequences_of_any_length_are_one_layer(tmp_path):

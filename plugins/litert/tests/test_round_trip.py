@@ -10,7 +10,7 @@ import tenonnx_standard as ops
 
 def tensors(file):
     """Operators, with types, scales and zero points of their results and constants."""
-    found = []
+    result = []
     for name, inputs, outputs in file.operators:
         described = []
         for place in (*inputs, *outputs):
@@ -19,8 +19,8 @@ def tensors(file):
             numbers = [] if scales is None or not scales.ScaleLength() else scales.ScaleAsNumpy().tolist()
             points = [] if not numbers else scales.ZeroPointAsNumpy().tolist()
             described.append((tensor.Type(), np.float32(numbers).tolist(), points))
-        found.append((name, described))
-    return sorted(found, key=str)
+        result.append((name, described))
+    return sorted(result, key=str)
 
 
 def twice(graph, tmp_path):

@@ -22,9 +22,9 @@ def average(*, default=2 * ONES, metadata=None, step=0.5, after="mean_next"):
     if default is not None:
         mean.data = default
     with graph.building():
-        found = mean * step + x * (1 - step)
-        graph.output("y", ops.relu(found))
-        graph.output(after, found)
+        result = mean * step + x * (1 - step)
+        graph.output("y", ops.relu(result))
+        graph.output(after, result)
     if metadata is not None:
         graph.metadata["tenonnx.state"] = metadata
     return graph
@@ -139,15 +139,15 @@ def coder(name, *, back=False):
 def test_signatures_share_weights_and_are_compared(tmp_path):
     path = tmp_path / "both.tflite"
     coder("decode", back=True).save(tmp_path / "decode.onnx")
-    found = convert_signatures({"encode": coder("encode"), "decode": tmp_path / "decode.onnx"}, path)
-    assert all(each.equal for each in found.values())
-    assert any("batch=3" in run.covers for run in found["decode"].runs)
+    result = convert_signatures({"encode": coder("encode"), "decode": tmp_path / "decode.onnx"}, path)
+    assert all(each.equal for each in result.values())
+    assert any("batch=3" in run.covers for run in result["decode"].runs)
     assert path.stat().st_size < 1.3 * WEIGHTS.nbytes
     assert [each.name for each in tmp_path.iterdir() if each.name.startswith(".")] == []
     x = np.random.default_rng(1).standard_normal((5, 64)).astype(np.float32)
     interpreter = Interpreter(str(path))
     assert list(interpreter.get_signature_list()) == ["encode", "decode"]
-    for key in found:
+    for key in result:
         graph = tx.load(path, signature=key)
         expected = coder(key, back=key == "decode").run({"x": x}, backend="numpy")["y"]
         np.testing.assert_allclose(graph.run({"x": x}, backend="numpy")["y"], expected, rtol=1e-4, atol=1e-4)
@@ -161,8 +161,8 @@ def test_signatures_share_their_state(tmp_path):
     with reader.building():
         reader.output("total", ops.reduce_sum(mean, keepdims=0))
         reader.output("mean_next", ops.identity(mean))
-    found = convert_signatures({"update": average(), "total": reader}, tmp_path / "m.tflite")
-    assert all(each.equal for each in found.values())
+    result = convert_signatures({"update": average(), "total": reader}, tmp_path / "m.tflite")
+    assert all(each.equal for each in result.values())
     interpreter = Interpreter(str(tmp_path / "m.tflite"))
     interpreter.get_signature_runner("update")(x=0 * ONES)
     assert interpreter.get_signature_runner("total")()["total"] == 6.0

@@ -67,8 +67,8 @@ def test_convolutions_of_images_and_volumes_are_refused_for_the_same_reasons(ran
     graph = tx.Graph(opsets={"ai.onnx": 21})
     x = graph.input("x", "float32", shape)
     with graph.building():
-        found = LOWERINGS[ops.conv_transpose][0 if rank == 4 else -1]
+        result = LOWERINGS[ops.conv_transpose][0 if rank == 4 else -1]
         attributes = dict.fromkeys(("dilations", "strides", "output_padding", "output_shape"))
         pads = [-1] * 2 * (rank - 2)
         with pytest.raises(NotRepresentable, match="a padding is negative"):
-            found(x, weights(2, 3, *(3,) * (rank - 2)), None, group=1, pads=pads, auto_pad="NOTSET", **attributes)
+            result(x, weights(2, 3, *(3,) * (rank - 2)), None, group=1, pads=pads, auto_pad="NOTSET", **attributes)

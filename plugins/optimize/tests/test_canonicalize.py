@@ -114,8 +114,8 @@ def test_a_number_that_a_call_may_replace_is_not_counted_on():
     graph.all_inputs.append(factor)
     graph.output("y", x * factor)
     adapted = canonicalize(graph, [twice], at=is_a("Mul"))
-    found = adapted.run({"x0": np.float32([1, 2]), "factor": np.float32(5)}, backend="numpy")
-    assert found["y"].tolist() == [5, 10]
+    result = adapted.run({"x0": np.float32([1, 2]), "factor": np.float32(5)}, backend="numpy")
+    assert result["y"].tolist() == [5, 10]
 
 
 def test_a_body_without_words_replaces_nothing():

@@ -45,8 +45,8 @@ def model_of(nodes, functions="", w=W, head=HEAD):
 
 
 def lowered(model, dtype="float16", **options):
-    found = tx.lower_precision(tx.load(model), dtype, **options).graph
-    return tx.retarget(found, opset_version=17).to_proto()
+    result = tx.lower_precision(tx.load(model), dtype, **options).graph
+    return tx.retarget(result, opset_version=17).to_proto()
 
 
 def agrees(model, **options):
@@ -60,8 +60,8 @@ def agrees(model, **options):
             i.name: given[i.name].astype("float16") if "16" in i.type else given[i.name]
             for i in sessions[1].get_inputs()
         }
-        wanted, found = sessions[0].run(None, given)[0], sessions[1].run(None, narrow)[0]
-        np.testing.assert_allclose(found, wanted, atol=3e-2)
+        expected, result = sessions[0].run(None, given)[0], sessions[1].run(None, narrow)[0]
+        np.testing.assert_allclose(result, expected, atol=3e-2)
     return made
 
 

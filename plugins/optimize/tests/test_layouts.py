@@ -32,9 +32,9 @@ def op_types(graph):
 
 def same_numbers(before, after, *arrays):
     feeds = dict(zip([v.name for v in before.inputs], arrays, strict=True))
-    expected, found = before.run(feeds, backend="numpy")["y"], after.run(feeds, backend="numpy")["y"]
-    assert found.shape == expected.shape
-    np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    expected, result = before.run(feeds, backend="numpy")["y"], after.run(feeds, backend="numpy")["y"]
+    assert result.shape == expected.shape
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
 def convolved(graph, x, channels, name):

@@ -102,15 +102,15 @@ def check(form, shape, domains, count=1, **attributes):
     inputs = [graph.input("x", "float32", shape)]
     graph.output("y", form(*inputs))
     fused = tx.fuse(graph, [f"{domains[-1]}::RotaryEmbedding"])
-    found = [node for node in fused.nodes if node.op_type == "RotaryEmbedding"]
-    assert len(found) == count
+    result = [node for node in fused.nodes if node.op_type == "RotaryEmbedding"]
+    assert len(result) == count
     assert len(fused.nodes) < len(graph.nodes) or not count
     for name, value in attributes.items():
-        assert all(node.attributes.get(name, 0) == value for node in found)
+        assert all(node.attributes.get(name, 0) == value for node in result)
     feeds = {"x": np.random.default_rng(0).normal(size=[3 if isinstance(d, str) else d for d in shape])}
     given = {name: value.astype(np.float32) for name, value in feeds.items()}
     np.testing.assert_allclose(fused.run(given)["y"], graph.run(given)["y"], rtol=1e-5, atol=1e-6)
-    return found
+    return result
 
 
 DOMAINS = [["ai.onnx"], ["ai.onnx", "com.microsoft"]]
@@ -155,8 +155,8 @@ def test_heads_after_positions(domains, swapped):
         check(lambda x: before_few_heads(x, swapped), ("batch", "length", 16), domains, count=0)
         return
     check(before_its_heads, ("batch", "length", 2, 8), domains, num_heads=2)
-    (found,) = check(before_few_heads, ("batch", "length", 16), domains, num_heads=2)
-    assert found.inputs[0].name == "x"
+    (result,) = check(before_few_heads, ("batch", "length", 16), domains, num_heads=2)
+    assert result.inputs[0].name == "x"
 
 
 def test_tables_indexed_by_positions_with_heads_after_them():

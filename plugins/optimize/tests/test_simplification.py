@@ -18,9 +18,9 @@ def simplified(function, *shapes, dtype="float32", opset=21):
     graph = tx.Graph(opsets={"ai.onnx": opset})
     inputs = [graph.input(f"x{k}", dtype, shape) for k, shape in enumerate(shapes)]
     graph.output("y", ops.relu(function(*inputs)) if dtype == "float32" else function(*inputs))
-    found = tx.simplify(graph)
-    tx.verify(graph, found).raise_if_failed()
-    return [node.op_type for node in found.nodes if node.op_type != "Relu"]
+    result = tx.simplify(graph)
+    tx.verify(graph, result).raise_if_failed()
+    return [node.op_type for node in result.nodes if node.op_type != "Relu"]
 
 
 ONE = np.float32(1)
@@ -73,8 +73,8 @@ def test_nodes_without_effect_are_removed(function):
 def test_nodes_without_effect_are_removed_at_older_opsets(name, opset):
     graph = tx.Graph(opsets={"ai.onnx": 21})
     graph.output("y", ops.relu(NOTHING[name](graph.input("x0", "float32", ("n", 4)))))
-    found = tx.simplify(tx.retarget(graph, opset_version=opset))
-    assert [node.op_type for node in found.nodes] == ["Relu"]
+    result = tx.simplify(tx.retarget(graph, opset_version=opset))
+    assert [node.op_type for node in result.nodes] == ["Relu"]
 
 
 SOMETHING = {
@@ -176,8 +176,8 @@ def test_nodes_that_may_broadcast_stay():
     graph.output("y", ops.relu(ops.where(np.array(True), x, other)))
     graph.output("z", ops.relu(ops.mul(x, np.ones((4, 1), np.float32))))
     feeds = {"x": np.ones((1, 3), np.float32), "other": np.zeros((4, 3), np.float32)}
-    found = tx.simplify(graph).run(feeds)
-    assert found["y"].shape == found["z"].shape == (4, 3)
+    result = tx.simplify(graph).run(feeds)
+    assert result["y"].shape == result["z"].shape == (4, 3)
 
 
 def parsed(text):
@@ -360,8 +360,8 @@ def test_a_larger_result_stays_computed_and_rounds_are_observed():
     graph.output("y", graph.input("x", "float32", (3, 64)) @ table * 1.0)
     counts = []
     kinds = [
-        [node.op_type for node in found.nodes]
-        for found in (
+        [node.op_type for node in result.nodes]
+        for result in (
             tx.simplify(graph),
             tx.simplify(graph, largest=4 * 64 * 64),
             tx.simplify(graph, largest=4 * 64 * 64 - 1, observe=lambda each: counts.append(len(each.nodes))),

@@ -103,10 +103,10 @@ def check_numbers(graph, other):
         v.name: random.normal(size=[d if isinstance(d, int) else 2 for d in v.shape]).astype(np.float32)
         for v in graph.inputs
     }
-    wanted, found = (g.run(feeds, "numpy") for g in (graph, other))
-    assert wanted.keys() == found.keys()
-    for name, value in wanted.items():
-        np.testing.assert_allclose(found[name], value, rtol=1e-5, atol=1e-6)
+    expected, result = (g.run(feeds, "numpy") for g in (graph, other))
+    assert expected.keys() == result.keys()
+    for name, value in expected.items():
+        np.testing.assert_allclose(result[name], value, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("words", WORDS.values(), ids=WORDS)

@@ -25,10 +25,10 @@ def installed(monkeypatch):
     def load(plugin):
         if plugin.group != GROUP:
             return genuine(plugin)
-        found = backends[plugin.name]
-        if isinstance(found, tx.PluginError):
-            raise found
-        return found
+        result = backends[plugin.name]
+        if isinstance(result, tx.PluginError):
+            raise result
+        return result
 
     monkeypatch.setattr(base, "plugins", lambda _: [Plugin(n, "m", GROUP, f"tenonnx-{n}", "1") for n in backends])
     monkeypatch.setattr(Plugin, "load", load)

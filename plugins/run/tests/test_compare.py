@@ -17,25 +17,25 @@ def f32(*values):
 
 
 def test_equal_contents_have_no_difference():
-    found = compare(f32(1, 2), f32(1, 2))
-    assert found.equal
-    assert (found.absolute, found.relative, found.path, found.reason) == (0.0, 0.0, None, "")
+    result = compare(f32(1, 2), f32(1, 2))
+    assert result.equal
+    assert (result.absolute, result.relative, result.path, result.reason) == (0.0, 0.0, None, "")
 
 
 def test_rounding_is_allowed_and_reported():
-    found = compare(f32(1, 2.000001), f32(1, 2))
-    assert found.equal
-    assert found.absolute == pytest.approx(1e-6, rel=0.1)
-    assert found.relative == pytest.approx(5e-7, rel=0.1)
+    result = compare(f32(1, 2.000001), f32(1, 2))
+    assert result.equal
+    assert result.absolute == pytest.approx(1e-6, rel=0.1)
+    assert result.relative == pytest.approx(5e-7, rel=0.1)
 
 
 def test_a_difference_has_its_position_and_size():
-    found = compare(np.array([[1.0, 2.0], [3.0, 4.5]], np.float32), np.array([[1, 2], [3, 4]], np.float32))
-    assert not found.equal
-    assert found.path == (1, 1)
-    assert found.absolute == 0.5
-    assert found.relative == 0.125
-    assert "float32[2, 2] at [1, 1]: 4.5 instead of 4.0; 1 of 4 elements differ" in found.reason
+    result = compare(np.array([[1.0, 2.0], [3.0, 4.5]], np.float32), np.array([[1, 2], [3, 4]], np.float32))
+    assert not result.equal
+    assert result.path == (1, 1)
+    assert result.absolute == 0.5
+    assert result.relative == 0.125
+    assert "float32[2, 2] at [1, 1]: 4.5 instead of 4.0; 1 of 4 elements differ" in result.reason
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ def test_a_difference_has_its_position_and_size():
     ],
 )
 def test_kinds_dtypes_shapes_and_keys_are_exact(actual, expected, reason):
-    found = compare(actual, expected)
-    assert not found.equal
-    assert found.reason == reason
+    result = compare(actual, expected)
+    assert not result.equal
+    assert result.reason == reason
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16, np.float64])
@@ -63,9 +63,9 @@ def test_numbers_of_two_types_are_as_near_as_the_less_exact_allows(dtype):
     assert not compare(x.astype(dtype), x).equal
     assert compare(x.astype(dtype), x, numbers=True).equal
     assert compare(x, x.astype(dtype), numbers=True).equal
-    found = compare((x * 2).astype(dtype), x, numbers=True)
-    assert found.path == (0,)
-    assert "2.0 instead of 1.0" in found.reason
+    result = compare((x * 2).astype(dtype), x, numbers=True)
+    assert result.path == (0,)
+    assert "2.0 instead of 1.0" in result.reason
     assert not compare(x.astype(dtype), x[:, None], numbers=True).equal
 
 
@@ -86,9 +86,9 @@ def test_nan_equals_nan_and_an_infinity_only_itself():
 def test_containers_are_compared_inside():
     expected = [f32(1), {"a": f32(2), "b": None}]
     assert compare([f32(1), {"a": f32(2), "b": None}], expected).equal
-    found = compare([f32(1), {"a": f32(3), "b": None}], expected)
-    assert found.path == (1, "a", 0)
-    assert found.reason.startswith("[1]: ['a']: float32[1] at [0]: 3.0 instead of 2.0")
+    result = compare([f32(1), {"a": f32(3), "b": None}], expected)
+    assert result.path == (1, "a", 0)
+    assert result.reason.startswith("[1]: ['a']: float32[1] at [0]: 3.0 instead of 2.0")
 
 
 def test_strings_of_any_numpy_kind_are_strings():
@@ -125,9 +125,9 @@ def test_steps_say_nothing_of_floats():
 def test_complex_parts_are_compared_apart():
     a = np.array([1 + 2j], np.complex64)
     assert compare(a, a + np.complex64(1e-7j)).equal
-    found = compare(a, a + np.complex64(1j))
-    assert not found.equal
-    assert found.path == (0,)
+    result = compare(a, a + np.complex64(1j))
+    assert not result.equal
+    assert result.path == (0,)
 
 
 def test_an_override_carries_a_reason():

@@ -79,12 +79,12 @@ CONTENTS = [
 
 @pytest.mark.parametrize("contents", CONTENTS, ids=lambda each: type(each).__name__)
 def test_contents_arrive_as_they_were_sent(worker, contents):
-    (found,) = worker.call("same", contents)
-    np.testing.assert_equal(found, contents)
+    (result,) = worker.call("same", contents)
+    np.testing.assert_equal(result, contents)
     if isinstance(contents, np.ndarray):
-        assert found.shape == contents.shape
-        assert found.dtype == (object if contents.dtype.kind in "OU" else contents.dtype)
-        assert found.flags.writeable
+        assert result.shape == contents.shape
+        assert result.dtype == (object if contents.dtype.kind in "OU" else contents.dtype)
+        assert result.flags.writeable
 
 
 @pytest.mark.parametrize(

@@ -50,8 +50,8 @@ def graph_of(build, shape, opset=17, dtype="float32"):
 def simplified(graph, shape, dtype=np.float32):
     simple = tx.simplify(graph)
     x = RNG.standard_normal(shape).astype(dtype)
-    found = tx.verify(graph, simple, feeds={"x": x})
-    assert found.equal, str(found)
+    result = tx.verify(graph, simple, feeds={"x": x})
+    assert result.equal, str(result)
     return [node.op_type for node in simple.nodes]
 
 

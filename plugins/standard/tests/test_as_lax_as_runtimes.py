@@ -101,7 +101,7 @@ def test_float64_is_normalized_in_float64(op_type):
     np.testing.assert_allclose(body.run({"x": x}, backend="numpy")["y"], expected, rtol=1e-9)
     slope = tx.grad(graph, of="y", wrt="x", seeds={"y": "g"})
     seed = RANDOM.standard_normal((4, 8))
-    found = slope.run({"x": x, "g": seed}, backend="numpy")["x/grad"]
+    result = slope.run({"x": x, "g": seed}, backend="numpy")["x/grad"]
     nudged = x + 1e-5 * seed
     change = (graph.run({"x": nudged}, backend="numpy")["y"] - expected) / 1e-5
-    np.testing.assert_allclose((change * seed).sum(), (found * seed).sum(), rtol=1e-3)
+    np.testing.assert_allclose((change * seed).sum(), (result * seed).sum(), rtol=1e-3)

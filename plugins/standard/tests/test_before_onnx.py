@@ -26,10 +26,10 @@ def single(op_type, opset, shapes, *, kinds=None, **attributes):
 
 
 def options():
-    found = onnxruntime.SessionOptions()
-    found.intra_op_num_threads = 1
-    found.log_severity_level = 4
-    return found
+    result = onnxruntime.SessionOptions()
+    result.intra_op_num_threads = 1
+    result.log_severity_level = 4
+    return result
 
 
 def run(model, feeds):
@@ -106,12 +106,12 @@ def test_scale_and_shift_may_be_of_another_type():
     kinds = [onnx.TensorProto.FLOAT16, onnx.TensorProto.FLOAT, onnx.TensorProto.FLOAT]
     graph = tx.load(single("LayerNormalization", 12, {"x": X.shape, "scale": [8], "shift": [8]}, kinds=kinds))
     scale, shift = np.arange(8, dtype="f4"), np.ones(8, "f4")
-    found = graph.run({"x": X.astype("f2"), "scale": scale, "shift": shift}, backend="numpy")["y"]
+    result = graph.run({"x": X.astype("f2"), "scale": scale, "shift": shift}, backend="numpy")["y"]
     wide = X.astype("f2").astype("f4")
     deviation = wide - wide.mean(-1, keepdims=True)
     expected = deviation / np.sqrt((deviation**2).mean(-1, keepdims=True) + 1e-5) * scale + shift
-    assert found.dtype == np.float32
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    assert result.dtype == np.float32
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", [(2, 3, 4, 5), (2, 3, 4), (2, 3, 4, 5, 2)])

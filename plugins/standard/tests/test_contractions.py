@@ -32,5 +32,5 @@ def test_einsum_is_that_of_numpy(equation, opset):
     graph.output("y", ops.einsum(*inputs, equation=equation))
     moved = tx.retarget(graph, opset)
     assert ("Einsum" in {node.op_type for node in moved.nodes}) == (opset >= 12)
-    found = moved.run({value.name: array for value, array in zip(inputs, arrays, strict=True)}, backend="numpy")
-    np.testing.assert_allclose(found["y"], np.einsum(equation, *arrays), rtol=1e-4, atol=1e-5)
+    result = moved.run({value.name: array for value, array in zip(inputs, arrays, strict=True)}, backend="numpy")
+    np.testing.assert_allclose(result["y"], np.einsum(equation, *arrays), rtol=1e-4, atol=1e-5)

@@ -57,27 +57,27 @@ def slopes(graph, feeds, wrt, of="loss"):
     """The gradients on numpy, compared with finite differences along a random direction for each."""
     derived = tx.grad(graph, of=of, wrt=wrt)
     names = [value.name for value in derived.outputs[-len(wrt) :]]
-    found = derived.run(feeds, backend="numpy")
+    result = derived.run(feeds, backend="numpy")
     for name, gradient in zip(wrt, names, strict=True):
         direction = RANDOM.uniform(-1, 1, np.shape(feeds[name]))
-        assert found[gradient].shape == direction.shape
+        assert result[gradient].shape == direction.shape
         high, low = (
             graph.run({**feeds, name: feeds[name] + step * direction}, backend="numpy")[of] for step in (1e-5, -1e-5)
         )
-        np.testing.assert_allclose(np.sum(found[gradient] * direction), (high - low) / 2e-5, rtol=1e-5, atol=1e-8)
-    return derived, found
+        np.testing.assert_allclose(np.sum(result[gradient] * direction), (high - low) / 2e-5, rtol=1e-5, atol=1e-8)
+    return derived, result
 
 
 def agrees(graph, feeds, wrt):
     """``slopes``, compared with onnxruntime on the gradient as plain ONNX of opset 18."""
-    derived, found = slopes(graph, feeds, wrt)
+    derived, result = slopes(graph, feeds, wrt)
     stream = io.BytesIO()
     tx.export(derived, stream, opset_version=18, domains=["ai.onnx"])
     onnx.checker.check_model(onnx.ModelProto.FromString(stream.getvalue()), full_check=True)
     session = onnxruntime.InferenceSession(stream.getvalue(), providers=["CPUExecutionProvider"])
     fed = {value.name: np.asarray(feeds[value.name]) for value in session.get_inputs()}
     for output, theirs in zip(session.get_outputs(), session.run(None, fed), strict=True):
-        np.testing.assert_allclose(theirs, found[output.name], rtol=1e-9, atol=1e-12)
+        np.testing.assert_allclose(theirs, result[output.name], rtol=1e-9, atol=1e-12)
 
 
 # ----- If -------------------------------------------------------------------------------------------------------------
@@ -385,8 +385,8 @@ def test_layers_of_any_length(layer, gates, with_lengths, length):
 
     def loss(x, w, r, b, h, *more):
         lengths = constant(np.int32([6, 3])) if with_lengths else None
-        found = layer(x, w, r, b, lengths, h, *more, hidden_size=4, direction="bidirectional", _outputs=gates // 4 + 2)
-        return total(*found)
+        result = layer(x, w, r, b, lengths, h, *more, hidden_size=4, direction="bidirectional", _outputs=gates // 4 + 2)
+        return total(*result)
 
     graph = traced(inputs, loss)
     agrees(graph, feeds_of(inputs, length=6), list(inputs))
@@ -419,6 +419,6 @@ def test_a_small_variable_is_not_folded_away():
     weights = [graph.variable(name, draw(1, *shape)) for name, shape in zip("wrb", [(4, 3), (4, 1), (8,)], strict=True)]
     y, *_ = lstm(x, *weights, hidden_size=1)
     graph.output("loss", total(y))
-    found = tx.grad(graph, of="loss", wrt=["w", "r", "b"]).run({"x": draw(2, 1, 3)}, backend="numpy")
-    assert all(np.any(found[f"{name}/grad"]) for name in "wrb")
-    assert np.array_equal(found["b/grad"][:, :4], found["b/grad"][:, 4:])
+    result = tx.grad(graph, of="loss", wrt=["w", "r", "b"]).run({"x": draw(2, 1, 3)}, backend="numpy")
+    assert all(np.any(result[f"{name}/grad"]) for name in "wrb")
+    assert np.array_equal(result["b/grad"][:, :4], result["b/grad"][:, 4:])

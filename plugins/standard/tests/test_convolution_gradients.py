@@ -28,20 +28,20 @@ def gradients(sizes, kernel, attributes, batch):
     feeds = {name: array.astype(np.float32) for name, array in feeds.items()}
     feeds["seed"] = random.normal(size=graph.run(feeds)["y"].shape).astype(np.float32)
     slope = tx.grad(graph, of="y", wrt="x", seeds={"y": "seed"})
-    found = [slope.run(feeds, backend=backend)["x/grad"] for backend in ("numpy", "onnxruntime")]
-    return {node.op_type for node in slope.nodes}, found
+    result = [slope.run(feeds, backend=backend)["x/grad"] for backend in ("numpy", "onnxruntime")]
+    return {node.op_type for node in slope.nodes}, result
 
 
 @pytest.mark.parametrize("batch", [3, "batch"])
 @pytest.mark.parametrize(("sizes", "kernel", "attributes"), CASES)
 def test_products_equal_the_transpose_of_the_convolution(sizes, kernel, attributes, batch, monkeypatch):
     monkeypatch.setattr(convolution_tuning, "FEW_POSITIONS_AT_ONCE", 16)
-    types, found = gradients(sizes, kernel, attributes, batch)
+    types, result = gradients(sizes, kernel, attributes, batch)
     assert "ConvTranspose" not in types
     monkeypatch.setattr(convolution_tuning, "MANY_WEIGHTS", 1 << 30)
     types, expected = gradients(sizes, kernel, attributes, batch)
     assert "ConvTranspose" in types
-    for ours, theirs in zip(found, expected, strict=True):
+    for ours, theirs in zip(result, expected, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-3)
 
 

@@ -59,8 +59,8 @@ def test_pools_of_nothing(name, sides):
 
 @pytest.mark.parametrize("sides", [(0, 2, 4), (1, 0, 4), (1, 2, 0)])
 def test_places_of_maxima_of_nothing(sides):
-    found = both(ops.max_pool, np.ones(sides, np.float32), kernel_shape=[2], pads=[1, 1], _outputs=2)
-    for values, places in found:
+    result = both(ops.max_pool, np.ones(sides, np.float32), kernel_shape=[2], pads=[1, 1], _outputs=2)
+    for values, places in result:
         assert (values == -np.inf).all()
         assert places.dtype == np.int64
         assert values.shape == places.shape == (*sides[:2], sides[2] + 1)
@@ -85,9 +85,9 @@ def test_norms_of_large_half_floats_have_gradients():
         graph = tx.Graph(opsets={"ai.onnx": 21})
         graph.output("y", ops.global_lp_pool(graph.input("x", "float16", x.shape), p=p))
         slope = tx.grad(graph, of="y", wrt="x", seeds={"y": "g"})
-        found = slope.run({"x": x, "g": np.ones((1, 1, 1), np.float16)}, backend="numpy")["x/grad"]
-        wanted = np.sign(x) * (np.abs(x.astype(np.float64)) / norm) ** (p - 1)
-        assert np.allclose(found, wanted, rtol=1e-2)
+        result = slope.run({"x": x, "g": np.ones((1, 1, 1), np.float16)}, backend="numpy")["x/grad"]
+        expected = np.sign(x) * (np.abs(x.astype(np.float64)) / norm) ** (p - 1)
+        assert np.allclose(result, expected, rtol=1e-2)
 
 
 @pytest.mark.parametrize("storage_order", [0, 1])

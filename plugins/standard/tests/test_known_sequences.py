@@ -79,9 +79,9 @@ def test_pieces_that_have_names_keep_them_in_a_gradient():
     first.name, last.name = "first", "last"
     graph.output("y", ops.reduce_sum(first) * ops.reduce_sum(last))
     slope = tx.grad(graph, of="y", wrt=["first", "last"])
-    found = slope.run({"x": X})
-    assert np.allclose(found["first/grad"], X[..., 1:].sum())
-    assert np.allclose(found["last/grad"], X[..., :1].sum())
+    result = slope.run({"x": X})
+    assert np.allclose(result["first/grad"], X[..., 1:].sum())
+    assert np.allclose(result["last/grad"], X[..., :1].sum())
 
 
 def test_a_sequence_of_unknown_length_stays_and_has_no_gradient():

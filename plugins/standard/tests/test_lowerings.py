@@ -182,9 +182,9 @@ def changed(op, given, change):
 
 def planted(special, array):
     """The array with every fourth number replaced; huge numbers are smaller in float16."""
-    found = array.copy()
-    found.reshape(-1)[::4] = min(special, 1e3) if array.dtype == np.float16 else special
-    return found
+    result = array.copy()
+    result.reshape(-1)[::4] = min(special, 1e3) if array.dtype == np.float16 else special
+    return result
 
 
 def is_finite(contents):
@@ -196,10 +196,10 @@ def is_float(array):
 
 
 def stated(function, pattern, default):
-    found = re.search(pattern, function.__doc__ or "")
-    if found is None:
+    result = re.search(pattern, function.__doc__ or "")
+    if result is None:
         return default
-    return {"an": 1.0, "two": 2.0}.get(found[1]) or float(found[1])
+    return {"an": 1.0, "two": 2.0}.get(result[1]) or float(result[1])
 
 
 def bound_of(op, accuracy, function, given, wanted):
@@ -253,9 +253,9 @@ def compare(op, accuracy, function):
                     refusals.append(str(error).splitlines()[0])
                     continue
                 outputs = zip(run_graph(graph, feeds), evaluate(op, given), strict=True)
-                for found, wanted in [tuple(map(np.asarray, pair)) for pair in outputs]:
-                    bound = bound_of(op, accuracy, function, given, wanted) if is_float(wanted) else None
-                    problem = problem_of(found, wanted, bound)
+                for result, expected in [tuple(map(np.asarray, pair)) for pair in outputs]:
+                    bound = bound_of(op, accuracy, function, given, expected) if is_float(expected) else None
+                    problem = problem_of(result, expected, bound)
                     assert problem is None, f"{accuracy}: {problem}: {given.inputs}, {given.attributes}"
             compared += 1
     return compared, refusals

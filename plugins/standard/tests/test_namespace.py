@@ -21,8 +21,8 @@ def test_the_stub_is_true(monkeypatch):
 
 def test_every_name_is_there_and_one_object():
     assert ops.softmax is softmax
-    found = {name: getattr(ops, name) for name in dir(ops)}
-    assert sum(isinstance(value, Op) for value in found.values()) > 250
+    result = {name: getattr(ops, name) for name in dir(ops)}
+    assert sum(isinstance(value, Op) for value in result.values()) > 250
 
 
 @pytest.mark.parametrize(

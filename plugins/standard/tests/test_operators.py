@@ -51,15 +51,15 @@ def run(build, *arrays, shapes=None):
 @pytest.mark.parametrize("shape", [None, ("a", "b", "c")])
 def test_indexing_is_that_of_numpy(key, shape):
     x = np.arange(60.0).reshape(3, 4, 5)
-    found, graph = run(lambda v: v[key], x, shapes=None if shape is None else [shape])
-    np.testing.assert_array_equal(found, x[key])
+    result, graph = run(lambda v: v[key], x, shapes=None if shape is None else [shape])
+    np.testing.assert_array_equal(result, x[key])
     assert graph.outputs[0].ndim == x[key].ndim
 
 
 def test_an_integer_value_picks_along_its_axis():
     x = np.arange(60.0).reshape(3, 4, 5)
-    found, _ = run(lambda v, i: v[1:, i, 0], x, np.array([[0, 2]]))
-    np.testing.assert_array_equal(found, x[1:, [[0, 2]], 0])
+    result, _ = run(lambda v, i: v[1:, i, 0], x, np.array([[0, 2]]))
+    np.testing.assert_array_equal(result, x[1:, [[0, 2]], 0])
 
 
 #: Results of Python operators on two arrays of small positive numbers.
@@ -75,8 +75,8 @@ def test_an_array_on_either_side_is_a_constant(apply, side):
     """With an array on the left, numpy would create an array of objects, with one node per element."""
     x, y = np.array([[1.0, 2.0], [3.0, 4.0]]), np.array([[3.0, 5.0], [2.0, 3.0]])
     a, b = (y, x) if side == "left" else (x, y)
-    found, graph = run(lambda v: apply(y, v) if side == "left" else apply(v, y), x)
-    np.testing.assert_allclose(found, apply(a, b))
+    result, graph = run(lambda v: apply(y, v) if side == "left" else apply(v, y), x)
+    np.testing.assert_allclose(result, apply(a, b))
     assert len(graph.nodes) <= 4
 
 
@@ -84,8 +84,8 @@ def test_an_array_on_either_side_is_a_constant(apply, side):
 @pytest.mark.parametrize("dtype", [bool, np.int32])
 def test_masks_on_the_left_are_constants(apply, dtype):
     x, mask = np.array([0, 1, 1], dtype), np.array([1, 0, 1], dtype)
-    found, _ = run(lambda v: apply(mask, v), x)
-    np.testing.assert_array_equal(found, apply(mask, x))
+    result, _ = run(lambda v: apply(mask, v), x)
+    np.testing.assert_array_equal(result, apply(mask, x))
 
 
 def test_numpy_functions_do_not_accept_values():
@@ -101,8 +101,8 @@ def test_invalid_indices_are_refused(key):
 
 def test_bounds_may_be_computed():
     x = np.arange(12.0).reshape(3, 4)
-    found, _ = run(lambda v: v[:, dims(v)[0] - 1 :], x, shapes=[("rows", 4)])
-    np.testing.assert_array_equal(found, x[:, 2:])
+    result, _ = run(lambda v: v[:, dims(v)[0] - 1 :], x, shapes=[("rows", 4)])
+    np.testing.assert_array_equal(result, x[:, 2:])
 
 
 @pytest.mark.parametrize(
@@ -118,11 +118,11 @@ def test_sum_to_undoes_broadcasting(wide, narrow, known):
         "unknown": [(None,) * len(wide), (None,) * len(narrow)],
         "no rank": [None, None],
     }[known]
-    found, graph = run(ops.sum_to, g, like, shapes=shapes)
+    result, graph = run(ops.sum_to, g, like, shapes=shapes)
     lead = tuple(range(len(wide) - len(narrow)))
     expected = g.sum(axis=lead)
     expected = expected.sum(axis=tuple(k for k, d in enumerate(narrow) if d == 1), keepdims=True)
-    np.testing.assert_allclose(found, expected)
+    np.testing.assert_allclose(result, expected)
     if known == "symbolic":
         assert graph.outputs[0].shape == graph.inputs[1].shape
 
@@ -137,8 +137,8 @@ def test_lists_of_ints_and_values_are_one_vector():
         n, m = dims(v)
         return vector([1, 2, n, -1, m])
 
-    found, graph = run(build, np.zeros((4, 5)), shapes=[("n", "m")])
-    np.testing.assert_array_equal(found, [1, 2, 4, -1, 5])
+    result, graph = run(build, np.zeros((4, 5)), shapes=[("n", "m")])
+    np.testing.assert_array_equal(result, [1, 2, 4, -1, 5])
     assert [str(e) for e in graph.outputs[0].symbolic_contents] == ["1", "2", "n", "-1", "m"]
 
 
@@ -159,8 +159,8 @@ def test_computed_lengths_stay_known():
     ],
 )
 def test_integers(build, expected):
-    found, _ = run(build, np.array([-7, 7, 7]), np.array([2, 2, -2]))
-    np.testing.assert_array_equal(found, expected)
+    result, _ = run(build, np.array([-7, 7, 7]), np.array([2, 2, -2]))
+    np.testing.assert_array_equal(result, expected)
 
 
 def test_floats():
@@ -182,9 +182,9 @@ def test_two_dtypes_are_never_mixed():
 @pytest.mark.parametrize(("filled", "number"), [(ops.zeros_like, 0), (ops.ones_like, 1)])
 @pytest.mark.parametrize("shape", [None, ("n", 3), (None, None)])
 def test_filled_tensors_have_the_shape_of_another(filled, number, shape):
-    found, _ = run(filled, np.zeros((2, 3), np.float32), shapes=None if shape is None else [shape])
-    np.testing.assert_array_equal(found, np.full((2, 3), number, np.float32))
-    assert found.dtype == np.float32
+    result, _ = run(filled, np.zeros((2, 3), np.float32), shapes=None if shape is None else [shape])
+    np.testing.assert_array_equal(result, np.full((2, 3), number, np.float32))
+    assert result.dtype == np.float32
 
 
 def test_the_iterations_of_a_loop_may_be_a_python_int():
@@ -205,9 +205,9 @@ def test_the_power_of_one_half_is_not_a_square_root(exponents, dtype, backend):
     graph = tx.Graph(opsets={"ai.onnx": 17})
     x, y = graph.input("x", dtype, ("n", 4)), graph.variable("y", np.full(exponents, 0.5, dtype))
     graph.output("z", ops.pow_(x, y))
-    found = graph.run({"x": np.array([[-np.inf, -0.0, -1, 4]] * 2, dtype)}, backend=backend)["z"]
-    np.testing.assert_array_equal(found, [[np.inf, 0, np.nan, 2]] * 2)
-    assert not np.signbit(found[:, 1]).any()
+    result = graph.run({"x": np.array([[-np.inf, -0.0, -1, 4]] * 2, dtype)}, backend=backend)["z"]
+    np.testing.assert_array_equal(result, [[np.inf, 0, np.nan, 2]] * 2)
+    assert not np.signbit(result[:, 1]).any()
 
 
 @pytest.mark.parametrize(
@@ -224,8 +224,8 @@ def test_zeros_that_are_multiplied_at_one_place_have_the_slope_of_a_product(upda
     x, u = graph.input("x", "float64", (2,)), graph.input("u", "float64", (2,))
     graph.output("y", ops.scatter_nd(x, np.array(places), u, reduction="mul"))
     derived = tx.grad(graph, of="y", wrt=["u"], seeds={"y": "g"})
-    found = derived.run({"x": [1.5, -2.0], "u": updates, "g": [1.0, 10.0]}, backend="numpy")
-    assert found["u/grad"].tolist() == slopes
+    result = derived.run({"x": [1.5, -2.0], "u": updates, "g": [1.0, 10.0]}, backend="numpy")
+    assert result["u/grad"].tolist() == slopes
 
 
 def test_integers_of_gemm_wrap_and_are_exact():

@@ -48,8 +48,8 @@ def test_each_gradient_goes_to_the_position_of_its_maximum(kind, opset, symbolic
     g = random.normal(size=y.shape).astype(np.float32)
     slope = tx.retarget(tx.grad(graph, of="y", wrt="x", seeds={"y": "g"}), opset)
     assert {node.domain for node in slope.walk()} == {"ai.onnx"}
-    found = slope.run({"x": x, "g": g}, backend=backend)["x/grad"]
-    np.testing.assert_allclose(found, by_hand(x, places, g), atol=1e-5)
+    result = slope.run({"x": x, "g": g}, backend=backend)["x/grad"]
+    np.testing.assert_allclose(result, by_hand(x, places, g), atol=1e-5)
 
 
 @pytest.mark.parametrize("opset", [11, 13, 15, 16, 21])

@@ -280,11 +280,11 @@ def test_only_what_all_alternatives_that_fit_agree_on_is_known(first):
 
     joined.requires(shapes(x="batch length hidden", y=first))
     x = f32(symbol("n"), symbol("m"), 8)
-    (found,) = infer_by_body(joined, [x, f32(1, symbol("m"), 8)], {}, 1)
-    assert found.type.shape == (symbol("n"), symbol("m"), 8)
-    (found,) = infer_by_body(joined, [x, f32(1, 5, 8)], {}, 1)
-    assert found.type.shape == (symbol("n"), 5, 8)
-    (found,) = infer_by_body(joined, [x, f32(3, 5, 8)], {}, 1)
-    assert found.type.shape == (3, 5, 8)
+    (result,) = infer_by_body(joined, [x, f32(1, symbol("m"), 8)], {}, 1)
+    assert result.type.shape == (symbol("n"), symbol("m"), 8)
+    (result,) = infer_by_body(joined, [x, f32(1, 5, 8)], {}, 1)
+    assert result.type.shape == (symbol("n"), 5, 8)
+    (result,) = infer_by_body(joined, [x, f32(3, 5, 8)], {}, 1)
+    assert result.type.shape == (3, 5, 8)
     with pytest.raises(TypeMismatch, match="where batch is 3"):
         infer_by_body(joined, [f32(3, 4, 8), f32(2, 4, 8)], {}, 1)

@@ -97,8 +97,8 @@ def test_a_mean_over_computed_axes_may_be_of_nothing(length):
     graph = Graph(opsets={"ai.onnx": 22})
     graph.output("y", reduce_mean(graph.input("x", "float32", ("n", 3)), graph.input("axes", "int64", (1,))))
     feeds = {"x": np.ones((length, 3), np.float32), "axes": np.int64([0])}
-    found = retarget(graph, 11).run(feeds, backend="numpy")["y"]
-    np.testing.assert_array_equal(found, np.full((1, 3), 1 if length else np.nan, np.float32))
+    result = retarget(graph, 11).run(feeds, backend="numpy")["y"]
+    np.testing.assert_array_equal(result, np.full((1, 3), 1 if length else np.nan, np.float32))
 
 
 def session(graph):
@@ -115,9 +115,9 @@ def test_every_slice_with_computed_bounds_is_that_of_the_specification(step):
     ends = starts if step > 0 else starts[:-1]  # onnxruntime takes the largest for the end, also backwards
     for size, s, e in itertools.product((0, 1, 3), starts, ends):
         feeds = {"s": np.array([s]), "e": np.array([e]), "x": np.ones((2, size), np.float32).cumsum(1)}
-        wanted = source.run(None, feeds)[0]
-        np.testing.assert_array_equal(evaluate_graph(graph, list(feeds.values()))[0], wanted, f"{size}: {s}, {e}")
-        np.testing.assert_array_equal(moved.run(None, feeds)[0], wanted, f"{size}: {s}, {e}")
+        expected = source.run(None, feeds)[0]
+        np.testing.assert_array_equal(evaluate_graph(graph, list(feeds.values()))[0], expected, f"{size}: {s}, {e}")
+        np.testing.assert_array_equal(moved.run(None, feeds)[0], expected, f"{size}: {s}, {e}")
 
 
 WIDTHS = {"int32": 2**31, "int64": 2**63, "uint32": 2**32, "uint64": 2**64}
@@ -159,25 +159,25 @@ def on_edges(function, dtype, other, opset):
 @pytest.mark.parametrize("dtype", WIDTHS)
 def test_integers_to_a_power_at_the_edges_of_their_type(dtype, other):
     smallest, end = (-WIDTHS[dtype] if dtype[0] == "i" else 0), WIDTHS[dtype]
-    for (x, y), moved, found in zip(*on_edges(pow_, dtype, other, 11), strict=True):
+    for (x, y), moved, result in zip(*on_edges(pow_, dtype, other, 11), strict=True):
         if y < 0:
-            wanted = 0 if abs(x) > 1 else x if y % 2 else x * x
+            expected = 0 if abs(x) > 1 else x if y % 2 else x * x
         elif abs(x) < 2:
-            wanted = x ** (y % 2 + 2) if y else 1
+            expected = x ** (y % 2 + 2) if y else 1
         elif y > 64 or not smallest <= x**y < end:
             continue  # not representable in the type
         else:
-            wanted = x**y
-        assert (x, y, moved) == (x, y, wanted)
-        assert (x, y, found) == (x, y, wanted)
+            expected = x**y
+        assert (x, y, moved) == (x, y, expected)
+        assert (x, y, result) == (x, y, expected)
 
 
 @pytest.mark.parametrize("dtype", WIDTHS)
 @pytest.mark.parametrize("function", [less, greater, equal, maximum, minimum, mod, lambda a, b: mod(a, b, fmod=1)])
 def test_integers_are_compared_and_divided_exactly_at_the_edges_of_their_type(dtype, function):
-    pairs, moved, found = on_edges(function, dtype, dtype, 8)
+    pairs, moved, result = on_edges(function, dtype, dtype, 8)
     assert [(*p, v) for p, v in zip(pairs, moved, strict=True) if p[1]] == [
-        (*p, v) for p, v in zip(pairs, found, strict=True) if p[1]
+        (*p, v) for p, v in zip(pairs, result, strict=True) if p[1]
     ]
 
 
@@ -199,16 +199,16 @@ def test_computed_axes_of_what_may_be_empty(function, axes, shape, known):
     graph = Graph(opsets={"ai.onnx": 21})
     dims = shape if known else ("a", "b", "c")
     graph.output("y", function(graph.input("x", "float32", dims), graph.input("axes", "int64", axes.shape)))
-    moved, wanted = retarget(graph, 11), function(x, axes)
-    for found in (session(moved).run(None, {"x": x, "axes": axes})[0], evaluate_graph(moved, [x, axes])[0]):
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
+    moved, expected = retarget(graph, 11), function(x, axes)
+    for result in (session(moved).run(None, {"x": x, "axes": axes})[0], evaluate_graph(moved, [x, axes])[0]):
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
 
 
 def check_without_loops(graph, arrays, **where):
     moved = retarget(graph, **where)
     assert not {n.op_type for n in moved.walk()} & {"Scan", "Loop", "RNN", "LSTM", "GRU"}
-    for found, wanted in zip(evaluate_graph(moved, arrays), evaluate_graph(graph, arrays), strict=True):
-        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+    for result, expected in zip(evaluate_graph(moved, arrays), evaluate_graph(graph, arrays), strict=True):
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize(("where", "layout"), [({"target": "rknn-2"}, 0), ({"opset_version": 8}, 1)])

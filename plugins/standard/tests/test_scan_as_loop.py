@@ -52,9 +52,9 @@ def test_a_loop_computes_what_a_scan_does(axis, reverse, length):
     assert [node for node in made.walk() if node.op_type == "Loop"]
     x = np.random.default_rng(0).normal(size=(4, 4, 5)).astype(np.float32)[0][:, :length]
     feeds = {"x": x if axis else x.T.copy(), "factor": np.float32(0.5)}
-    expected, found = (each.run(feeds, backend="numpy") for each in (graph, made))
+    expected, result = (each.run(feeds, backend="numpy") for each in (graph, made))
     for name, contents in expected.items():
-        np.testing.assert_allclose(found[name], contents, rtol=1e-6)
+        np.testing.assert_allclose(result[name], contents, rtol=1e-6)
 
 
 def test_a_loop_in_a_type_that_the_target_lacks_is_refused_by_name():

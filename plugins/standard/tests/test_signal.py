@@ -11,5 +11,5 @@ import tenonnx_standard as ops
 def test_frames_of_an_unknown_length_are_as_long_as_the_window(width, bins):
     graph = tx.Graph(opsets={"ai.onnx": 21})
     signal, length = graph.input("signal", "float32", (1, 32, 1)), graph.input("length", "int64", ())
-    found = ops.stft(signal, 4, np.ones(width, np.float32), length)
-    assert str(found.type) == f"float32[1, ?, {bins}, 2]"
+    result = ops.stft(signal, 4, np.ones(width, np.float32), length)
+    assert str(result.type) == f"float32[1, ?, {bins}, 2]"

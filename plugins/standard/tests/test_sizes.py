@@ -63,8 +63,8 @@ def test_top_k_of_long_rows_equals_sorting(largest, dtype, distinct):
     keys = np.random.default_rng(0).integers(distinct, size=(6, 500)).astype(dtype)
     opposite = keys.astype(np.int64) * (-1 if largest else 1)
     places = np.argsort(opposite, axis=1, kind="stable")[:, :7]
-    best, found = ops.top_k(keys, [7], largest=largest)
-    np.testing.assert_array_equal(found, places)
+    best, result = ops.top_k(keys, [7], largest=largest)
+    np.testing.assert_array_equal(result, places)
     np.testing.assert_array_equal(best, np.take_along_axis(keys, places, axis=1))
 
 

@@ -44,8 +44,8 @@ def test_text_is_computed_with(text, expected, static):
         model.graph.initializer.add(
             name="t", data_type=onnx.TensorProto.STRING, dims=[3], string_data=[b"a", b"b", b"c"]
         )
-    found = tx.load(model).run({} if static else {"t": WORDS}, backend="numpy")
-    assert found["y"].tolist() == expected
+    result = tx.load(model).run({} if static else {"t": WORDS}, backend="numpy")
+    assert result["y"].tolist() == expected
 
 
 @pytest.mark.parametrize(
@@ -62,5 +62,5 @@ def test_cases_are_of_the_locale(locale: str | None, lower: str, upper: str) -> 
         with graph.building():
             x = graph.input("x", "string", (1,))
             graph.output("y", ops.string_normalizer(x, case_change_action=action, locale=locale))
-        found = graph.run({"x": np.asarray(["ÄÉ straße AB"], object)}, backend="numpy")
-        assert found["y"].tolist() == [expected]
+        result = graph.run({"x": np.asarray(["ÄÉ straße AB"], object)}, backend="numpy")
+        assert result["y"].tolist() == [expected]

@@ -44,12 +44,12 @@ def items_of(name: str, text: str) -> Iterator[Item]:
     before = set(_collected)
     exec(compile(text, f"{name}.py", "exec"), module.__dict__)
     registry = Registry()
-    found = {op: None for value in vars(module).values() if isinstance(value, Op) for op in value.meanings}
-    found = [op for op in found if op.domain == "com.authored"]
-    registry.add(*{op.name: op for op in sorted(found, key=lambda op: op.before or 10**9, reverse=False)}.values())
-    for op in found:
+    result = {op: None for value in vars(module).values() if isinstance(value, Op) for op in value.meanings}
+    result = [op for op in result if op.domain == "com.authored"]
+    registry.add(*{op.name: op for op in sorted(result, key=lambda op: op.before or 10**9, reverse=False)}.values())
+    for op in result:
         yield from items_of_cases(collected(op))
-    for op in found:
+    for op in result:
         yield from items_of_op(op, registry)
     for op in set(_collected) - before:
         del _collected[op]
@@ -57,19 +57,19 @@ def items_of(name: str, text: str) -> Iterator[Item]:
 
 def failures(name: str, mistake: Mistake | None = None, *, first: bool = False) -> dict[str, str]:
     """Messages of the failing tests of an op, by test id."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     text = (FOLDER / f"{name}.py").read_text("utf-8")
     text = text if mistake is None else mistake.plant(text)
     try:
         for item in items_of(name, text):
-            if first and found:
+            if first and result:
                 break
             try:
                 item.run(EXAMPLES)
             except Failure as failure:
-                found[item.label] = "\n".join([str(failure), *getattr(failure, "__notes__", [])])
+                result[item.label] = "\n".join([str(failure), *getattr(failure, "__notes__", [])])
             except (pytest.skip.Exception, pytest.xfail.Exception):
                 pass
     except Exception as error:  # a failing import counts too
-        found["import"] = f"{type(error).__name__}: {error}"
-    return found
+        result["import"] = f"{type(error).__name__}: {error}"
+    return result

@@ -26,21 +26,21 @@ def planted() -> list[Mistake]:
 
 def find(words: str, save: bool) -> None:
     """Print the undetected mistakes, and the share of detected ones by kind; ``save`` also writes the share."""
-    found, total = collections.Counter(), collections.Counter()
+    result, total = collections.Counter(), collections.Counter()
     for mistake in planted():
         title = f"{mistake.kind}: {mistake.op}: {mistake.what}"
         if words not in title:
             continue
         total[mistake.kind] += 1
         if failures(mistake.op, mistake, first=True):
-            found[mistake.kind] += 1
+            result[mistake.kind] += 1
         else:
             print("escaped:", title)
     for kind, count in total.items():
-        print(f"{kind:16} {found[kind]:3} of {count}")
-    print(f"{'all':16} {found.total():3} of {total.total()}")
+        print(f"{kind:16} {result[kind]:3} of {count}")
+    print(f"{'all':16} {result.total():3} of {total.total()}")
     if save:
-        shares = {kind: [found[kind], count] for kind, count in total.most_common()}
+        shares = {kind: [result[kind], count] for kind, count in total.most_common()}
         (FOLDER / "found.json").write_text(json.dumps(shares, indent=2) + "\n", "utf-8")
 
 

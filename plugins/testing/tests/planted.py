@@ -70,7 +70,7 @@ def fails(case: Case, name: str) -> str:
 
 def found(case: Case) -> dict[str, str]:
     """Messages of all failing checks of a case, by name."""
-    return {name: said for name in CHECKS if (said := fails(case, name))}
+    return {name: output for name in CHECKS if (output := fails(case, name))}
 
 
 INTRODUCTION = """# Planted defects
@@ -105,12 +105,12 @@ def page() -> str:
     rows = (f"| {each.kind} | {each.what} | {each.check} |\n" for each in DEFECTS)
     authored = Path(__file__).with_name("authored")
     shares = json.loads((authored / "found.json").read_text("utf-8"))
-    found, total = (sum(numbers) for numbers in zip(*shares.values(), strict=True))
+    result, total = (sum(numbers) for numbers in zip(*shares.values(), strict=True))
     introduction = INTRODUCTION.format(
         count=len(DEFECTS),
         total=total,
-        found=found,
-        share=found / total,
+        found=result,
+        share=result / total,
         ops=len(list(authored.glob("[a-z]*.py"))),
         kinds="".join(f"| {kind} | {some} | {of} |\n" for kind, (some, of) in shares.items()),
     )

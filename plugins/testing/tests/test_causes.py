@@ -21,45 +21,45 @@ MISTAKES = {f"{each.kind}: {each.op}: {each.what}": each for each in planted()}
 def said_of(title):
     """First line of each check's message about a mistake."""
     return {
-        label.rpartition("@1-")[2]: said.partition("\n")[0]
-        for label, said in failures(MISTAKES[title].op, MISTAKES[title]).items()
+        label.rpartition("@1-")[2]: output.partition("\n")[0]
+        for label, output in failures(MISTAKES[title].op, MISTAKES[title]).items()
     }
 
 
 def test_an_overwritten_buffer_is_not_reported_as_a_kink():
-    said = said_of("numpy: swish: a buffer kept between calls")
-    assert {"kinks", "layout"} <= said.keys()
-    assert all(each.endswith("an array that it gave before, and writes it again") for each in said.values()), said
+    output = said_of("numpy: swish: a buffer kept between calls")
+    assert {"kinks", "layout"} <= output.keys()
+    assert all(each.endswith("an array that it gave before, and writes it again") for each in output.values()), output
 
 
 def test_a_wrong_numpy_rule_is_not_reported_as_a_wrong_gradient():
-    said = said_of("numpy: swish: results cached by shape")
-    assert {"gradient", "kinks", "constants"} <= said.keys()
-    assert all("differs from" in each and "its body" in each for each in said.values()), said
+    output = said_of("numpy: swish: results cached by shape")
+    assert {"gradient", "kinks", "constants"} <= output.keys()
+    assert all("differs from" in each and "its body" in each for each in output.values()), output
 
 
 def test_the_failure_of_the_check_itself_is_in_a_note():
     mistake = MISTAKES["numpy: swish: results cached by shape"]
-    said = next(each for label, each in failures("swish", mistake).items() if label.endswith("-kinks"))
-    assert 'therefore the check "kinks" fails, too: the gradient of com.authored::Swish@1 where X hold' in said
+    output = next(each for label, each in failures("swish", mistake).items() if label.endswith("-kinks"))
+    assert 'therefore the check "kinks" fails, too: the gradient of com.authored::Swish@1 where X hold' in output
 
 
 def test_a_wrong_gradient_is_reported_as_such():
-    said = said_of("gradient: huber: the sign of the target")
-    assert said["gradient"].startswith("the gradient of com.authored::Huber@1 with respect to")
+    output = said_of("gradient: huber: the sign of the target")
+    assert output["gradient"].startswith("the gradient of com.authored::Huber@1 with respect to")
 
 
 def reports(made, *checks):
     """Messages of checks on an op with one input, in order."""
-    case, said = Case(made, lambda draw: call(np.ones((2, 3), np.float32))), []
+    case, output = Case(made, lambda draw: call(np.ones((2, 3), np.float32))), []
     for name in checks:
         try:
             check_case(case, name)
         except Failure as failure:
-            said.append("\n".join([str(failure), *failure.__notes__]))
+            output.append("\n".join([str(failure), *failure.__notes__]))
         except pytest.skip.Exception as skipped:
-            said.append(f"skipped: {skipped}")
-    return said
+            output.append(f"skipped: {skipped}")
+    return output
 
 
 def test_an_error_of_a_body_is_reported_with_its_line():
@@ -68,11 +68,11 @@ def test_an_error_of_a_body_is_reported_with_its_line():
         return ops.abs_of(X)
 
     misspelled.numpy(lambda X: abs(X))
-    (said,) = reports(misspelled, "constants")
-    assert said.startswith("the body of tiny::Misspelled@1 raised AttributeError: ")
-    assert 'therefore the check "constants" fails, too' in said
-    assert f"at {__file__}:" in said
-    assert "return ops.abs_of(X)" in said
+    (output,) = reports(misspelled, "constants")
+    assert output.startswith("the body of tiny::Misspelled@1 raised AttributeError: ")
+    assert 'therefore the check "constants" fails, too' in output
+    assert f"at {__file__}:" in output
+    assert "return ops.abs_of(X)" in output
 
 
 def test_a_call_that_cannot_be_computed_fails_once():
@@ -91,8 +91,8 @@ def test_a_rule_with_wrong_parameters_is_reported_with_the_call():
         return X * by
 
     doubled.vjp(lambda g, X, *, by: g * by)
-    (said,) = takes_what_rules_are_given(doubled, [])
-    assert "the rule vjp is called as <lambda>(g, y, X, by=...): too many positional arguments" in said
+    (output,) = takes_what_rules_are_given(doubled, [])
+    assert "the rule vjp is called as <lambda>(g, y, X, by=...): too many positional arguments" in output
 
 
 # ----- foreign errors -------------------------------------------------------------------------------------------------
@@ -162,8 +162,8 @@ def test_a_rule_that_writes_into_an_input_is_told_what_to_do():
 
 
 def test_other_positions_of_equal_elements_are_named():
-    said = said_of("numpy: peaks: the last of equal elements")
-    assert "positions of equal elements of X, of which the other takes the first" in said["expected"]
+    output = said_of("numpy: peaks: the last of equal elements")
+    assert "positions of equal elements of X, of which the other takes the first" in output["expected"]
 
 
 def test_a_rejected_call_needs_no_further_requirement():

@@ -119,14 +119,14 @@ def test_a_single_domain_can_be_tested():
 
 
 def test_missing_cases_and_broken_modules_fail():
-    found = items("acme-ops")
+    result = items("acme-ops")
     with pytest.raises(Failure, match=r"acme_cases\.broken cannot be imported: half written"):
-        found["acme_cases.broken-import"](1)
+        result["acme_cases.broken-import"](1)
     with pytest.raises(Failure, match="acme::Thrice@1 has no conformance case"):
-        found["acme.Thrice@1-cases"](1)
+        result["acme.Thrice@1-cases"](1)
     with pytest.raises(Failure, match="since=8 is not a version of Sin"):
-        found["Sin@8-signature"](1)
-    found["acme-ops-ai.onnx-coverage"](1)
+        result["Sin@8-signature"](1)
+    result["acme-ops-ai.onnx-coverage"](1)
 
 
 def test_ops_of_a_domain_without_an_entry_fail(monkeypatch):
@@ -138,9 +138,9 @@ def test_ops_of_a_domain_without_an_entry_fail(monkeypatch):
 def test_cases_of_an_op_that_is_not_registered_fail(tmp_path):
     text = textwrap.dedent(OPS).replace("add(twice, ", "add(")
     (tmp_path / "acme_ops.py").write_text(text, "utf-8")
-    for wanted in ("acme", "acme-ops"):
+    for expected in ("acme", "acme-ops"):
         with pytest.raises(Failure, match=r"acme::Twice@1 has cases in acme_cases\.good and is not registered"):
-            items(wanted)["acme.Twice@1-registered"](1)
+            items(expected)["acme.Twice@1-registered"](1)
 
 
 @pytest.mark.filterwarnings("ignore:plugin:tenonnx.PluginWarning")
@@ -159,8 +159,8 @@ def test_an_unknown_name_lists_the_available_ones():
 
 
 def test_load_reports_every_module():
-    found = load(PLUGINS["tenonnx.conformance"])
-    assert {name: type(error) for name, error in found.items()} == {
+    result = load(PLUGINS["tenonnx.conformance"])
+    assert {name: type(error) for name, error in result.items()} == {
         "acme_cases": type(None),
         "acme_cases.good": type(None),
         "acme_cases.broken": RuntimeError,

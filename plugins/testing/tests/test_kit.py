@@ -241,9 +241,9 @@ def test_kinks_are_distinguished_from_a_wrong_gradient():
     ],
 )
 def test_differences_have_an_uncertainty(function, slope, error):
-    found, uncertainty = differences(function)
-    assert abs(found - slope) <= error
-    assert abs(found - slope) <= 4 * uncertainty + 1e-10
+    result, uncertainty = differences(function)
+    assert abs(result - slope) <= error
+    assert abs(result - slope) <= 4 * uncertainty + 1e-10
     assert uncertainty <= 10 * error + 1e-9
 
 
@@ -311,15 +311,15 @@ def test_a_gap_names_a_check_and_a_reason():
 def drawn(strategy, count=30):
     from hypothesis import HealthCheck, given, settings
 
-    found = []
+    result = []
 
     @settings(max_examples=count, derandomize=True, database=None, suppress_health_check=list(HealthCheck))
     @given(strategy)
     def collect(value):
-        found.append(value)
+        result.append(value)
 
     collect()
-    return found
+    return result
 
 
 def test_tensors_have_the_requested_dtype_shape_and_range():

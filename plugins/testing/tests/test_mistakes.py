@@ -55,8 +55,8 @@ SAMPLE = {
 
 @pytest.mark.parametrize("title", SAMPLE)
 def test_a_mistake_is_found_and_named(title):
-    said = "\n".join(failures(MISTAKES[title].op, MISTAKES[title]).values())
-    assert SAMPLE[title] in said
+    output = "\n".join(failures(MISTAKES[title].op, MISTAKES[title]).values())
+    assert SAMPLE[title] in output
 
 
 def test_every_mistake_can_be_planted():
@@ -74,6 +74,6 @@ def test_an_op_without_a_mistake_passes(name):
 
 def test_a_failure_is_reproduced_by_its_line(monkeypatch):
     mistake = MISTAKES["gradient: huber: the sign of the target"]
-    said = next(said for label, said in failures("huber", mistake).items() if label.endswith("-gradient"))
-    line = next(line for line in said.splitlines() if line.startswith("reproduce: "))
+    output = next(output for label, output in failures("huber", mistake).items() if label.endswith("-gradient"))
+    line = next(line for line in output.splitlines() if line.startswith("reproduce: "))
     assert 'replay("gradient", huber, np.array(' in line

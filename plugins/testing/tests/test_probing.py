@@ -279,9 +279,9 @@ class Late:
 
 def test_a_hanging_op_is_skipped(tmp_path):
     late = Late()
-    found = measure(late, ProbeRequest("Late", "late", ops=["Abs"], examples=6), tmp_path / "journal")
-    assert (late.calls, dict(found.outcomes), dict(found.ops)) == (4, {"hung": 3}, {})
-    (tmp_path / "late.toml").write_text(found.text)
+    result = measure(late, ProbeRequest("Late", "late", ops=["Abs"], examples=6), tmp_path / "journal")
+    assert (late.calls, dict(result.outcomes), dict(result.ops)) == (4, {"hung": 3}, {})
+    (tmp_path / "late.toml").write_text(result.text)
     target = tx.Target.load(tmp_path / "late.toml")
     assert (target.ops, target.external_data, target.static_shapes) == ({}, False, False)
 
@@ -444,8 +444,8 @@ def test_sequences_stay_within_the_model(name):
         graph = probe.trial.model.graph
         assert all(value.type.HasField("tensor_type") for value in (*graph.input, *graph.output))
         session = onnxruntime.InferenceSession(probe.trial.model.SerializeToString())
-        for found, wanted in zip(session.run(None, dict(probe.trial.feeds)), probe.trial.expected, strict=True):
-            np.testing.assert_array_equal(found, wanted)
+        for result, expected in zip(session.run(None, dict(probe.trial.feeds)), probe.trial.expected, strict=True):
+            np.testing.assert_array_equal(result, expected)
         count += 1
     assert count
 

@@ -106,8 +106,8 @@ def test_the_summary_names_ops_without_a_reference(monkeypatch, keyword):
     pytest_plugin.pytest_terminal_summary(terminal, config)
     reported = [line for line in terminal.lines if "no reference" in line]
     # a selection of tests may leave out the comparing ones
-    wanted = "no reference, compared with their own bodies only: acme::Twice (give their cases a reference=)"
-    assert reported == ([] if keyword else [f"tenonnx conformance: {wanted}"])
+    expected = "no reference, compared with their own bodies only: acme::Twice (give their cases a reference=)"
+    assert reported == ([] if keyword else [f"tenonnx conformance: {expected}"])
 
 
 def test_all_reasons_of_a_check_are_listed():

@@ -44,7 +44,7 @@ def sine_of(name):
     ],
 )
 def test_a_wrong_signature_is_reported(made, problem):
-    assert any(found.startswith(problem) for found in signature_problems(made)), signature_problems(made)
+    assert any(result.startswith(problem) for result in signature_problems(made)), signature_problems(made)
 
 
 def test_vendor_ops_without_a_schema_have_no_problems():

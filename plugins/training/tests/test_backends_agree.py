@@ -92,16 +92,16 @@ def test_every_backend_trains_to_the_numbers_of_numpy(backend, way, by_numpy):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_only_adapters_are_trained(backend):
-    found = {}
+    result = {}
     for name in ("numpy", backend):
         graph = tt.lora(network(), ["first.weight", "last.weight"], rank=2, seed=1)
         trained(name, graph)
         before, after = weights(network()), weights(graph)
         assert (before["first.weight"] == after["first.weight"]).all()
-        found[name] = after
-    assert found[backend].keys() == found["numpy"].keys()
-    for name, array in found["numpy"].items():
-        np.testing.assert_allclose(found[backend][name], array, rtol=2e-5, atol=2e-6, err_msg=name)
+        result[name] = after
+    assert result[backend].keys() == result["numpy"].keys()
+    for name, array in result["numpy"].items():
+        np.testing.assert_allclose(result[backend][name], array, rtol=2e-5, atol=2e-6, err_msg=name)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -139,10 +139,10 @@ def test_training_resumes_from_a_checkpoint_within_an_epoch(backend, tmp_path):
             trained(backend, checkpoint=checkpoint, checkpoint_every=4)
     graph = tx.load(checkpoint)
     assert graph.training_state.settings["samples"] == 32
-    found, history = trained(backend, graph)
+    result, history = trained(backend, graph)
     assert len(history.losses) == 12 - 4
     for name, array in weights(expected).items():
-        assert weights(found)[name].tobytes() == array.tobytes(), name
+        assert weights(result)[name].tobytes() == array.tobytes(), name
 
 
 @pytest.mark.parametrize("wrong", [{"checkpoint_every": 0, "checkpoint": "c.safetensors"}, {"checkpoint_every": 3}])

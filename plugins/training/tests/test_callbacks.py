@@ -139,9 +139,9 @@ def test_logs_are_tables_and_json_lines(tmp_path):
     assert [float(row["loss"]) for row in rows] == [epoch["loss"] for epoch in history.epochs]
     assert history.resumed == 2
     assert rows[2]["step"] == "6"
-    found = [json.loads(line) for line in lines.read_text().splitlines()]
-    assert [row["step"] for row in found] == [1, 2, 2, 3, 4, 4]
-    assert "epoch" in found[2]
+    result = [json.loads(line) for line in lines.read_text().splitlines()]
+    assert [row["step"] for row in result] == [1, 2, 2, 3, 4, 4]
+    assert "epoch" in result[2]
     for wrong in (lambda: tt.Log("log.txt"), lambda: tt.Log("log.csv", every=2)):
         with pytest.raises(InvalidCall, match="log"):
             wrong()
@@ -186,9 +186,9 @@ def test_the_command_writes_the_log_and_the_best_model(tmp_path, capsys):
 def test_schedules_of_the_command(tmp_path, schedule, kind):
     path = tmp_path / "c.safetensors"
     assert train(tmp_path, "--lr", "0.1", "--schedule", schedule, "--checkpoint", path) == 0
-    found = tx.load(path).training_state.settings["optimizer"]["learning_rate"]
-    assert found["schedule"] == kind
-    assert found["steps"] == {"OneCycle": 4, "PolynomialDecay": 7, "WarmRestarts": 3}[kind]
+    result = tx.load(path).training_state.settings["optimizer"]["learning_rate"]
+    assert result["schedule"] == kind
+    assert result["steps"] == {"OneCycle": 4, "PolynomialDecay": 7, "WarmRestarts": 3}[kind]
 
 
 @pytest.mark.parametrize("schedule", ["restarts", "step", "one-cycle:x", "round"])

@@ -48,8 +48,8 @@ def losses(graph, steps=2, **options):
 def test_state_without_metadata_is_recognized(optimizer, recipe):
     expected, _ = losses(tx.load(message(trained(optimizer, steps=3, **recipe))))
     graph = tx.load(without_metadata(trained(optimizer, steps=3, **recipe)))
-    found, step = losses(graph, **recipe)
-    assert found == pytest.approx(expected, rel=1e-6)
+    result, step = losses(graph, **recipe)
+    assert result == pytest.approx(expected, rel=1e-6)
     assert any(f"from the {optimizer} state" in note for note in step.notes)
     written = [tensor.name for tensor in message(step.write_back()).graph.initializer]
     assert not any(name.count("__") > 1 for name in written)
@@ -96,9 +96,9 @@ def test_identity_is_kept_without_metadata():
 
 def test_state_is_found_by_its_name():
     graph = trained()
-    found = graph["w__adam_m"]
-    assert found.data.array().shape == graph["w"].data.array().shape
-    assert found.data.array().any()
+    result = graph["w__adam_m"]
+    assert result.data.array().shape == graph["w"].data.array().shape
+    assert result.data.array().any()
     with pytest.raises(KeyError, match="w__adam_m"):
         graph["w__adam_n"]
     with pytest.raises(InvalidCall):
@@ -111,8 +111,8 @@ def test_state_is_renamed_with_its_variable():
     graph.rename("w", "head.weight")
     assert {"head.weight__adam_m", "head.weight__adam_v"} <= set(graph.training_state.tensors)
     assert not any(name.startswith("w__") for name in graph.training_state.tensors)
-    found, _ = losses(tx.load(message(graph)))
-    assert found == pytest.approx(expected, rel=1e-6)
+    result, _ = losses(tx.load(message(graph)))
+    assert result == pytest.approx(expected, rel=1e-6)
 
 
 def test_names_with_a_common_prefix_are_distinguished():
@@ -145,10 +145,10 @@ def test_state_is_left_out_on_demand(kind, tmp_path):
         graph.save(path)
     else:
         onnx.save(without_metadata(graph) if kind == "no metadata" else message(graph), path)
-    found = tx.load(path, training_state=False)
-    assert found.training_state is None
-    assert sorted(v.name for v in found.variables) == sorted(v.name for v in linear().variables)
-    assert tt.TrainingStep(found, "mean_squared_error").steps == 0
+    result = tx.load(path, training_state=False)
+    assert result.training_state is None
+    assert sorted(v.name for v in result.variables) == sorted(v.name for v in linear().variables)
+    assert tt.TrainingStep(result, "mean_squared_error").steps == 0
 
 
 def test_native_files_are_saved_without(tmp_path):
@@ -198,9 +198,9 @@ def test_state_of_variables_that_are_gone_is_left_out_on_demand(tmp_path):
     onnx.save(proto, tmp_path / "model.onnx")
     with pytest.raises(tx.TenonnxError, match="training_state=False"):
         tt.TrainingStep(tx.load(tmp_path / "model.onnx"), "mean_squared_error")
-    found = tx.load(tmp_path / "model.onnx", training_state=False)
-    assert sorted(v.name for v in found.variables) == sorted(v.name for v in linear().variables)
-    assert tt.TrainingStep(found, "mean_squared_error").steps == 0
+    result = tx.load(tmp_path / "model.onnx", training_state=False)
+    assert sorted(v.name for v in result.variables) == sorted(v.name for v in linear().variables)
+    assert tt.TrainingStep(result, "mean_squared_error").steps == 0
 
 
 def test_groups_follow_a_rename(tmp_path):
@@ -214,9 +214,9 @@ def test_groups_follow_a_rename(tmp_path):
     step.write_back()
     graph.rename("w", "kernel")
     graph.save(tmp_path / "renamed.safetensors")
-    found = tx.load(tmp_path / "renamed.safetensors")
-    before = {v.name: v.data.array().copy() for v in found.variables}
-    again = tt.TrainingStep(found, "mean_squared_error", backend="numpy")
+    result = tx.load(tmp_path / "renamed.safetensors")
+    before = {v.name: v.data.array().copy() for v in result.variables}
+    again = tt.TrainingStep(result, "mean_squared_error", backend="numpy")
     assert [(group.pattern, group.rate) for group in again.recipe.groups] == [("kernel", 0.0), ("b", 2.0)]
     again(batch)
     after = {v.name: v.data.array() for v in again.write_back().variables}

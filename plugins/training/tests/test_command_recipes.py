@@ -54,9 +54,9 @@ def test_recipes_of_the_command_line_are_those_of_fit(train, tmp_path, flags, op
     how = {"loss": "mean_squared_error", "batch_size": 2, "epochs": 3, "backend": "numpy"}
     tt.fit(graph, data if "weight" in flags else (X, Y), **how, **options)
     tt.fit(plain, (X, Y), **how)
-    found, expected = contents(tx.load(state)), contents(graph)
+    result, expected = contents(tx.load(state)), contents(graph)
     for name, array in expected.items():
-        np.testing.assert_array_equal(found[name], array)
+        np.testing.assert_array_equal(result[name], array)
     kept = flags[0] == "--average"
     assert kept or any(np.any(array != contents(plain)[name]) for name, array in expected.items())
 
@@ -74,11 +74,11 @@ def test_an_average_is_what_is_written_for_use(train, tmp_path):
     how = ("--average", 0.5, "--optimizer", "sgd", "--validation", rows, "--json")
     code, shown = train(*how, "-o", tuned, "--checkpoint", state)
     assert code == 0
-    found = tt.evaluate(tx.load(tuned), (X, Y), loss="mean_squared_error")["loss"]
-    assert found == pytest.approx(json.loads(shown)["epochs"][0]["validation_loss"])
+    result = tt.evaluate(tx.load(tuned), (X, Y), loss="mean_squared_error")["loss"]
+    assert result == pytest.approx(json.loads(shown)["epochs"][0]["validation_loss"])
     assert np.any(contents(tx.load(tuned))["w"] != contents(tx.load(state))["w"])
     assert train("--resume", state, "--epochs", 0, "-o", tuned)[0] == 0
-    assert tt.evaluate(tx.load(tuned), (X, Y), loss="mean_squared_error")["loss"] == found
+    assert tt.evaluate(tx.load(tuned), (X, Y), loss="mean_squared_error")["loss"] == result
     assert train(*how, "-o", more, "--include-training-state")[0] == 0
     np.testing.assert_array_equal(contents(tx.load(more))["w"], contents(tx.load(state))["w"])
     assert tt.averaged(tx.load(more)).training_state is None

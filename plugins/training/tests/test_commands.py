@@ -142,9 +142,9 @@ def test_untrained_variables_are_written_unchanged(tmp_path, data):
     common = (source, "--data", data, "--loss", "softmax_cross_entropy", "--trainable", "classifier.weight, *.bias")
     assert run("train", *common, "--checkpoint", state, "--learning-rate", "1e-3") == 0
     assert run("train", *common, "--resume", state, "-o", tuned, "--epochs", 0) == 0
-    found = {tensor.name: tensor for tensor in onnx.load(tuned).graph.initializer}
-    assert found["block1.conv.weight"] == kernel
-    assert found["classifier.weight"] not in model.graph.initializer
+    result = {tensor.name: tensor for tensor in onnx.load(tuned).graph.initializer}
+    assert result["block1.conv.weight"] == kernel
+    assert result["classifier.weight"] not in model.graph.initializer
 
 
 def test_a_step_is_emitted(tmp_path, data):
@@ -158,8 +158,8 @@ def test_a_step_is_emitted(tmp_path, data):
 def test_results_as_json(tmp_path, data, capsys):
     arguments = ("--data", data, "--validation", data, "--loss", "softmax_cross_entropy", "--json")
     assert run("train", CNN, *arguments, "-o", tmp_path / "tuned.onnx", "--include-training-state") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert set(found["epochs"][0]) == {"epoch", "loss", "validation_loss"}
+    result = json.loads(capsys.readouterr().out)
+    assert set(result["epochs"][0]) == {"epoch", "loss", "validation_loss"}
     assert tx.load(tmp_path / "tuned.onnx").training_state is not None
 
 
@@ -198,15 +198,15 @@ def test_a_gradient_is_a_model(tmp_path, capsys):
     _, images, _ = digits()
     session = onnxruntime.InferenceSession(path)
     cotangent = np.ones((4, 10), np.float32)
-    found = dict(
+    result = dict(
         zip(
             [output.name for output in session.get_outputs()],
             session.run(None, {"images": images[:4], "g": cotangent}),
             strict=True,
         )
     )
-    np.testing.assert_allclose(found["classifier.bias/grad"], np.full(10, 4))
-    assert found["images/grad"].shape == (4, 1, 8, 8)
+    np.testing.assert_allclose(result["classifier.bias/grad"], np.full(10, 4))
+    assert result["images/grad"].shape == (4, 1, 8, 8)
 
 
 @pytest.mark.parametrize(
@@ -247,9 +247,9 @@ def test_labels_of_a_table_are_classes_where_the_loss_has_them(tmp_path, capsys)
     assert run("train", *common, "--data", tmp_path / "rows.csv") == 0
     (tmp_path / "rows.csv").write_text("a,kind,b\n1,0,1\n1,cat,2\n")
     assert run("train", *common, "--data", tmp_path / "rows.csv") == 2
-    said = capsys.readouterr().err
-    assert 'line 3, column "kind" is not a value of int64' in said
-    assert "give the number of each class" in said
+    output = capsys.readouterr().err
+    assert 'line 3, column "kind" is not a value of int64' in output
+    assert "give the number of each class" in output
 
 
 def flowers(folder):
@@ -281,11 +281,11 @@ def test_text_labels_are_numbered_and_named_in_the_model(name, tmp_path, capsys)
     measure = ("--loss", "softmax_cross_entropy", "--metric", "accuracy", "--json")
     capsys.readouterr()
     assert run("evaluate", tmp_path / "names.onnx", *how, *measure) == 0
-    found = json.loads(capsys.readouterr().out)
+    result = json.loads(capsys.readouterr().out)
     assert run("evaluate", tmp_path / "numbers.onnx", "--data", tmp_path / "r.npz", "--labels", "labels", *measure) == 0
     expected = json.loads(capsys.readouterr().out)
-    assert found["loss"] == expected["loss"]
-    assert found["accuracy"] == expected["accuracy"]
+    assert result["loss"] == expected["loss"]
+    assert result["accuracy"] == expected["accuracy"]
 
 
 @pytest.mark.parametrize("loss", ["triplet", "info_nce"])
@@ -430,7 +430,7 @@ def test_two_models_are_evaluated_side_by_side(tmp_path, data, capsys):
     assert [row[0] for row in rows] == ["loss", "accuracy"]
     assert rows[0][-1] == "better"
     assert run("evaluate", CNN, CNN, *common, "--json") == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["second"] == {"file": CNN, "loss": found["loss"]}
+    result = json.loads(capsys.readouterr().out)
+    assert result["second"] == {"file": CNN, "loss": result["loss"]}
     assert run("evaluate", CNN, tmp_path / "no.onnx", *common) == 2
     assert "no.onnx" in capsys.readouterr().err

@@ -71,9 +71,9 @@ def test_the_command_names_the_line_of_a_table(line, message, tmp_path, capsys):
     (tmp_path / "data.csv").write_text("\n".join(["a,b,labels", *rows[:17], line, *rows[17:]]) + "\n")
     files = [str(tmp_path / "m.onnx"), "--data", str(tmp_path / "data.csv"), "-o", str(tmp_path / "o.onnx")]
     assert main(["train", *files, "--loss", "softmax_cross_entropy"]) == 2
-    said = capsys.readouterr().err
-    assert message in said
-    assert "line 19 of" in said
+    output = capsys.readouterr().err
+    assert message in output
+    assert "line 19 of" in output
     assert not (tmp_path / "o.onnx").exists()
 
 

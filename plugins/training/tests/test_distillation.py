@@ -99,18 +99,18 @@ def test_each_of_several_outputs_has_the_output_of_its_name():
     loss = {"a": "mean_squared_error", "b": "mean_absolute_error"}
     step = tt.TrainingStep(both(W, V), loss, teacher=both(V, W), teacher_weight=1.0, **HOW)
     zeros = np.zeros((12, 3), "float32")
-    found = step({"x": IMAGES, "a": zeros, "b": zeros})
+    result = step({"x": IMAGES, "a": zeros, "b": zeros})
     difference = IMAGES @ W - IMAGES @ V
-    assert found["a/loss"] == pytest.approx(np.mean(difference**2), rel=1e-5)
-    assert found["b/loss"] == pytest.approx(np.mean(abs(difference)), rel=1e-5)
+    assert result["a/loss"] == pytest.approx(np.mean(difference**2), rel=1e-5)
+    assert result["b/loss"] == pytest.approx(np.mean(abs(difference)), rel=1e-5)
 
 
 def test_a_student_learns_from_a_teacher_on_wrong_labels():
     student = scoring(np.zeros((5, 3), "float32"))
     how = {**HOW, "optimizer": tt.SGD(1.0), "epochs": 60, "temperature": 1.0, "teacher_weight": 1.0}
     tt.fit(student, (IMAGES, np.zeros(12, int)), loss="softmax_cross_entropy", teacher=scoring(V), **how)
-    found = student.run({"x": IMAGES})["y"].argmax(1)
-    np.testing.assert_array_equal(found, (IMAGES @ V).argmax(1))
+    result = student.run({"x": IMAGES})["y"].argmax(1)
+    np.testing.assert_array_equal(result, (IMAGES @ V).argmax(1))
 
 
 def test_resuming_needs_the_teacher_again(tmp_path):

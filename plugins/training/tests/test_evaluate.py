@@ -15,13 +15,13 @@ from tenonnx_cli import main
 
 def test_a_model_is_measured_on_all_of_a_data_set():
     graph, images, labels = digits()
-    found = tt.evaluate(graph, (images[:90], labels[:90]), ["accuracy", tt.F1()], loss="softmax_cross_entropy")
+    result = tt.evaluate(graph, (images[:90], labels[:90]), ["accuracy", tt.F1()], loss="softmax_cross_entropy")
     scores = graph.run({"images": images[:90]}, backend="numpy")
     scores = next(iter(scores.values()))
-    assert found["accuracy"] == pytest.approx(np.mean(scores.argmax(1) == labels[:90]))
-    assert found["f1"] == pytest.approx(f1_score(labels[:90], scores.argmax(1), average="macro"))
+    assert result["accuracy"] == pytest.approx(np.mean(scores.argmax(1) == labels[:90]))
+    assert result["f1"] == pytest.approx(f1_score(labels[:90], scores.argmax(1), average="macro"))
     alone = tt.evaluate(graph, [(images[:50], labels[:50]), (images[50:90], labels[50:90])], ["accuracy"])
-    assert alone == {"accuracy": pytest.approx(found["accuracy"])}
+    assert alone == {"accuracy": pytest.approx(result["accuracy"])}
     numbers = tt.evaluate(linear(), (X, Y), ["mean_absolute_error"], batch_size=3)
     assert numbers == {"mean_absolute_error": pytest.approx(np.abs(X @ [[1], [2]] + 0.5 - Y).mean())}
     with pytest.raises(InvalidCall, match="a loss nor a metric"):
@@ -33,10 +33,10 @@ def test_the_command_line_measures(tmp_path, capsys):
     np.savez(tmp_path / "data.npz", images=images[:64], labels=labels[:64])
     arguments = [str(EXAMPLES / "digits_cnn" / "digits-cnn.onnx"), "--data", str(tmp_path / "data.npz")]
     assert main(["evaluate", *arguments, "--metric", "accuracy", "--loss", "softmax_cross_entropy", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert found["loss"] > 0
+    result = json.loads(capsys.readouterr().out)
+    assert result["loss"] > 0
     assert main(["evaluate", *arguments, "--metric", "accuracy"]) == 0
-    assert capsys.readouterr().out == f"accuracy {found['accuracy']:.6g}\n"
+    assert capsys.readouterr().out == f"accuracy {result['accuracy']:.6g}\n"
     assert main(["evaluate", *arguments]) == 2
 
 
@@ -113,19 +113,19 @@ def test_options_for_the_class_axis_and_ignored_labels(tmp_path, capsys):
     labels[:5] = -100
     np.savez(tmp_path / "data.npz", x=x, labels=labels, shares=np.ones(9, np.float32))
     files = [str(tmp_path / "model.onnx"), "--data", str(tmp_path / "data.npz")]
-    said = ["--ignore-index", "-100", "--class-axis", "-1", "--labels", "labels", "--json"]
+    output = ["--ignore-index", "-100", "--class-axis", "-1", "--labels", "labels", "--json"]
     right = np.mean((x @ w.data.array()).argmax(-1)[5:] == labels[5:])
     for loss in ([], ["--loss", "softmax_cross_entropy", "--sample-weights", "shares"]):
-        assert main(["evaluate", *files, *loss, *said, "--metric", "accuracy"]) == 0
+        assert main(["evaluate", *files, *loss, *output, "--metric", "accuracy"]) == 0
         assert json.loads(capsys.readouterr().out)["accuracy"] == pytest.approx(right)
     assert main(["evaluate", *files, "--labels", "labels", "--metric", "accuracy"]) == 2
     assert "class_axis=-1" in capsys.readouterr().err
-    assert main(["evaluate", *files, *said, "--loss", "mean_squared_error"]) == 2
+    assert main(["evaluate", *files, *output, "--loss", "mean_squared_error"]) == 2
     assert "classification loss" in capsys.readouterr().err
     out = ["-o", str(tmp_path / "tuned.onnx"), "--metric", "accuracy"]
     np.savez(tmp_path / "train.npz", x=x, labels=labels)
     files[2] = str(tmp_path / "train.npz")
-    assert main(["train", *files, "--loss", "softmax_cross_entropy", *said, *out, "--lr", "0"]) == 0
+    assert main(["train", *files, "--loss", "softmax_cross_entropy", *output, *out, "--lr", "0"]) == 0
     assert json.loads(capsys.readouterr().out)["epochs"][0]["accuracy"] == pytest.approx(right)
 
 
@@ -154,9 +154,9 @@ def test_a_loss_among_the_metrics_is_a_mean_of_what_counts(name, ignored, weight
     share[:ignored] = 0
     expected = -np.average(LOGARITHMS[np.arange(50), LABELS], weights=share)
     for given in ({"metrics": [loss]}, {"metrics": [loss], "loss": loss}):
-        found = tt.evaluate(of_scores(5), {"x": scores, "labels": labels}, batch_size=batch_size, **given)
-        assert list(found.values()) == pytest.approx([expected] * len(found), rel=1e-5)
-        assert name in found
+        result = tt.evaluate(of_scores(5), {"x": scores, "labels": labels}, batch_size=batch_size, **given)
+        assert list(result.values()) == pytest.approx([expected] * len(result), rel=1e-5)
+        assert name in result
 
 
 def test_a_loss_as_metric_masks_labels_itself():
@@ -179,9 +179,9 @@ def test_labels_of_one_column_may_have_either_shape(metric, shape, dtype):
     prediction = SCORES[:, :1]
     labels = (prediction * 3).round().reshape(shape).astype(dtype)
     distance = np.abs(prediction[:, 0] - labels.reshape(-1))
-    found = tt.evaluate(of_scores(1), (prediction, labels), [metric], batch_size=7)
-    (name,) = found
-    assert found[name] == pytest.approx(np.mean(distance if "absolute" in name else distance**2), rel=1e-5)
+    result = tt.evaluate(of_scores(1), (prediction, labels), [metric], batch_size=7)
+    (name,) = result
+    assert result[name] == pytest.approx(np.mean(distance if "absolute" in name else distance**2), rel=1e-5)
 
 
 @pytest.mark.parametrize("metric", NUMBERS[:2])

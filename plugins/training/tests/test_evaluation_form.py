@@ -54,8 +54,8 @@ def test_dropout_is_off_unless_the_training_form_is_kept():
 @pytest.mark.parametrize("opset", [7, 15])
 def test_a_file_in_evaluation_form_keeps_its_nodes(opset):
     model = normalizing(opset, training=False)
-    found = onnx.load_model_from_string(exported(tt.evaluation_form(tx.load(model))))
-    assert found.graph == model.graph
+    result = onnx.load_model_from_string(exported(tt.evaluation_form(tx.load(model))))
+    assert result.graph == model.graph
     model = dropping(13, training=True)
     model.graph.initializer[-1].CopyFrom(onnx.numpy_helper.from_array(np.bool_(False), "mode"))
     assert onnx.load_model_from_string(exported(tt.evaluation_form(tx.load(model)))).graph == model.graph

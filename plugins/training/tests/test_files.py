@@ -39,11 +39,11 @@ def tuned():
 
 
 def test_only_trained_initializers_differ(tuned):
-    original, found = onnx.load(CNN), written(tuned)
-    changed = {name for name, array in arrays(original).items() if not np.array_equal(array, arrays(found)[name])}
+    original, result = onnx.load(CNN), written(tuned)
+    changed = {name for name, array in arrays(original).items() if not np.array_equal(array, arrays(result)[name])}
     statistics = {f"block{k}.norm.{name}" for k in (1, 2) for name in ("mean", "variance")}
     assert changed == {"classifier.weight", "classifier.bias", "block1.norm.scale", "block2.norm.scale"} | statistics
-    assert without_contents(found, changed) == without_contents(original, changed)
+    assert without_contents(result, changed) == without_contents(original, changed)
 
 
 def arrays(model):
@@ -51,10 +51,10 @@ def arrays(model):
 
 
 def test_state_is_named_after_parameter_and_optimizer(tuned):
-    found = arrays(written(tuned, include_training_state=True, opset_version=13))
-    assert found["classifier.bias__adam_m"].shape == (10,)
-    assert found["classifier.bias__adam_v"].any()
-    assert found["training__step"] == 2
+    result = arrays(written(tuned, include_training_state=True, opset_version=13))
+    assert result["classifier.bias__adam_m"].shape == (10,)
+    assert result["classifier.bias__adam_v"].any()
+    assert result["training__step"] == 2
     onnx.checker.check_model(written(tuned, include_training_state=True), full_check=True)
 
 
@@ -86,9 +86,9 @@ def test_a_step_file_runs_on_any_runtime(opset):
     names, held = [output.name for output in session.get_outputs()], {}
     for start in range(0, 96, 32):
         batch = {"images": images[start : start + 32], "labels": labels[start : start + 32]}
-        found = dict(zip(names, session.run(None, {**batch, **held}), strict=True))
-        held = {name: found[after] for name, after in state.items()}
-        assert found["loss"] == pytest.approx(step(batch)["loss"], rel=1e-5)
+        result = dict(zip(names, session.run(None, {**batch, **held}), strict=True))
+        held = {name: result[after] for name, after in state.items()}
+        assert result["loss"] == pytest.approx(step(batch)["loss"], rel=1e-5)
 
 
 def test_the_step_in_the_form_of_the_standard():
@@ -112,6 +112,6 @@ def test_the_step_in_the_form_of_the_standard():
             onnx.numpy_helper.from_array(np.asarray(a), name) for name, a in initializers.items()
         )
         session = onnxruntime.InferenceSession(whole.SerializeToString(), providers=["CPUExecutionProvider"])
-        found = dict(zip([o.name for o in session.get_outputs()], session.run(None, batch), strict=True))
-        initializers.update({entry.key: found[entry.value] for entry in info.update_binding})
-        assert found["loss"] == pytest.approx(step(batch)["loss"], rel=1e-4)
+        result = dict(zip([o.name for o in session.get_outputs()], session.run(None, batch), strict=True))
+        initializers.update({entry.key: result[entry.value] for entry in info.update_binding})
+        assert result["loss"] == pytest.approx(step(batch)["loss"], rel=1e-4)

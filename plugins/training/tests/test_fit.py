@@ -41,8 +41,8 @@ def test_the_digits_network_learns_in_seconds(backend):
     )
     assert len(history.losses) == 10 * 19
     assert history.epochs[-1]["validation_accuracy"] > 0.97
-    found = graph.run({"images": images[600:]}, backend=backend)["scores"].argmax(1)
-    assert np.mean(found == labels[600:]) == pytest.approx(history.epochs[-1]["validation_accuracy"])
+    result = graph.run({"images": images[600:]}, backend=backend)["scores"].argmax(1)
+    assert np.mean(result == labels[600:]) == pytest.approx(history.epochs[-1]["validation_accuracy"])
 
 
 def test_a_run_in_two_parts_equals_one_run(backend):
@@ -155,9 +155,9 @@ def interrupted(data, after, **options):
     def stopping(step, batch):
         if len(seen) == after:
             raise KeyboardInterrupt
-        found = trained(step, batch)
-        seen.append(found.mean("loss"))
-        return found
+        result = trained(step, batch)
+        seen.append(result.mean("loss"))
+        return result
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tt.TrainingStep, "train", stopping)

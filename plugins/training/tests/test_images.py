@@ -38,8 +38,8 @@ def saved(folder, sizes, *, channels=3, suffix="png", seed=0):
 
 
 def feeds(folder, graph, **options):
-    found = tt.ImageFolder.of(folder).feeds(graph, **options)
-    return found["x"][np.arange(len(found["x"]))], found["labels"]
+    result = tt.ImageFolder.of(folder).feeds(graph, **options)
+    return result["x"][np.arange(len(result["x"]))], result["labels"]
 
 
 @pytest.mark.parametrize("last", [False, True])
@@ -68,9 +68,9 @@ def test_images_are_scaled_as_by_pillow_and_cut(height, width):
     sides = max(round(height * factor), 8), max(round(width * factor), 12)
     whole = np.asarray(Image.fromarray(pixels).resize(sides[::-1], Image.Resampling.BILINEAR), np.float64)
     top, left = (sides[0] - 8) // 2, (sides[1] - 12) // 2
-    found = fitted(pixels, (8, 12))
-    assert found.shape == (8, 12, 3)
-    assert np.abs(found - whole[top : top + 8, left : left + 12]).max() < 1.5
+    result = fitted(pixels, (8, 12))
+    assert result.shape == (8, 12, 3)
+    assert np.abs(result - whole[top : top + 8, left : left + 12]).max() < 1.5
 
 
 def test_open_sides_are_those_that_are_asked_for_or_of_the_first_image(tmp_path):
@@ -174,10 +174,10 @@ def test_models_without_images(tmp_path):
 
 def test_a_file_that_is_gone(tmp_path):
     folder = tt.ImageFolder.of(saved(tmp_path, {"a": [(4, 6)], "b": [(4, 6)]}))
-    found = folder.feeds(model())["x"]
+    result = folder.feeds(model())["x"]
     folder.files[1].unlink()
     with pytest.raises(InvalidFeed, match="cannot read"):
-        found[np.array([1])]
+        result[np.array([1])]
 
 
 class Counting(tt.Samples):
@@ -195,7 +195,7 @@ class Counting(tt.Samples):
 
 def test_samples_of_ones_own_are_read_batch_by_batch():
     rows, y = Counting(), np.ones((6, 1), np.float32)
-    found = tt.fit(linear(), (rows, y), loss="mean_squared_error", batch_size=4)
+    result = tt.fit(linear(), (rows, y), loss="mean_squared_error", batch_size=4)
     assert rows.read == [4, 2]
     whole = rows[np.arange(6)]
-    assert found.losses == tt.fit(linear(), (whole, y), loss="mean_squared_error", batch_size=4).losses
+    assert result.losses == tt.fit(linear(), (whole, y), loss="mean_squared_error", batch_size=4).losses

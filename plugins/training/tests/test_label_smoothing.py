@@ -49,8 +49,8 @@ def test_losses_are_those_of_the_formula(shape, reduction, ignored, weights):
     def expected(s):
         return by_formula(s, labels, 0.1, weights, ignored, reduction)
 
-    found, slope = computed(loss, scores, labels)
-    np.testing.assert_allclose(found, expected(scores.astype(np.float64)), rtol=1e-5)
+    result, slope = computed(loss, scores, labels)
+    np.testing.assert_allclose(result, expected(scores.astype(np.float64)), rtol=1e-5)
     direction = RNG.normal(size=shape)
     step = 1e-5
     moved = [expected(scores.astype(np.float64) + sign * step * direction) for sign in (1, -1)]
@@ -59,8 +59,8 @@ def test_losses_are_those_of_the_formula(shape, reduction, ignored, weights):
 
 def test_no_smoothing_is_what_it_was():
     scores, labels = RNG.normal(size=(5, 4)).astype(np.float32), RNG.integers(0, 4, 5)
-    found, _ = computed(tt.SoftmaxCrossEntropy(), scores, labels)
-    np.testing.assert_allclose(found, by_formula(scores, labels, 0.0, None, None, "mean"), rtol=1e-5)
+    result, _ = computed(tt.SoftmaxCrossEntropy(), scores, labels)
+    np.testing.assert_allclose(result, by_formula(scores, labels, 0.0, None, None, "mean"), rtol=1e-5)
 
 
 @pytest.mark.parametrize("share", [-0.1, 1.5, "a lot"])

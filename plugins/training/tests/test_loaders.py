@@ -159,8 +159,8 @@ def test_a_path_is_read(tmp_path):
     np.savez(tmp_path / "d.npz", x=X, labels=Y)
     for path in (tmp_path / "d.npz", str(tmp_path / "d.npz")):
         assert losses(path, validation=path) == losses((X, Y))
-        found = tt.evaluate(linear(), path, loss="mean_squared_error", backend="numpy")
-        assert found == tt.evaluate(linear(), (X, Y), loss="mean_squared_error", backend="numpy")
+        result = tt.evaluate(linear(), path, loss="mean_squared_error", backend="numpy")
+        assert result == tt.evaluate(linear(), (X, Y), loss="mean_squared_error", backend="numpy")
     assert list(tt.read_data(linear(), tmp_path / "d.npz", loss="mean_squared_error")) == ["x", "labels"]
 
 

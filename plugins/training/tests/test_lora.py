@@ -67,8 +67,8 @@ def test_only_adapters_are_trained_and_they_merge(patterns, tmp_path):
 def test_nothing_changes_before_training():
     graph, images, _ = digits()
     adapted = tt.lora(graph, "classifier.*", rank=1)
-    found, expected = (next(iter(g.run({"images": images[:4]}).values())) for g in (adapted, graph))
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    result, expected = (next(iter(g.run({"images": images[:4]}).values())) for g in (adapted, graph))
+    np.testing.assert_allclose(result, expected, rtol=1e-6)
     assert [v.name for v in adapted.outputs] == [v.name for v in graph.outputs]
     assert len(graph.nodes) < len(adapted.nodes)
 
@@ -158,9 +158,9 @@ def test_frozen_weights_of_few_bits_are_adapted(kind, backend, tmp_path):
     adapted = tt.lora(graph, "*query*", rank=2)
     x = random.normal(size=(64, 32)).astype(np.float32)
     before = graph.run({"x": x}, backend=backend)["y"]
-    wanted = before + x @ (random.normal(size=(32, 2)) @ random.normal(size=(2, 8)) * 0.1).astype(np.float32)
+    expected = before + x @ (random.normal(size=(32, 2)) @ random.normal(size=(2, 8)) * 0.1).astype(np.float32)
     how = {"loss": "mean_squared_error", "optimizer": tt.Adam(0.02), "epochs": 40, "batch_size": 64}
-    history = tt.fit(adapted, (x, wanted), backend=backend, **how)
+    history = tt.fit(adapted, (x, expected), backend=backend, **how)
     assert history.losses[-1] < 0.2 * history.losses[0]
     written = exported(adapted)
     kept = {tensor.name: tensor for tensor in written.graph.initializer}
@@ -218,8 +218,8 @@ def test_the_scale_of_a_peft_file_is_in_its_configuration(dtype, tmp_path):
     (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 2, "lora_alpha": 8}))
     graph, x = linear(), np.eye(16, dtype=np.float32)
     whole = x + 4 * (arrays["B"].astype(np.float32) @ arrays["A"].astype(np.float32)).T
-    found = tt.load_adapters(graph, path).run({"x": x}, backend="numpy")["y"]
-    np.testing.assert_allclose(found, 0.5 * np.maximum(whole, 0), rtol=1e-4, atol=1e-5)
+    result = tt.load_adapters(graph, path).run({"x": x}, backend="numpy")["y"]
+    np.testing.assert_allclose(result, 0.5 * np.maximum(whole, 0), rtol=1e-4, atol=1e-5)
     (tmp_path / "adapter_config.json").write_text(json.dumps({"r": 0, "lora_alpha": 8}))
     with pytest.raises(InvalidCall, match="scale of the adapters"):
         tt.load_adapters(graph, path)
@@ -273,8 +273,8 @@ def test_patterns_of_ranks_and_alphas_of_peft(tmp_path):
     write_tensors(tmp_path / "adapter_model.safetensors", tensors, {"format": "pt"})
     config = {"r": 2, "lora_alpha": 8, "rank_pattern": {"first": 4}, "alpha_pattern": {"fir.*": 6}}
     (tmp_path / "adapter_config.json").write_text(json.dumps(config))
-    found = tt.load_adapters(linear(), tmp_path / "adapter_model.safetensors")
-    assert json.loads(found.metadata["tenonnx.lora.default"]) == {"first": 1.5}
+    result = tt.load_adapters(linear(), tmp_path / "adapter_model.safetensors")
+    assert json.loads(result.metadata["tenonnx.lora.default"]) == {"first": 1.5}
     for settings in ("[" * 100_000, json.dumps(config | {"lora_alpha": 10**400})):
         (tmp_path / "adapter_config.json").write_text(settings)
         with pytest.raises(InvalidCall, match="scale of the adapters"):
@@ -309,8 +309,8 @@ def test_dropout_of_adapters_is_only_active_in_training():
     data, options = (images[:64], labels[:64]), {"loss": "softmax_cross_entropy", "backend": "numpy"}
     for each in (plain, dropped):
         each.assign({n.name: np.full(n.shape, 0.05, np.float32) for n in each.variables if ".lora_B." in n.name})
-    found, expected = (next(iter(g.run({"images": images[:8]}).values())) for g in (dropped, plain))
-    np.testing.assert_array_equal(found, expected)
+    result, expected = (next(iter(g.run({"images": images[:8]}).values())) for g in (dropped, plain))
+    np.testing.assert_array_equal(result, expected)
     assert tt.evaluate(dropped, data, loss="softmax_cross_entropy") == tt.evaluate(
         plain, data, loss="softmax_cross_entropy"
     )
@@ -362,9 +362,9 @@ def test_a_weight_of_several_nodes_has_one_pair(kind):
     down, up = pair["w.lora_A.default.weight"], pair["w.lora_B.default.weight"]
     whole = graph["w.weight"].data.array() + 1.5 * (up @ down).T
     x = random.normal(size=(3, 4)).astype(np.float32)
-    wanted = np.tanh(x @ whole) @ (whole if kind == "twice" else whole.T)
+    expected = np.tanh(x @ whole) @ (whole if kind == "twice" else whole.T)
     for each in (adapted, tt.merged(graph, adapted)):
-        np.testing.assert_allclose(each.run({"x": x}, backend="numpy")["y"], wanted, rtol=1e-5, atol=1e-5)
+        np.testing.assert_allclose(each.run({"x": x}, backend="numpy")["y"], expected, rtol=1e-5, atol=1e-5)
 
 
 def test_other_consumers_of_a_weight_do_not_change():
@@ -419,6 +419,6 @@ def test_a_merged_model_is_in_inference_mode():
     adapted = tt.lora(graph, "w", rank=1)
     adapted.assign({name: np.ones_like(v) for name, v in contents(adapted).items() if ".lora_" in name})
     x = np.ones((3, 2), np.float32)
-    found = tt.merged(graph, adapted)
-    np.testing.assert_array_equal(found.run({"x": x})["y"], np.full((3, 8), 4))
+    result = tt.merged(graph, adapted)
+    np.testing.assert_array_equal(result.run({"x": x})["y"], np.full((3, 8), 4))
     assert np.any(tt.merged(graph, adapted, keep_training_form=True).run({"x": x})["y"] != 4)

@@ -52,9 +52,9 @@ EXPECTED = {
 @pytest.mark.parametrize("name", EXPECTED)
 def test_metrics_of_classes(name):
     predictions = SOFTMAX if name == "roc_auc" else SCORES
-    found = measured(name, predictions[:48], CLASSES[:48])  # three full batches
+    result = measured(name, predictions[:48], CLASSES[:48])  # three full batches
     assert measured(name, predictions, CLASSES, batch=60)[name] == pytest.approx(EXPECTED[name], rel=1e-5)
-    assert found.keys() == {"loss", name}
+    assert result.keys() == {"loss", name}
 
 
 @pytest.mark.parametrize("average", ["macro", "micro", "weighted"])
@@ -74,8 +74,8 @@ def test_metrics_of_two_classes_and_of_numbers():
     labels = TRUTH.reshape(-1, 1).astype(np.float32)
     assert tt.RocAuc()(BINARY, labels) == pytest.approx(reference.roc_auc_score(TRUTH, BINARY[:, 0]))
     assert tt.F1()(BINARY, labels) == pytest.approx(reference.f1_score(TRUTH, BINARY[:, 0] > 0.5))
-    found = measured("mean_absolute_error", BINARY, labels, batch=60)["mean_absolute_error"]
-    assert found == pytest.approx(reference.mean_absolute_error(labels, BINARY), rel=1e-6)
+    result = measured("mean_absolute_error", BINARY, labels, batch=60)["mean_absolute_error"]
+    assert result == pytest.approx(reference.mean_absolute_error(labels, BINARY), rel=1e-6)
     with pytest.raises(InvalidFeed, match="no positive or no negative"):
         tt.RocAuc()(BINARY, np.zeros(60))
     with pytest.raises(InvalidCall, match="average"):
@@ -172,9 +172,9 @@ def test_metrics_of_one_name_carry_the_settings_in_which_they_differ():
     x, labels = random.standard_normal((60, 3)).astype(np.float32), random.integers(0, 3, 60)
     graph = tx.Graph(opsets={"ai.onnx": 17})
     graph.output("z", graph.input("x", "float32", ("n", 3)) @ graph.variable("w", np.eye(3, dtype=np.float32)))
-    found = tt.evaluate(graph, (x, labels), [tt.F1(), tt.F1(average="micro"), tt.F1(average="weighted"), "accuracy"])
-    assert {*found} == {"f1(average=macro)", "f1(average=micro)", "f1(average=weighted)", "accuracy"}
-    assert found["f1(average=micro)"] == pytest.approx(found["accuracy"])
+    result = tt.evaluate(graph, (x, labels), [tt.F1(), tt.F1(average="micro"), tt.F1(average="weighted"), "accuracy"])
+    assert {*result} == {"f1(average=macro)", "f1(average=micro)", "f1(average=weighted)", "accuracy"}
+    assert result["f1(average=micro)"] == pytest.approx(result["accuracy"])
     most, least = lambda p, t: float(p.max()), lambda p, t: float(p.min())
     assert tt.evaluate(graph, (x, labels), [most, least]) == pytest.approx(
         {"<lambda>": float(x.max()), "<lambda>_2": float(x.min())}

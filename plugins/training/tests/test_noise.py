@@ -83,8 +83,8 @@ def test_seeds_and_steps_are_unrelated(one, other):
 
 
 def test_places_are_unrelated():
-    found = drawn(lambda: tuple(random_uniform(shape=[COUNT]) for _ in range(4)))
-    for a, b in itertools.combinations(found, 2):
+    result = drawn(lambda: tuple(random_uniform(shape=[COUNT]) for _ in range(4)))
+    for a, b in itertools.combinations(result, 2):
         assert unevenness(pairs(a, b)) < 4
 
 
@@ -101,15 +101,15 @@ def test_no_number_rounds_to_a_bound():
 
 
 def test_a_custom_range():
-    (found,) = drawn(lambda: random_uniform(shape=[COUNT], low=-3.0, high=1.0, dtype=int(tx.DType.float64)))
-    assert found.dtype == np.float64
-    assert -3 < found.min() < -2.99 < 0.99 < found.max() < 1
-    assert abs(found.mean() + 1) < 4 * 4 * np.sqrt(1 / 12 / COUNT)
+    (result,) = drawn(lambda: random_uniform(shape=[COUNT], low=-3.0, high=1.0, dtype=int(tx.DType.float64)))
+    assert result.dtype == np.float64
+    assert -3 < result.min() < -2.99 < 0.99 < result.max() < 1
+    assert abs(result.mean() + 1) < 4 * 4 * np.sqrt(1 / 12 / COUNT)
 
 
 def test_normal_numbers():
-    (found,) = drawn(lambda: random_normal(shape=[COUNT], mean=2.0, scale=3.0))
-    z = (found - 2) / 3
+    (result,) = drawn(lambda: random_normal(shape=[COUNT], mean=2.0, scale=3.0))
+    z = (result - 2) / 3
     assert np.isfinite(z).all()
     assert abs(z.mean()) < 4 / np.sqrt(COUNT)
     assert abs(z.var() - 1) < 4 * np.sqrt(2 / COUNT)
@@ -119,10 +119,10 @@ def test_normal_numbers():
 @pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
 def test_events(dtype):
     p = np.tile(np.asarray([0, 0.1, 0.5, 1], dtype), (COUNT // 4, 1))
-    (found,) = drawn(bernoulli, p=p)
-    assert found.dtype == dtype
-    assert set(np.unique(found)) == {0, 1}
-    shares = found.mean(0, dtype=np.float64)
+    (result,) = drawn(bernoulli, p=p)
+    assert result.dtype == dtype
+    assert set(np.unique(result)) == {0, 1}
+    shares = result.mean(0, dtype=np.float64)
     assert np.all(abs(shares - p[0]) <= 4 * np.sqrt(p[0] * (1 - p[0]) / len(p)))
 
 
@@ -130,13 +130,13 @@ def test_classes():
     shares = np.float32([[0.7, 0.2, 0.1, 0], [0.25, 0.25, 0.25, 0.25]])
     with np.errstate(divide="ignore"):
         logits = np.log(shares) + 5
-    (found,) = drawn(lambda x: multinomial(x, sample_size=COUNT, dtype=7), x=logits)
-    assert found.shape == (2, COUNT)
-    assert found.dtype == np.int64
-    for row, expected in zip(found, shares, strict=True):
+    (result,) = drawn(lambda x: multinomial(x, sample_size=COUNT, dtype=7), x=logits)
+    assert result.shape == (2, COUNT)
+    assert result.dtype == np.int64
+    for row, expected in zip(result, shares, strict=True):
         counts = np.bincount(row, minlength=4) / COUNT
         assert np.all(abs(counts - expected) <= 4 * np.sqrt(expected * (1 - expected) / COUNT))
-    assert abs(np.corrcoef(found)[0, 1]) < 4 / np.sqrt(COUNT)
+    assert abs(np.corrcoef(result)[0, 1]) < 4 / np.sqrt(COUNT)
 
 
 def test_another_seed_or_step_changes_the_losses():
@@ -174,8 +174,8 @@ def each_time(x):
 
 @pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
 def test_every_iteration_draws_new_numbers(backend):
-    _, found = drawn(each_time, backend=backend, x=np.zeros(100, np.float32))
-    assert len(np.unique(found)) == 300
+    _, result = drawn(each_time, backend=backend, x=np.zeros(100, np.float32))
+    assert len(np.unique(result)) == 300
 
 
 @pytest.mark.parametrize("backend", ["numpy", "onnxruntime"])
@@ -213,6 +213,6 @@ def test_a_step_that_draws_is_a_plain_file(tmp_path):
     batch = {"x": X, "labels": np.zeros((4, 8), np.float32)}
     step.export(tmp_path / "step.onnx", opset_version=13, domains=["ai.onnx"])
     session = onnxruntime.InferenceSession(tmp_path / "step.onnx")
-    found = dict(zip([output.name for output in session.get_outputs()], session.run(None, batch), strict=True))
-    assert found["loss"] == pytest.approx(step(batch)["loss"], rel=1e-6)
-    np.testing.assert_allclose(found["w/next"], step.program.state["w"], rtol=1e-6)
+    result = dict(zip([output.name for output in session.get_outputs()], session.run(None, batch), strict=True))
+    assert result["loss"] == pytest.approx(step(batch)["loss"], rel=1e-6)
+    np.testing.assert_allclose(result["w/next"], step.program.state["w"], rtol=1e-6)

@@ -70,11 +70,11 @@ def test_batch_normalization_of_every_version(opset, training, backend):
     step, batch = stepped(normalizing(opset, training=training), backend)
     h = X @ W
     assert step(batch)["loss"] == pytest.approx(1, rel=1e-4)  # normalized by the batch
-    found = contents(step.write_back())
-    np.testing.assert_allclose(found["mean"], 0.9 * 0.5 + 0.1 * h.mean(0), rtol=1e-6)
+    result = contents(step.write_back())
+    np.testing.assert_allclose(result["mean"], 0.9 * 0.5 + 0.1 * h.mean(0), rtol=1e-6)
     unbiased = opset >= 14 or not training  # a node that is already in training mode keeps its definition
-    np.testing.assert_allclose(found["variance"], 0.9 * 2.0 + 0.1 * h.var(0, ddof=int(unbiased)), rtol=1e-6)
-    used = (X @ found["w"] - found["mean"]) / np.sqrt(found["variance"] + 1e-5) * found["scale"] + found["shift"]
+    np.testing.assert_allclose(result["variance"], 0.9 * 2.0 + 0.1 * h.var(0, ddof=int(unbiased)), rtol=1e-6)
+    used = (X @ result["w"] - result["mean"]) / np.sqrt(result["variance"] + 1e-5) * result["scale"] + result["shift"]
     assert step.evaluate(batch)["loss"] == pytest.approx(np.mean(used**2), rel=1e-4)
 
 
@@ -95,9 +95,9 @@ def test_the_step_of_an_old_file_is_a_newer_file(tmp_path):
     step, batch = stepped(normalizing(7, training=False), "numpy")
     step.export(tmp_path / "step.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "step.onnx")
-    found = dict(zip([output.name for output in session.get_outputs()], session.run(None, batch), strict=True))
-    assert found["loss"] == pytest.approx(step(batch, learning_rate=0.1)["loss"], rel=1e-5)
-    np.testing.assert_allclose(found["w/next"], step.program.state["w"], rtol=1e-5, atol=1e-6)
+    result = dict(zip([output.name for output in session.get_outputs()], session.run(None, batch), strict=True))
+    assert result["loss"] == pytest.approx(step(batch, learning_rate=0.1)["loss"], rel=1e-5)
+    np.testing.assert_allclose(result["w/next"], step.program.state["w"], rtol=1e-5, atol=1e-6)
 
 
 def test_initializers_that_are_inputs(backend):
@@ -111,10 +111,10 @@ def test_initializers_that_are_inputs(backend):
     graph = step.write_back()
     stream = io.BytesIO()
     tx.export(graph, stream)
-    found = onnx.load_model_from_string(stream.getvalue())
-    assert found.ir_version == 3
-    assert [value.name for value in found.graph.input] == list(inputs)
-    changed = [a.name for a, b in zip(model.graph.initializer, found.graph.initializer, strict=True) if a != b]
+    result = onnx.load_model_from_string(stream.getvalue())
+    assert result.ir_version == 3
+    assert [value.name for value in result.graph.input] == list(inputs)
+    changed = [a.name for a, b in zip(model.graph.initializer, result.graph.initializer, strict=True) if a != b]
     assert {*changed} - {"shift"} == {"w", "scale", "mean", "variance"}
     y = graph.run({"x": X}, backend=backend)["y"]
     assert step.evaluate(batch)["loss"] == pytest.approx(np.mean(y**2), rel=1e-5)
@@ -139,9 +139,9 @@ def test_a_decoder_of_contributed_ops_is_tuned(backend):
     assert step.evaluate(batch)["loss"] < losses[3]
     stream = io.BytesIO()
     tx.export(step.write_back(), stream)
-    found, original = onnx.load_model_from_string(stream.getvalue()), onnx.load(path)
-    assert found.graph.node == original.graph.node
-    changed = {a.name for a, b in zip(found.graph.initializer, original.graph.initializer, strict=True) if a != b}
+    result, original = onnx.load_model_from_string(stream.getvalue()), onnx.load(path)
+    assert result.graph.node == original.graph.node
+    changed = {a.name for a, b in zip(result.graph.initializer, original.graph.initializer, strict=True) if a != b}
     assert changed == set(step._step_graph.parameters)
 
 

@@ -130,8 +130,8 @@ def schedule(step):
     ],
 )
 def test_files_tell_the_learning_rate(rate, expected):
-    found = json.loads(json.dumps(tt.SGD(rate, weight_decay=np.float64(0.25)).settings()))
-    assert found == {"learning_rate": expected, "weight_decay": 0.25}
+    result = json.loads(json.dumps(tt.SGD(rate, weight_decay=np.float64(0.25)).settings()))
+    assert result == {"learning_rate": expected, "weight_decay": 0.25}
 
 
 def test_an_unknown_name_lists_the_known():

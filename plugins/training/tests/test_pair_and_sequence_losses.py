@@ -28,12 +28,12 @@ def trained(loss, x, labels, backend="numpy"):
 def triplets(distance, margin):
     """The mean over all triplets in a loop."""
     n = range(len(KINDS))
-    found = [
+    result = [
         max(distance(a, p) - distance(a, other) + margin, 0)
         for a, p, other in itertools.product(n, n, n)
         if a != p and KINDS[a] == KINDS[p] != KINDS[other]
     ]
-    return np.mean(found)
+    return np.mean(result)
 
 
 def by_numpy(name):
@@ -47,14 +47,14 @@ def by_numpy(name):
         return np.mean([-np.log(similar[i, j] / similar[i].sum()) for i, j in pairs])
     odds = np.exp(SCORES.astype(np.float64))
     odds /= odds.sum(-1, keepdims=True)
-    found = []
+    result = []
     for p, padded in zip(odds, LABELS, strict=True):
-        wanted, total = [k for k in padded if k >= 0], 0.0
+        expected, total = [k for k in padded if k >= 0], 0.0
         for path in itertools.product(range(4), repeat=5):
-            if [k for k, _ in itertools.groupby(path) if k] == wanted:
+            if [k for k, _ in itertools.groupby(path) if k] == expected:
                 total += np.prod([p[t, k] for t, k in enumerate(path)])
-        found.append(-np.log(total) / len(wanted))
-    return np.mean(found)
+        result.append(-np.log(total) / len(expected))
+    return np.mean(result)
 
 
 CASES = {
@@ -96,8 +96,8 @@ def test_losses_and_gradients_are_those_of_pytorch(name):
     weights = torch.tensor(x, requires_grad=True)
     expected = torch_loss(name, torch, weights)
     expected.backward()
-    found, gradient = trained(loss, x, labels)
-    assert found == pytest.approx(expected.item(), rel=1e-5)
+    result, gradient = trained(loss, x, labels)
+    assert result == pytest.approx(expected.item(), rel=1e-5)
     np.testing.assert_allclose(gradient, weights.grad.numpy(), atol=2e-6)
 
 

@@ -65,12 +65,12 @@ def trained(product, **options):
 def test_products_are_rounded_alike_on_every_backend(product, narrow):
     loss, weights = trained(product, backend="numpy")
     narrow_loss, narrow_weights = trained(product, backend="numpy", precision=narrow)
-    found, found_weights = trained(product, backend="onnxruntime", precision=narrow)
+    result, found_weights = trained(product, backend="onnxruntime", precision=narrow)
     parted = abs(narrow_weights - weights).max()
     assert parted > 1e-6
     assert abs(found_weights - weights).max() > parted / 2
     eps = {"float16": 2.0**-10, "bfloat16": 2.0**-7}[narrow]
-    assert found == pytest.approx(narrow_loss, rel=eps)
+    assert result == pytest.approx(narrow_loss, rel=eps)
     assert narrow_loss == pytest.approx(loss, rel=4 * eps)
     if narrow == "float16":
         np.testing.assert_allclose(found_weights, narrow_weights, atol=parted / 4)

@@ -46,8 +46,8 @@ def derivative(of, by, **attributes):
 
 def test_with_respect_to_an_initializer(backend):
     nodes = [("MatMul", "x w", "y", {}), ("Gradient", "w x", "dw", {"xs": ["w"], "zs": ["x"], "y": "y"})]
-    (found,) = backend.run_model(model(nodes, {"x": (2, 3)}, {"dw": (3, 1)}, w=W), [X])
-    np.testing.assert_array_equal(found, X.sum(0)[:, None])
+    (result,) = backend.run_model(model(nodes, {"x": (2, 3)}, {"dw": (3, 1)}, w=W), [X])
+    np.testing.assert_array_equal(result, X.sum(0)[:, None])
 
 
 def test_at_another_point_than_the_graph(backend):
@@ -60,14 +60,14 @@ def test_at_another_point_than_the_graph(backend):
 def test_gradients_of_gradients(backend):
     nodes = [*CUBE, derivative("y", "x"), derivative("dy", "x"), derivative("ddy", "at")]
     made = model(nodes, {"x": (2,), "at": (2,)}, {"dy": (2,), "ddy": (2,), "dddy": (2,)})
-    found = backend.run_model(made, list(np.float32([[1, 2], [3, 4]])))
-    assert [each.tolist() for each in found] == [[3, 12], [6, 12], [6, 6]]
+    result = backend.run_model(made, list(np.float32([[1, 2], [3, 4]])))
+    assert [each.tolist() for each in result] == [[3, 12], [6, 12], [6, 6]]
 
 
 def test_a_gradient_through_rounding_only_is_zero(backend):
     nodes = [("Relu", "x", "y", {}), derivative("y", "x"), derivative("dy", "x")]
-    found = backend.run_model(model(nodes, {"x": (2,)}, {"dy": (2,), "ddy": (2,)}), [np.float32([-1, 2])])
-    assert [each.tolist() for each in found] == [[0, 1], [0, 0]]
+    result = backend.run_model(model(nodes, {"x": (2,)}, {"dy": (2,), "ddy": (2,)}), [np.float32([-1, 2])])
+    assert [each.tolist() for each in result] == [[0, 1], [0, 0]]
 
 
 def test_a_gradient_by_an_inner_value_and_of_one_output(backend):
@@ -80,8 +80,8 @@ def test_a_gradient_by_an_inner_value_and_of_one_output(backend):
     ]
     shapes = dict.fromkeys(("x", "z", "h1"), (2,))
     made = model(nodes, shapes, dict.fromkeys(("dh", "dz", "dz1"), (2,)), w=np.float32([3, 4]))
-    found = backend.run_model(made, list(np.float32([[1, 2], [5, 6], [70, 80]])))
-    assert [each.tolist() for each in found] == [[5, 6], [3, 8], [70, 80]]
+    result = backend.run_model(made, list(np.float32([[1, 2], [5, 6], [70, 80]])))
+    assert [each.tolist() for each in result] == [[5, 6], [3, 8], [70, 80]]
 
 
 SQUARED_ERROR = [
@@ -116,8 +116,8 @@ def test_a_gradient_is_lowered_to_plain_ops(backend):
     onnx.checker.check_model(lowered, full_check=True)
     assert {(entry.domain, entry.version) for entry in lowered.opset_import} == {("", 13)}
     expected = backend.run_model(squared_error(), [X, W, L])
-    for found, wanted in zip(backend.run_model(lowered, [X, W, L]), expected, strict=True):
-        np.testing.assert_allclose(found, wanted)
+    for result, wanted in zip(backend.run_model(lowered, [X, W, L]), expected, strict=True):
+        np.testing.assert_allclose(result, wanted)
 
 
 @pytest.mark.parametrize(

@@ -67,8 +67,8 @@ def test_tuning_wins_back_what_rounding_lost(backend):
     assert any(name.endswith("_scale") and after[name] != before[name] for name in before)
     stream = io.BytesIO()
     tx.export(graph, stream)
-    found = [node.op_type for node in onnx.load_model_from_string(stream.getvalue()).graph.node]
-    assert found.count("QuantizeLinear") == found.count("DequantizeLinear") > 1
+    result = [node.op_type for node in onnx.load_model_from_string(stream.getvalue()).graph.node]
+    assert result.count("QuantizeLinear") == result.count("DequantizeLinear") > 1
     session = onnxruntime.InferenceSession(stream.getvalue(), providers=["CPUExecutionProvider"])
     scores = session.run(None, {"images": test[0]})[0]
     assert np.mean(scores.argmax(axis=1) == test[1]) == pytest.approx(tuned, abs=0.01)
@@ -138,10 +138,10 @@ def test_a_file_of_quantized_values_is_tuned_by_its_scales(maker, tmp_path):
     if maker != "onnxruntime qoperator":  # QGemm has no kernel for exact products
         options.add_session_config_entry("session.x64quantprecision", "1")
     session = onnxruntime.InferenceSession(tmp_path / "tuned.onnx", options)
-    found = session.run(None, {"images": test[0]})[0]
-    assert np.mean(found.argmax(axis=1) == test[1]) == pytest.approx(accuracies[2], abs=0.01)
+    result = session.run(None, {"images": test[0]})[0]
+    assert np.mean(result.argmax(axis=1) == test[1]) == pytest.approx(accuracies[2], abs=0.01)
     (scores,) = coded.run({"images": test[0]}, backend="numpy").values()
-    assert np.abs(found - scores).max() < 0.02 * np.abs(scores).max()  # one or two quantization steps
+    assert np.abs(result - scores).max() < 0.02 * np.abs(scores).max()  # one or two quantization steps
 
 
 def products(graph):
@@ -161,8 +161,8 @@ def test_biases_in_quantized_values_follow_the_scales(maker, tmp_path):
     history = tt.fit(coded, **recipe(images, labels, epochs=1, average=0.9), checkpoint=tmp_path / "state.safetensors")
     assert any("scales of biases" in note and biases[0].scale in note for note in history.notes)
     for graph in (coded, tt.averaged(coded), tx.load(tmp_path / "state.safetensors")):
-        assert len(found := products(graph)) == 3
-        assert max(found) < 1e-6
+        assert len(result := products(graph)) == 3
+        assert max(result) < 1e-6
         for bias in biases_of(graph):
             step = float(np.max(graph[bias.scale].data.array()))
             assert np.abs(bias.numbers - numbers[bias.quantized]).max() <= step
@@ -180,8 +180,8 @@ def test_a_step_measures_what_it_would_write(tmp_path):
     for _ in range(10):
         step(batch)
     measured = step.evaluate(batch)["accuracy"]
-    found = tt.evaluate(step.write_back(), (images[:64], labels[:64]), ["accuracy"], backend="numpy")["accuracy"]
-    assert measured == pytest.approx(found)
+    result = tt.evaluate(step.write_back(), (images[:64], labels[:64]), ["accuracy"], backend="numpy")["accuracy"]
+    assert measured == pytest.approx(result)
     with pytest.raises(tx.TenonnxError, match="cannot requantize biases"):
         step.export(tmp_path / "step.onnx")
 

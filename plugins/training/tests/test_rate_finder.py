@@ -19,39 +19,39 @@ def test_the_suggestion_trains():
     graph = tx.Graph("untrained", opsets={"ai.onnx": 21})
     graph.output("y", graph.input("x", "float32", ("n", 64)) @ graph.variable("w", np.zeros((64, 10), np.float32)))
     options = {"loss": "softmax_cross_entropy", "optimizer": tt.SGD(1.0), "batch_size": 64, "backend": "numpy"}
-    found = tt.find_learning_rate(graph, data, low=1e-5, high=100.0, steps=60, **options)
+    result = tt.find_learning_rate(graph, data, low=1e-5, high=100.0, steps=60, **options)
     assert not graph["w"].data.array().any()
-    assert 1e-5 < found.suggestion < found.rates[-1] / 10
-    history = tt.fit(graph, data, epochs=5, **{**options, "optimizer": tt.SGD(found.suggestion)})
+    assert 1e-5 < result.suggestion < result.rates[-1] / 10
+    history = tt.fit(graph, data, epochs=5, **{**options, "optimizer": tt.SGD(result.suggestion)})
     assert history.epochs[-1]["loss"] < 0.7 * np.log(10)
 
 
 def test_rates_grow_by_one_factor():
-    found = tt.find_learning_rate(linear(), (X, Y), low=1e-6, high=1e-2, steps=9, **LINEAR)
-    np.testing.assert_allclose(found.rates, np.geomspace(1e-6, 1e-2, 9))
-    assert len(found.losses) == 9
+    result = tt.find_learning_rate(linear(), (X, Y), low=1e-6, high=1e-2, steps=9, **LINEAR)
+    np.testing.assert_allclose(result.rates, np.geomspace(1e-6, 1e-2, 9))
+    assert len(result.losses) == 9
 
 
 def test_the_search_ends_where_the_loss_diverges():
-    found = tt.find_learning_rate(linear(), (X, Y), low=1e-3, high=1e3, steps=60, **LINEAR)
-    assert len(found.losses) < 60
-    assert max(found.losses) > found.losses[0]
+    result = tt.find_learning_rate(linear(), (X, Y), low=1e-3, high=1e3, steps=60, **LINEAR)
+    assert len(result.losses) < 60
+    assert max(result.losses) > result.losses[0]
 
 
 def test_the_loss_is_that_of_training_at_these_rates():
-    found = tt.find_learning_rate(linear(), (X, Y), low=1e-4, high=1e-2, steps=3, shuffle=False, **LINEAR)
+    result = tt.find_learning_rate(linear(), (X, Y), low=1e-4, high=1e-2, steps=3, shuffle=False, **LINEAR)
     step = tt.TrainingStep(linear(), "mean_squared_error", tt.SGD(1.0), backend="numpy")
     losses = [step({"x": X, "labels": Y}, learning_rate=rate)["loss"] for rate in (1e-4, 1e-3, 1e-2)]
-    assert found.losses == pytest.approx(losses)
+    assert result.losses == pytest.approx(losses)
 
 
 def test_the_picture_shows_the_suggestion(tmp_path):
-    found = tt.find_learning_rate(linear(), (X, Y), low=1e-5, high=1.0, steps=30, **LINEAR)
-    found.save(tmp_path / "rates.svg")
+    result = tt.find_learning_rate(linear(), (X, Y), low=1e-5, high=1.0, steps=30, **LINEAR)
+    result.save(tmp_path / "rates.svg")
     root = ElementTree.parse(tmp_path / "rates.svg").getroot()
-    assert found._repr_html_() == (tmp_path / "rates.svg").read_text("utf-8")
+    assert result._repr_html_() == (tmp_path / "rates.svg").read_text("utf-8")
     texts = [each.text for each in root if each.tag.endswith("text")]
-    assert f"{found.suggestion:.2g}" in texts
+    assert f"{result.suggestion:.2g}" in texts
     assert "1e-05" in texts[0]
 
 
@@ -62,7 +62,7 @@ def test_invalid_ranges(wrong):
 
 
 def test_a_loss_that_does_not_fall():
-    found = tt.RateSearch([1e-3, 1e-2, 1e-1], [1.0, 2.0, 3.0])
+    result = tt.RateSearch([1e-3, 1e-2, 1e-1], [1.0, 2.0, 3.0])
     with pytest.raises(tx.InvalidCall, match="does not fall at any learning rate"):
-        _ = found.suggestion
-    assert found.to_svg().endswith("</svg>")
+        _ = result.suggestion
+    assert result.to_svg().endswith("</svg>")

@@ -64,10 +64,10 @@ def test_training_resumes_within_an_accumulation():
     step = tt.TrainingStep(whole, "mean_squared_error", tt.Adam(0.1), **options)
     losses = [step(batch)["loss"] for batch in batches]
     first = tt.TrainingStep(parts, "mean_squared_error", tt.Adam(0.1), **options)
-    found = [first(batch)["loss"] for batch in batches[:1]]
+    result = [first(batch)["loss"] for batch in batches[:1]]
     second = tt.TrainingStep(first.write_back(), backend="numpy")
     assert second.recipe == step.recipe
-    assert found + [second(batch)["loss"] for batch in batches[1:]] == losses
+    assert result + [second(batch)["loss"] for batch in batches[1:]] == losses
     for name, array in contents(step.write_back()).items():
         np.testing.assert_array_equal(array, contents(second.write_back())[name])
 

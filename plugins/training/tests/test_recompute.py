@@ -56,9 +56,9 @@ def test_recomputation_changes_no_number(backend):
     for patterns in (STRETCHES, ["*layer.1*", "layer.3*"], ["*"]):
         losses, step = steps(deep(), batch, backend=backend, recompute=patterns)
         assert losses == pytest.approx(expected, rel=1e-6), patterns
-        found = contents(step.write_back())
+        result = contents(step.write_back())
         for name, array in trained.items():
-            np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-7, err_msg=f"{patterns}")
+            np.testing.assert_allclose(result[name], array, rtol=1e-5, atol=1e-7, err_msg=f"{patterns}")
         assert len(step._step_graph.graph.nodes) > len(plain._step_graph.graph.nodes)
 
 
@@ -76,14 +76,14 @@ def test_recomputation_needs_less_memory():
 
 @pytest.mark.parametrize("model", ["cnn", "transformer"])
 def test_files_of_pytorch_with_recomputation(model):
-    data, found = np.load(FOLDER / f"{model}.npz"), []
+    data, result = np.load(FOLDER / f"{model}.npz"), []
     for patterns in ((), ["*Conv*"] if model == "cnn" else ["*"]):
         graph = tx.load(FOLDER / f"{model}.onnx")
         options = {"backend": "onnxruntime", "recompute": patterns}
         step = tt.TrainingStep(graph, "softmax_cross_entropy", tt.SGD(0.05), **options)
         batches = zip(data["x"][:5], data["labels"][:5], strict=True)
-        found.append([step({"x": x, "labels": labels})["loss"] for x, labels in batches])
-    np.testing.assert_allclose(found[0], found[1], rtol=1e-6)
+        result.append([step({"x": x, "labels": labels})["loss"] for x, labels in batches])
+    np.testing.assert_allclose(result[0], result[1], rtol=1e-6)
 
 
 def test_embeddings_and_loops_are_kept():

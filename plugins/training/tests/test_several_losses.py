@@ -24,8 +24,8 @@ def two_heads(*, with_loss=False):
     w, v = (np.random.default_rng(k).standard_normal((3, 2)).astype(np.float32) for k in (1, 2))
     mask, box = x @ graph.variable("w", w), x @ graph.variable("v", v)
     if with_loss:
-        truth, wanted = (graph.input(name, "float32", ("n", 2)) for name in ("mask_labels", "box_labels"))
-        first, second = tt.BinaryCrossEntropy()(mask, truth), tt.Huber(0.5)(box, wanted)
+        truth, expected = (graph.input(name, "float32", ("n", 2)) for name in ("mask_labels", "box_labels"))
+        first, second = tt.BinaryCrossEntropy()(mask, truth), tt.Huber(0.5)(box, expected)
         graph.output("total", first * 2.0 + second * 0.5)
         return graph
     graph.output("mask", ops.sigmoid(mask))
@@ -40,13 +40,13 @@ def fitted(data=None, graph=None, **options):
 
 
 def test_the_loss_is_the_weighted_sum():
-    graph, found = fitted()
+    graph, result = fitted()
     data = {"x": X, "mask_labels": MASK, "box_labels": BOX}
     alone, expected = fitted(data, two_heads(with_loss=True), loss="total", loss_weights=None)
-    np.testing.assert_allclose(found.losses, expected.losses, rtol=1e-6)
+    np.testing.assert_allclose(result.losses, expected.losses, rtol=1e-6)
     for name in "wv":
         np.testing.assert_allclose(graph[name].data.array(), alone[name].data.array(), rtol=1e-6)
-    last = found.epochs[-1]
+    last = result.epochs[-1]
     assert last["loss"] == pytest.approx(2 * last["mask/loss"] + 0.5 * last["box/loss"])
 
 
@@ -72,8 +72,8 @@ def test_metrics_by_output():
         "mask": ["binary_cross_entropy", tt.RocAuc()],
         "box": ["mean_absolute_error", lambda p, y: np.ptp(p - y)],
     }
-    graph, found = fitted(metrics=metrics, validation=DATA)
-    last = found.epochs[-1]
+    graph, result = fitted(metrics=metrics, validation=DATA)
+    last = result.epochs[-1]
     results = graph.run({"x": X})
     assert last["validation_box/mean_absolute_error"] == pytest.approx(np.abs(results["box"] - BOX).mean(), rel=1e-5)
     assert last["validation_box/<lambda>"] == pytest.approx(np.ptp(results["box"] - BOX), rel=1e-5)
@@ -91,16 +91,16 @@ def test_the_mean_does_not_depend_on_the_batch_size(size):
     loss = {"mask": tt.SoftmaxCrossEntropy(ignore_index=-1), "box": "mean_squared_error"}
     labels = np.where(np.arange(12) % 3, MASK.argmax(1), -1)
     data = {"x": X, "mask": labels, "box": BOX}
-    found = tt.evaluate(two_heads(), data, loss=loss, batch_size=size, backend="numpy")
+    result = tt.evaluate(two_heads(), data, loss=loss, batch_size=size, backend="numpy")
     whole = tt.evaluate(two_heads(), data, loss=loss, batch_size=12, backend="numpy")
-    assert found == pytest.approx(whole, rel=1e-5)
+    assert result == pytest.approx(whole, rel=1e-5)
 
 
 def test_sample_weights_count_in_all_losses():
     weights = np.float32(np.arange(12) % 2)
-    found = tt.evaluate(two_heads(), {**DATA, "s": weights}, loss=LOSS, sample_weights="s", backend="numpy")
+    result = tt.evaluate(two_heads(), {**DATA, "s": weights}, loss=LOSS, sample_weights="s", backend="numpy")
     odd = {name: array[1::2] for name, array in DATA.items()}
-    assert found == pytest.approx(tt.evaluate(two_heads(), odd, loss=LOSS, backend="numpy"), rel=1e-6)
+    assert result == pytest.approx(tt.evaluate(two_heads(), odd, loss=LOSS, backend="numpy"), rel=1e-6)
 
 
 def test_a_resumed_training_has_the_losses_of_before(tmp_path):
@@ -109,8 +109,8 @@ def test_a_resumed_training_has_the_losses_of_before(tmp_path):
     graph, _ = fitted(metrics=metrics, callbacks=[tt.EverySteps(4, tt.Training.stop)])
     graph.save(tmp_path / "state.safetensors")
     again = tx.load(tmp_path / "state.safetensors")
-    found = tt.fit(again, DATA, metrics=metrics, backend="numpy")
-    assert found.epochs[-1] == pytest.approx(whole.epochs[-1])
+    result = tt.fit(again, DATA, metrics=metrics, backend="numpy")
+    assert result.epochs[-1] == pytest.approx(whole.epochs[-1])
 
 
 @pytest.mark.parametrize(

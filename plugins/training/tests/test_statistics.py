@@ -71,15 +71,15 @@ def test_the_command_has_it(tmp_path):
     tx.export(normed(15, ("batch", 3)), tmp_path / "model.onnx")
     data = batch((8, 3))
     np.savez(tmp_path / "data.npz", **data)
-    found = {}
+    result = {}
     for flag in ("--unbiased-statistics", "--no-unbiased-statistics"):
         out = tmp_path / "tuned.onnx"
         line = ["train", tmp_path / "model.onnx", "--data", tmp_path / "data.npz", "--loss", "mean_squared_error"]
         assert main([*map(str, line), "--lr", "0.0", "--batch-size", "8", flag, "-o", str(out)]) == 0
-        found[flag] = tx.load(out)["variance"].data.array()
+        result[flag] = tx.load(out)["variance"].data.array()
     before, biased = np.float32([1, 2, 0.5]), data["x"].var(0)
-    np.testing.assert_allclose(found["--no-unbiased-statistics"], 0.8 * before + 0.2 * biased, rtol=1e-4)
-    np.testing.assert_allclose(found["--unbiased-statistics"], 0.8 * before + 0.2 * biased * 8 / 7, rtol=1e-4)
+    np.testing.assert_allclose(result["--no-unbiased-statistics"], 0.8 * before + 0.2 * biased, rtol=1e-4)
+    np.testing.assert_allclose(result["--unbiased-statistics"], 0.8 * before + 0.2 * biased * 8 / 7, rtol=1e-4)
 
 
 def in_training(momentum, noted=None):

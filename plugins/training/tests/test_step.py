@@ -60,8 +60,8 @@ def test_a_loss_of_the_user_consists_of_ops(function):
 
 def test_running_statistics_follow_the_batch(backend):
     step = tt.TrainingStep(normalized(), "mean_squared_error", tt.SGD(0.0), backend=backend)
-    found = step({"x": X, "labels": np.zeros_like(X)})
-    np.testing.assert_allclose(found["loss"], 1, rtol=1e-4)  # normalized by the batch, not by running statistics
+    result = step({"x": X, "labels": np.zeros_like(X)})
+    np.testing.assert_allclose(result["loss"], 1, rtol=1e-4)  # normalized by the batch, not by running statistics
     by_name = {v.name: v.data.array() for v in step.write_back().variables}
     np.testing.assert_allclose(by_name["mean"], 0.9 * 0.5 + 0.1 * X.mean(0), rtol=1e-6)
     np.testing.assert_allclose(by_name["variance"], 0.9 * 2.0 + 0.1 * X.var(0, ddof=1), rtol=1e-6)

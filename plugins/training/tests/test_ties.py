@@ -135,28 +135,31 @@ SQUARE = np.arange(16, dtype=np.float32).reshape(4, 4) / 8
 
 
 def separated(graph, untie=None):
-    found = separate(graph, untie)
+    result = separate(graph, untie)
     graph.infer()
-    return sorted(v.name for v in graph.variables), found
+    return sorted(v.name for v in graph.variables), result
 
 
 def test_new_normalizations_of_different_modules_are_different_weights():
     layers = [("LayerNormalization", ["n1.weight", "n1.bias"], name, {}) for name in ("n1", "n2", "deep.n3")]
-    names, found = separated(scoped(*layers, held={"n1.weight": ONES, "n1.bias": ZEROS}))
+    names, result = separated(scoped(*layers, held={"n1.weight": ONES, "n1.bias": ZEROS}))
     assert names == ["deep.n3.bias", "deep.n3.weight", "n1.bias", "n1.weight", "n2.bias", "n2.weight"]
-    assert found.new_variables == {"n1.weight": ["n2.weight", "deep.n3.weight"], "n1.bias": ["n2.bias", "deep.n3.bias"]}
+    assert result.new_variables == {
+        "n1.weight": ["n2.weight", "deep.n3.weight"],
+        "n1.bias": ["n2.bias", "deep.n3.bias"],
+    }
     tied = scoped(*layers, held={"n1.weight": ONES, "n1.bias": ZEROS})
-    names, found = separated(tied, untie=False)
+    names, result = separated(tied, untie=False)
     assert names == ["n1.bias", "n1.weight"]
-    assert "n1.weight: shared by 3 LayerNormalization nodes" in found.notes()[-1]
+    assert "n1.weight: shared by 3 LayerNormalization nodes" in result.notes()[-1]
 
 
 def test_a_module_that_is_called_twice_has_one_weight():
     layers = [("LayerNormalization", ["n.weight", "n.bias"], "n", {})] * 2
-    names, found = separated(scoped(*layers, held={"n.weight": ONES, "n.bias": ZEROS}))
+    names, result = separated(scoped(*layers, held={"n.weight": ONES, "n.bias": ZEROS}))
     assert names == ["n.bias", "n.weight"]
-    assert not found.new_variables
-    assert "n.weight: shared by 2 LayerNormalization nodes" in found.notes()[-1]
+    assert not result.new_variables
+    assert "n.weight: shared by 2 LayerNormalization nodes" in result.notes()[-1]
 
 
 def test_matrices_of_copied_layers_are_apart_and_those_of_other_modules_stay_tied():
@@ -234,9 +237,9 @@ def test_weights_of_bodies_are_separated(untie, count):
     x = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
     before = [branches().run({"x": sign * x}, backend="numpy")["y"] for sign in (1, -1)]
     graph = branches()
-    names, found = separated(graph, untie)
+    names, result = separated(graph, untie)
     assert sum("weight" in name for name in names) == count
-    assert any("3 LayerNormalization nodes" in note for note in found.notes()) == (untie is False)
+    assert any("3 LayerNormalization nodes" in note for note in result.notes()) == (untie is False)
     written = tx.load(graph.to_proto())
     for made in (graph, written):
         after = [made.run({"x": sign * x}, backend="numpy")["y"] for sign in (1, -1)]
@@ -244,9 +247,9 @@ def test_weights_of_bodies_are_separated(untie, count):
 
 
 def test_a_weight_read_twice_in_one_body_stays_tied_and_is_named():
-    names, found = separated(branches(twice=True))
+    names, result = separated(branches(twice=True))
     assert sum("weight" in name for name in names) == 3
-    assert any("tied" in note and "2 LayerNormalization nodes" in note for note in found.notes())
+    assert any("tied" in note and "2 LayerNormalization nodes" in note for note in result.notes())
     names, _ = separated(branches(twice=True), untie=True)
     assert sum("weight" in name for name in names) == 4
 
@@ -294,9 +297,9 @@ def test_each_input_of_a_function_call_is_a_separate_weight():
     names, _ = separated(graph)
     assert len(names) == 8
     np.testing.assert_array_equal(graph.run({"x": x}, backend="numpy")["y"], before)
-    names, found = separated(of_functions(), untie=False)
+    names, result = separated(of_functions(), untie=False)
     assert names == ["b", "w"]
-    assert "w: shared by 2 Block nodes" in found.notes()[-1]
+    assert "w: shared by 2 Block nodes" in result.notes()[-1]
     assert len(separated(of_functions(model_scopes=False), untie=True)[0]) == 8
 
 
@@ -335,9 +338,9 @@ def test_the_arguments_of_traced_calls_tell_ties_from_merged_weights():
         ("LayerNormalization", ["n1.weight", "n1.bias"], name, [f"p_{of}_weight", f"p_{name}_bias"])
         for name, of in (("n1", "n1"), ("n2", "n1"), ("n3", "n3"))
     ]
-    names, found = separated(traced(*layers, held={"n1.weight": ONES, "n1.bias": ZEROS}))
+    names, result = separated(traced(*layers, held={"n1.weight": ONES, "n1.bias": ZEROS}))
     assert names == ["n1.bias", "n1.weight", "n2.bias", "n3.bias", "n3.weight"]
-    assert any("n1.weight: shared by 2 LayerNormalization nodes" in note for note in found.notes())
+    assert any("n1.weight: shared by 2 LayerNormalization nodes" in note for note in result.notes())
 
 
 def test_a_weight_that_was_stored_transposed_again_is_one():
@@ -346,9 +349,9 @@ def test_a_weight_that_was_stored_transposed_again_is_one():
     x = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
     graph = traced(*layers, held=held)
     before = graph.run({"x": x}, backend="numpy")
-    names, found = separated(graph)
+    names, result = separated(graph)
     assert names == ["head.weight"]
-    assert any("val_1 is head.weight" in note and "--untie" in note for note in found.notes())
+    assert any("val_1 is head.weight" in note and "--untie" in note for note in result.notes())
     after = graph.run({"x": x}, backend="numpy")
     np.testing.assert_array_equal(*(next(iter(each.values())) for each in (before, after)))
     assert separated(traced(*layers, held=held), untie=True)[0] == ["head.weight", "val_1"]
@@ -361,8 +364,8 @@ def test_a_bias_that_was_removed_as_zero_comes_back():
     graph.nodes[0].origin.metadata_props.add(
         key="pkg.onnxscript.rewriter.rule_name", value="RemoveOptionalBiasFromGemm"
     )
-    names, found = separated(graph)
+    names, result = separated(graph)
     assert names == ["a.bias", "a.weight"]
-    assert any("restored biases" in note and "a.bias" in note for note in found.notes())
+    assert any("restored biases" in note and "a.bias" in note for note in result.notes())
     plain = traced(("Gemm", ["a.weight"], "a", ["p_a_weight"]), held={"a.weight": SQUARE})
     assert separated(plain)[0] == ["a.weight"]

@@ -70,10 +70,10 @@ def chosen_by_hand(steps):
     """A head after ``steps`` layers, whose results go through a sequence at a fed position."""
     graph = tx.Graph("chosen", opsets={"ai.onnx": 17})
     x, place = graph.input("x", "float32", ("batch", 2)), graph.input("place", "int64", ())
-    found = x
+    result = x
     for step in range(steps):
-        found = found @ graph.variable(f"layer{step}", np.eye(2, dtype=np.float32))
-    chosen = ops.sequence_at(ops.sequence_construct(found, x), place)
+        result = result @ graph.variable(f"layer{step}", np.eye(2, dtype=np.float32))
+    chosen = ops.sequence_at(ops.sequence_construct(result, x), place)
     head = graph.variable("head", np.ones((2, 1), np.float32))
     graph.output("z", x @ head + ops.reduce_sum(chosen, [1]))
     return graph

@@ -37,9 +37,9 @@ class Computed(Contents):
         return -(-math.prod(self._shape) * self.type.dtype.bits // 8)
 
     def array(self) -> Array:
-        found = self.rows(0, (*self._shape, 1)[0])
-        found.flags.writeable = False
-        return found
+        result = self.rows(0, (*self._shape, 1)[0])
+        result.flags.writeable = False
+        return result
 
     def rows(self, start: int, stop: int) -> Array:
         with interpreting(None):

@@ -222,25 +222,25 @@ def _weights(
     whole = None if global_scale is None else ops.reshape(to(global_scale, stage), [-1, 1, 1])
     scale = None if scales is None else to(scales, stage)
     if quant_type == "int":
-        found = to(unpacked(quantized, bits), stage)
+        result = to(unpacked(quantized, bits), stage)
         if scale is None:
-            return found
+            return result
         blocked = scale.ndim == 3
         shift = float(1 << bits - 1)
         if zero_points is not None:
             shift = to(unpacked(zero_points, bits), stage)
             shift = shift[:, :, : dims(scale)[-1]] if blocked else shift[:, : dims(scale)[-1]]
-            shift = repeated(shift, found, 2, block_size) if blocked else ops.unsqueeze(shift, [2])
-        return (found - shift) * (repeated(scale, found, 2, block_size) if blocked else ops.unsqueeze(scale, [2]))
+            shift = repeated(shift, result, 2, block_size) if blocked else ops.unsqueeze(shift, [2])
+        return (result - shift) * (repeated(scale, result, 2, block_size) if blocked else ops.unsqueeze(scale, [2]))
     if quant_type == "fp8":
-        found = to(quantized, stage)
+        result = to(quantized, stage)
         if block_size and scale is not None:
-            found = found * repeated(repeated(scale, found, 1, block_size), found, 2, block_size)
+            result = result * repeated(repeated(scale, result, 1, block_size), result, 2, block_size)
     else:
-        found = looked_up(unpacked(quantized, 4), E2M1, stage)
+        result = looked_up(unpacked(quantized, 4), E2M1, stage)
         if scale is not None:
-            found = found * repeated(scale, found, 2, _FLOAT_BLOCKS[quant_type])
-    return found if whole is None else found * whole
+            result = result * repeated(scale, result, 2, _FLOAT_BLOCKS[quant_type])
+    return result if whole is None else result * whole
 
 
 def _as_float8(x: Value, scale: Value | None) -> Value:

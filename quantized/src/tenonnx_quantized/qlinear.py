@@ -115,9 +115,9 @@ def _match_quantized(y: Value, op: Op, of: Op, layout: Layout) -> Iterator[tuple
 
 def _match_float_op(of: Op, value: Value) -> tuple[list[Value | None], dict[str, Any]] | None:
     """The call of a float op; a unary op that the normal form expands matches any computation of one value."""
-    found = _call(value, of)
-    if found is not None or len(of.signature.inputs) != 1 or of.signature.attributes:
-        return found
+    result = _call(value, of)
+    if result is not None or len(of.signature.inputs) != 1 or of.signature.attributes:
+        return result
     for _ in range(MOST_STEPS):
         inner = [] if value.producer is None else [v for v in value.producer.uses if v.data is None]
         if len(inner) != 1 or _call(value, dequantize_linear) is not None:

@@ -19,8 +19,8 @@ def attn_lstm_cases(draw):
     count = 2 if direction == "bidirectional" else 1
 
     def drawn(*shape, maybe=False):
-        found = draw(tensors(shape=shape, min_value=-1, max_value=1))
-        return draw(st.sampled_from([None, found])) if maybe else found
+        result = draw(tensors(shape=shape, min_value=-1, max_value=1))
+        return draw(st.sampled_from([None, result])) if maybe else result
 
     joined = drawn(count, depth + hidden, 2, maybe=True)
     seen = depth if joined is None else 2

@@ -137,10 +137,10 @@ def _read(file: DataFile) -> tuple[dict[str, Entry], dict[str, str]]:
 
 
 def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    result = dict(pairs)
+    if len(result) < len(pairs):
         raise ValueError("a name is used twice in the header")
-    return found
+    return result
 
 
 def _entry(name: str, fields: Any, file: DataFile, start: int) -> Entry:

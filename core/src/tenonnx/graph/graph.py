@@ -439,13 +439,13 @@ class Graph(CheckedFields, Names, Methods):
 
     def uses(self) -> dict[Value, list[Node]]:
         """The consumers of each value in this graph, in order."""
-        found: dict[Value, list[Node]] = {}
+        result: dict[Value, list[Node]] = {}
         for node in self.nodes:
             for value in node.uses:
-                readers = found.setdefault(value, [])
+                readers = result.setdefault(value, [])
                 if not readers or readers[-1] is not node:
                     readers.append(node)
-        return found
+        return result
 
     def find(self, value: Value | str) -> Value:
         """A value of this graph, given as such or by name. Raises ``InvalidCall`` if it is not in the graph."""

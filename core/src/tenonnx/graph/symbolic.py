@@ -67,10 +67,10 @@ def dims_given(dims: Iterable[Any]) -> tuple[Dim, ...]:
 def _dim_given(dim: Any) -> Dim:
     if dim is None or isinstance(dim, Expr):
         return dim
-    found = parse(dim) if isinstance(dim, str) else int(operator.index(dim))
-    if isinstance(found, int) and found < 0:
+    result = parse(dim) if isinstance(dim, str) else int(operator.index(dim))
+    if isinstance(result, int) and result < 0:
         raise ValueError("a size is negative")
-    return found
+    return result
 
 
 def multiply(a: Dim, b: Dim) -> Dim:

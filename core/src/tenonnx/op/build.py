@@ -165,12 +165,12 @@ class Builder:
 
     def capture(self, outer: Value) -> Value:
         """The value that represents a value of an enclosing graph."""
-        found = self._captured.get(outer)
-        if found is None:
-            found = Value(outer.name, outer.type, data=outer.data, graph=self.graph)
-            found.symbolic_contents, found.outer = outer.symbolic_contents, outer
-            self._stand_in(outer, found)
-        return found
+        result = self._captured.get(outer)
+        if result is None:
+            result = Value(outer.name, outer.type, data=outer.data, graph=self.graph)
+            result.symbolic_contents, result.outer = outer.symbolic_contents, outer
+            self._stand_in(outer, result)
+        return result
 
     def _stand_in(self, outer: Value, stand_in: Value) -> None:
         self._captured[outer] = stand_in

@@ -40,8 +40,8 @@ class Arguments:
 
     def number(self, name: str | int) -> int | None:
         """An int, or the value of an attribute or dim; None if absent or unknown."""
-        found = name if isinstance(name, int) else self[name]
-        return found if isinstance(found, int) else None
+        result = name if isinstance(name, int) else self[name]
+        return result if isinstance(result, int) else None
 
     def values(self, *names: str) -> list[tuple[str, Value]]:
         """Inputs by name: several values for a variadic input, none for an absent one."""

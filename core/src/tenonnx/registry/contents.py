@@ -99,17 +99,17 @@ class RegistryContents:
                     do="uninstall one of them, or restrict TENONNX_PLUGINS",
                 )
             if claim(op.domain, op.name, holder) < claim(op.domain, op.name, plugin):
-                found = [Conflict(op, plugin.source, source_of(holder))]
+                result = [Conflict(op, plugin.source, source_of(holder))]
                 break
         else:
-            found = [Conflict(rival, source_of(self.sources.pop(rival)), source_of(plugin)) for rival in rivals]
+            result = [Conflict(rival, source_of(self.sources.pop(rival)), source_of(plugin)) for rival in rivals]
             kept = (op, *(other for other in present if other not in rivals))
             self.ops[op.domain, op.name] = tuple(sorted(kept, key=lambda o: -o.since))
             self.sources[op] = plugin
             if plugin is not None:
                 op.belongs_to_package()
-        self.conflicts += tuple(found)
-        return found
+        self.conflicts += tuple(result)
+        return result
 
     def add_rule(self, op: Op, consumer: str, rule: Rule, plugin: Plugin | None) -> None:
         """Add a rule to the op of another package. Kinds that tenonnx reads are reserved for the op's own package."""

@@ -214,14 +214,14 @@ class Plugin(NamedTuple):
 
     def failure(self, what: str, error: BaseException) -> PluginError:
         """The error that names this plugin and its line that failed."""
-        found = PluginError(
+        result = PluginError(
             f'plugin "{self.name}" of {self.source} {what}',
             given=f"{self.value}: {type(error).__name__}: {error}",
             do=f"correct {self._line(error) or self.value}, or reinstall {self.distribution}, "
             f"or leave it out with TENONNX_PLUGINS=-{self.distribution}",
         )
-        found.__cause__ = error
-        return found
+        result.__cause__ = error
+        return result
 
     def _line(self, error: BaseException) -> str:
         if isinstance(error, SyntaxError) and error.filename:
@@ -397,7 +397,7 @@ def left_out(group: str) -> list[Plugin]:
 def refused_plugins(group: str, name: str | None = None) -> dict[Plugin, PluginError]:
     """The installed plugins whose name is built in, reserved, or taken by another plugin, with the errors."""
     kind, chosen = GROUPS[group], selection()
-    found: dict[Plugin, PluginError] = {}
+    result: dict[Plugin, PluginError] = {}
     first: dict[str, Plugin] = {}
     for plugin in _named(group, name) if kind.unique else ():
         if plugin not in chosen:
@@ -407,11 +407,11 @@ def refused_plugins(group: str, name: str | None = None) -> dict[Plugin, PluginE
             holder = first.setdefault(plugin.name, plugin)
             owner = None if holder is plugin else holder.source
         if owner is not None:
-            found[plugin] = PluginError(
+            result[plugin] = PluginError(
                 f'the name "{plugin.name}" in {group} is already registered by {owner}: {plugin.source} is ignored',
                 do=f"give the entry of {plugin.distribution} another name",
             )
-    return found
+    return result
 
 
 def cure(packages: Iterable[str]) -> str:

@@ -31,11 +31,11 @@ def find_extension(name: str) -> Any:
 
 def extension(name: str) -> Any:
     """Extension of an installed package by name. Raises ``PluginError`` naming a package that provides it."""
-    found = find_extension(name)
-    if found is None:
+    result = find_extension(name)
+    if result is None:
         what, do = missing(name)
         raise PluginError(what or f"no installed package adds tenonnx.{name}", do=do)
-    return found
+    return result
 
 
 def extensions() -> dict[str, Plugin]:

@@ -32,7 +32,7 @@ def hooks_of(module: Any) -> dict[str, Callable[..., Any]]:
 
     Raises ``TypeError`` for an unknown hook, and for one without the parameter ``registry``.
     """
-    found: dict[str, Callable[..., Any]] = {}
+    result: dict[str, Callable[..., Any]] = {}
     members = dict(vars(module)) if inspect.ismodule(module) else {name: getattr(module, name) for name in dir(module)}
     for name, function in members.items():
         if not inspect.isroutine(function) or not hasattr(function, _MARK):
@@ -43,5 +43,5 @@ def hooks_of(module: Any) -> dict[str, Callable[..., Any]]:
             inspect.signature(function).bind(registry=None)
         except TypeError as error:
             raise TypeError(f"{name} cannot be called with registry=: {error}") from error
-        found[name] = function
-    return found
+        result[name] = function
+    return result

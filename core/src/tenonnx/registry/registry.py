@@ -267,8 +267,8 @@ class Registry:
 
     def lookup(self, domain: str, name: str, version: int) -> Op | None:
         """The definition of an op at a version of its domain, or None."""
-        found = next((op for op in self.meanings(domain, name) if op.holds_at(version)), None)
-        return self._alias(domain, name) if found is None else found
+        result = next((op for op in self.meanings(domain, name) if op.holds_at(version)), None)
+        return self._alias(domain, name) if result is None else result
 
     def _alias(self, domain: str, name: str) -> Op | None:
         """The op of an alias, or None."""
@@ -321,13 +321,13 @@ class Registry:
 
     def operators(self) -> Operators:
         """The implementation of Python operators on values; missing operators raise on use."""
-        found = self._operators
-        if found is None:
+        result = self._operators
+        if result is None:
             with self._lock:
                 self._loader.serving("ai.onnx")
                 operators = self._contents.operators
-                self._operators = found = Operators() if operators is None else operators[1]()
-        return found
+                self._operators = result = Operators() if operators is None else operators[1]()
+        return result
 
     def source(self, op: Op) -> str:
         """The distribution and version that an op comes from."""

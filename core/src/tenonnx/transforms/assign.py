@@ -80,8 +80,8 @@ def _edit(node: Node, **fields: Any) -> None:
 def _op_called(graph: Graph, node: Node, name: Any) -> Op:
     """The op of that name in the domain and version of a node."""
     registry = graph.registry or lazy_import("default_registry")()
-    found = registry.lookup(node.domain, name, node.version)
-    if found is None:
+    result = registry.lookup(node.domain, name, node.version)
+    if result is None:
         names = sorted({op.name for op in registry.ops(node.domain) if op.holds_at(node.version)})
         raise InvalidCall(
             f"no op {name!r} in {node.domain} at version {node.version}",
@@ -90,7 +90,7 @@ def _op_called(graph: Graph, node: Node, name: Any) -> Op:
             do=did_you_mean(name, names)
             or "node.op = an op of another domain, with node.version; or graph.replace(old, new)",
         )
-    return found  # type: ignore[no-any-return]
+    return result  # type: ignore[no-any-return]
 
 
 def _readable(graph: Graph, value: Any, node: Node) -> Value | None:

@@ -25,8 +25,8 @@ class Marks(NamedTuple):
 
 def marks_of(transform: Callable[..., Any]) -> Marks:
     """Declarations of a transform."""
-    found: Marks = getattr(transform, _MARKS, Marks())
-    return found
+    result: Marks = getattr(transform, _MARKS, Marks())
+    return result
 
 
 def _marking(**said: Any) -> Callable[[Transform], Transform]:

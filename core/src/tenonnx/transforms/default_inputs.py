@@ -55,11 +55,11 @@ def leaving_defaults(transform: Transform) -> Transform:
         if not contents:
             return transform(graph, *arguments, **keywords)
         try:
-            found = transform(opened(graph, contents), *arguments, **keywords)
+            result = transform(opened(graph, contents), *arguments, **keywords)
         except TenonnxError:
             return transform(without_defaults(graph), *arguments, **keywords)
-        _restore_defaults(found, graph, contents)
-        return found
+        _restore_defaults(result, graph, contents)
+        return result
 
     return cast("Transform", transformed)
 

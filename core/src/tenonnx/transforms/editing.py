@@ -153,14 +153,14 @@ def replace(graph: Graph, old: Value | str, new: Value | str) -> None:
 
 def _dependencies(value: Value) -> set[Node]:
     """The nodes on which a value depends."""
-    found: set[Node] = set()
+    result: set[Node] = set()
     waiting = [value]
     while waiting:
         producer = waiting.pop().producer
-        if producer is not None and producer not in found:
-            found.add(producer)
+        if producer is not None and producer not in result:
+            result.add(producer)
             waiting += producer.uses
-    return found
+    return result
 
 
 def replace_outputs(graph: Graph, old: Value, new: Value) -> None:

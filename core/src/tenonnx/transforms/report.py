@@ -111,7 +111,7 @@ def interface_refusals(graph: Graph, target: Target) -> list[Change]:
     version = target.version("ai.onnx")
     older = version is not None and version < graph.opsets.get("ai.onnx", 0)
     runtime = target.runtime
-    found = []
+    result = []
     for what, values in (("graph input", graph.all_inputs), ("graph output", graph.outputs)):
         for value in values:
             dtype = _element_type(value.type)
@@ -124,8 +124,8 @@ def interface_refusals(graph: Graph, target: Target) -> list[Change]:
             elif runtime is not None:
                 reason, do = runtime.interface_problem(what, value)
             if reason:
-                found.append(Change(value.name, what, "refused", reason, do=do))
-    return found
+                result.append(Change(value.name, what, "refused", reason, do=do))
+    return result
 
 
 def _element_type(kind: Type | None) -> DType | None:

@@ -235,25 +235,25 @@ class Retargeting(Rewriter):
 
     def _decide(self, call: Call) -> _Results:
         node = call.node
-        action, reason, found = self._convert_call(call)
+        action, reason, result = self._convert_call(call)
         if node is not None:
             self.change.action, self.change.reason = action, reason
-        if not isinstance(found, LegalCall):
-            return found
+        if not isinstance(result, LegalCall):
+            return result
         if node is None:
-            inputs = [self.adopt(v) for v in found.inputs]
+            inputs = [self.adopt(v) for v in result.inputs]
             known = call.known[: call.outputs]
-            return self.add(call.op, inputs, {}, known, version=found.version, written=found.attributes)
-        self.form = None if found.as_written else found
+            return self.add(call.op, inputs, {}, known, version=result.version, written=result.attributes)
+        self.form = None if result.as_written else result
         return None
 
     def _has_form(self, call: Call) -> bool:
-        found = False
+        result = False
         with suppress(_Refused), self.attempt():
             self._convert_call(call)
-            found = True
+            result = True
             raise _Refused(())  # reverts the attempt
-        return found
+        return result
 
     def _convert_call(self, call: Call) -> tuple[str, str, LegalCall | Sequence[Value | None]]:
         """Convert a call; returns the action, the reason, and the legal form or results. Raises ``_Refused``."""

@@ -110,10 +110,10 @@ class Rewriter(Builder):
 
     def copy(self, value: Value) -> Value:
         """The value of the new graph for ``value`` of the source."""
-        found = self.mapping.get(value)
-        if found is None:
-            found = self.mapping[value] = _copied(value, self.graph)
-        return found
+        result = self.mapping.get(value)
+        if result is None:
+            result = self.mapping[value] = _copied(value, self.graph)
+        return result
 
     def visit(self, node: Node) -> None:
         """Add a node of the source or its replacement."""
@@ -203,16 +203,16 @@ class Rewriter(Builder):
             self.mapping[output] = result
 
     def _output(self, value: Value) -> Value:
-        found = self.copy(value)
-        renamed = found.name != value.name
-        if renamed and found.is_constant:  # equal constants are shared, but each output needs its own name
-            return Value(value.name, found.type, data=found.data, graph=self.graph)
+        result = self.copy(value)
+        renamed = result.name != value.name
+        if renamed and result.is_constant:  # equal constants are shared, but each output needs its own name
+            return Value(value.name, result.type, data=result.data, graph=self.graph)
         if renamed:
-            self.prefix = found.name
-            copy: Value = operators().identity(found)
+            self.prefix = result.name
+            copy: Value = operators().identity(result)
             copy._replace_fields(name=value.name)
             return copy
-        return found
+        return result
 
     # ----- calls --------------------------------------------------------------------------------------------------
 
@@ -250,8 +250,8 @@ class Rewriter(Builder):
         if rule is None:
             return None
         with foreseeing(call.op.title, call.inputs, call.attributes):
-            found = rule(*call.inputs, **call.attributes, **more)
-        return found if found is None or isinstance(found, tuple) else (found,)
+            result = rule(*call.inputs, **call.attributes, **more)
+        return result if result is None or isinstance(result, tuple) else (result,)
 
     def expand(self, call: Call) -> tuple[Value | None, ...]:
         """The results of the op's body. Raises ``LimitExceeded`` if expansions exceed the limit."""
@@ -307,10 +307,10 @@ def copy_graph(graph: Graph, parent: Graph | None = None) -> Graph:
     copies: dict[Value, Value] = {}
 
     def of(value: Value) -> Value:
-        found = copies.get(value)
-        if found is None:
-            found = copies[value] = _copied(value, copy)
-        return found
+        result = copies.get(value)
+        if result is None:
+            result = copies[value] = _copied(value, copy)
+        return result
 
     copy.all_inputs, copy.captures = list(map(of, graph.all_inputs)), list(map(of, graph.captures))
     copy.variables = list(map(of, graph.variables))

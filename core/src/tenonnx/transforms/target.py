@@ -62,12 +62,12 @@ class Target:
     ) -> str:
         """Reason why the target does not support an op with these values, or an empty string."""
         runtime = self.runtime
-        found = "" if runtime is None else runtime.problem(op, version, inputs, outputs, attributes)
+        result = "" if runtime is None else runtime.problem(op, version, inputs, outputs, attributes)
         kinds = [None if v is None else v.type for v in inputs]
-        if not found and self.accepts is not None and not self.accepts(op, version, kinds, outputs):
+        if not result and self.accepts is not None and not self.accepts(op, version, kinds, outputs):
             given = ", ".join("-" if k is None else str(getattr(k, "dtype", k)) for k in kinds)
-            found = f"the target has no kernel of {op.domain}::{op.name} at version {version} for ({given})"
-        return found
+            result = f"the target has no kernel of {op.domain}::{op.name} at version {version} for ({given})"
+        return result
 
     def __str__(self) -> str:
         opsets = ", ".join(f"{domain} {version}" for domain, version in self.opsets.items()) or "no domain"
@@ -113,12 +113,12 @@ def target_for(
 
 def undeclared_opsets(graph: Graph) -> dict[str, int]:
     """Domains of installed ops that a graph uses without importing them, at the newest version."""
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     local = set(graph.functions.values())
     for node in graph.walk():
         if node.domain not in graph.opsets and isinstance(node.op, Op) and node.op not in local:
-            found[node.domain] = max(found.get(node.domain, 0), node.op.version)
-    return found
+            result[node.domain] = max(result.get(node.domain, 0), node.op.version)
+    return result
 
 
 #: Default opset version of a graph built by hand, and the newest IR version that its runtimes must support.

@@ -40,9 +40,9 @@ def categories(model: Any, column: str) -> list[str]:
     encoder = getattr(model, "ordinal_encoder", model)
     for each in encoder.mapping if isinstance(encoder.mapping, list) else []:
         if each["col"] == column:
-            found = [key for key in each["mapping"].index if isinstance(key, str)]
-            if found:
-                return found
+            result = [key for key in each["mapping"].index if isinstance(key, str)]
+            if result:
+                return result
     table = model.mapping.get(column) if isinstance(model.mapping, dict) else None
     if table is None or not len(table):
         raise NotRepresentable(

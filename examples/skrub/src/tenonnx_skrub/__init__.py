@@ -25,12 +25,12 @@ def vectorizer(model: Any, X: Table) -> Outputs:
 
 def names(model: Any, X: Table) -> list[str]:
     """Names of the columns that a transformer was fitted on. Raises ``NotRepresentable`` if it did not keep them."""
-    found = [str(name) for name in getattr(model, "feature_names_in_", [])]
-    if len(found) != X.shape[1]:
+    result = [str(name) for name in getattr(model, "feature_names_in_", [])]
+    if len(result) != X.shape[1]:
         raise NotRepresentable(
-            f"{type(model).__name__} does not know the names of its columns", given=f"{len(found)} for {X.shape[1]}"
+            f"{type(model).__name__} does not know the names of its columns", given=f"{len(result)} for {X.shape[1]}"
         )
-    return found
+    return result
 
 
 def apply_steps(steps: list[Any], column: Value | Table) -> Value | Table | None:

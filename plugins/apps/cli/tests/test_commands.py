@@ -226,9 +226,9 @@ def test_long_metadata_and_large_outputs_are_cut(tenonnx, model):
     proto = onnx.load(model)
     proto.metadata_props.add(key="notes", value="word " * 500)
     onnx.save(proto, model)
-    found = tenonnx("inspect", model)
-    assert max(map(len, found.out.splitlines())) < 200
-    assert "word..." in found.out or "word ..." in found.out
-    found = tenonnx("run", model, "--input-shapes", "x:30,3")
-    assert len(found.out.splitlines()) < 12
-    assert "-o FILE writes everything" in found.out
+    result = tenonnx("inspect", model)
+    assert max(map(len, result.out.splitlines())) < 200
+    assert "word..." in result.out or "word ..." in result.out
+    result = tenonnx("run", model, "--input-shapes", "x:30,3")
+    assert len(result.out.splitlines()) < 12
+    assert "-o FILE writes everything" in result.out

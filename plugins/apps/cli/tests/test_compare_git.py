@@ -27,9 +27,9 @@ def repository(tmp_path):
 
     def git(*arguments):
         identity = ["-c", "user.name=a", "-c", "user.email=a@example.com"]
-        found = subprocess.run(["git", *identity, *arguments], cwd=place, capture_output=True, text=True, check=False)
-        assert found.returncode == 0, found.stderr
-        return found.stdout
+        result = subprocess.run(["git", *identity, *arguments], cwd=place, capture_output=True, text=True, check=False)
+        assert result.returncode == 0, result.stderr
+        return result.stdout
 
     git("init", "-q")
     git("config", "diff.onnx.command", f'"{sys.executable}" -m tenonnx compare --git')
@@ -51,10 +51,10 @@ def doubled(path):
 def test_git_diff_shows_a_table(repository):
     place, git = repository
     doubled(place / "model.onnx")
-    found = git("diff")
-    assert found.startswith("diff --tenonnx a/model.onnx b/model.onnx")
-    assert "classifier.bias" in found
-    assert "after: differs from before" in found
+    result = git("diff")
+    assert result.startswith("diff --tenonnx a/model.onnx b/model.onnx")
+    assert "classifier.bias" in result
+    assert "after: differs from before" in result
 
 
 def test_added_deleted_and_broken_files(repository):

@@ -34,23 +34,23 @@ def test_options_of_a_file_apply_in_python(tmp_path):
         "[tool.tenonnx.convert]\nopset = 13\nsimplify = true\nfloat16 = false\ncosts = true\n"
         'fix-shapes = ["images:2,1,8,8"]\nfuse = false'
     )
-    found = tx.read_config(config)
-    assert found.opset_version == {"ai.onnx": 13}
-    assert found.step_options["fuse"] is False
-    tx.convert(CNN, output, config=found)
+    result = tx.read_config(config)
+    assert result.opset_version == {"ai.onnx": 13}
+    assert result.step_options["fuse"] is False
+    tx.convert(CNN, output, config=result)
     graph = tx.load(output)
     assert graph.opsets == {"ai.onnx": 13}
     assert len(graph.nodes) < len(tx.load(CNN).nodes)
     assert str(graph.inputs[0].type) == "float32[2, 1, 8, 8]"
-    tx.convert(CNN, output, config=found, opset_version=15)
+    tx.convert(CNN, output, config=result, opset_version=15)
     assert tx.load(output).opsets == {"ai.onnx": 15}
 
 
 def test_a_profile_of_a_file_applies_in_python(tmp_path):
     config = tmp_path / "tenonnx.toml"
     config.write_text("[convert]\nopset = 17\nfunctions = 'inline'\n[profiles.edge.convert]\nopset = 13\n")
-    found = tx.read_config(config, profile="edge")
-    assert (found.opset_version, found.functions) == ({"ai.onnx": 13}, "inline")
+    result = tx.read_config(config, profile="edge")
+    assert (result.opset_version, result.functions) == ({"ai.onnx": 13}, "inline")
     with pytest.raises(tx.InvalidCall, match='has no profile "edges"'):
         tx.read_config(config, profile="edges")
 

@@ -193,9 +193,9 @@ def plugged(tenonnx, monkeypatch):
     """The program with commands of plugins, given by name as objects of entry points."""
 
     def install(*commands):
-        found = [Plugin(name, f"acme:{name}", "tenonnx.commands", package, "1.0") for name, package, _ in commands]
-        objects = {plugin: loaded for plugin, (*_, loaded) in zip(found, commands, strict=True)}
-        monkeypatch.setattr("tenonnx.tools.plugins", lambda group: found if "commands" in group else [])
+        result = [Plugin(name, f"acme:{name}", "tenonnx.commands", package, "1.0") for name, package, _ in commands]
+        objects = {plugin: loaded for plugin, (*_, loaded) in zip(result, commands, strict=True)}
+        monkeypatch.setattr("tenonnx.tools.plugins", lambda group: result if "commands" in group else [])
         monkeypatch.setattr(Plugin, "load", lambda plugin: objects[plugin])
         return tenonnx
 

@@ -36,12 +36,12 @@ def table(tmp_path):
 def test_columns_by_name(table, capsys):
     graph = columns(age="float32", town="string", count="int64", member="bool")
     path = table('town,member,age,count,ignored\n"Bern, CH",true,41.5,-3,x\nUlm,0,,7,y\n')
-    found = read_table(graph, path)
-    assert list(found) == ["age", "town", "count", "member"]
-    assert found["town"].tolist() == [["Bern, CH"], ["Ulm"]]
-    np.testing.assert_array_equal(found["age"], np.float32([[41.5], [np.nan]]))
-    assert found["count"].dtype == np.int64
-    assert found["member"].tolist() == [[True], [False]]
+    result = read_table(graph, path)
+    assert list(result) == ["age", "town", "count", "member"]
+    assert result["town"].tolist() == [["Bern, CH"], ["Ulm"]]
+    np.testing.assert_array_equal(result["age"], np.float32([[41.5], [np.nan]]))
+    assert result["count"].dtype == np.int64
+    assert result["member"].tolist() == [[True], [False]]
     assert "rows.csv: ignored left out, as the model has no such input" in capsys.readouterr().err
 
 
@@ -73,9 +73,9 @@ def test_all_columns_as_the_features_of_one_input(table):
 def test_integral_floats_and_other_delimiters(table, delimiter):
     graph = columns(age="float32", count="int64")
     text = "age,count\n1.5,2.0\n\n3,-4\n".replace(",", delimiter)
-    found = read_table(graph, table(text))
-    assert found["age"].reshape(-1).tolist() == [1.5, 3]
-    assert found["count"].reshape(-1).tolist() == [2, -4]
+    result = read_table(graph, table(text))
+    assert result["age"].reshape(-1).tolist() == [1.5, 3]
+    assert result["count"].reshape(-1).tolist() == [2, -4]
 
 
 def test_integers_keep_all_their_digits(table):

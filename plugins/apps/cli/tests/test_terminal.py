@@ -100,9 +100,9 @@ def test_verdicts_and_errors_have_colors_on_a_terminal(tenonnx, model, monkeypat
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
     monkeypatch.setattr(sys.stderr, "isatty", lambda: is_terminal)
-    said = tenonnx("convert", model, "-o", "old.onnx", "-q")
-    assert said.out.startswith(f"{ESCAPE}32m") == colored
-    assert (ESCAPE in said.out) == colored
+    output = tenonnx("convert", model, "-o", "old.onnx", "-q")
+    assert output.out.startswith(f"{ESCAPE}32m") == colored
+    assert (ESCAPE in output.out) == colored
     failed = tenonnx("inspect", "none.onnx")
     assert (f"{ESCAPE}1;31mInvalidCall" in failed.err) == colored
     assert (ESCAPE in failed.err) == colored

@@ -26,12 +26,12 @@ def test_options_replace_python_arguments(text, said):
 
 def test_no_message_that_names_an_option_keeps_the_argument():
     flags = re.compile(r"[a-z_]+=(?:True|False|)[ ,]*\(?--[a-z]")
-    found = [
+    result = [
         line.strip()
         for folder in ("core", "plugins", "quantized", "onnx_ml", "contrib_ms")
         for path in (ROOT / folder).glob("**/src/**/*.py")
         for line in path.read_text("utf-8").splitlines()
         if flags.search(line) and "#" not in line
     ]
-    assert found
-    assert [line for line in found if flags.search(for_command_line(line))] == []
+    assert result
+    assert [line for line in result if flags.search(for_command_line(line))] == []

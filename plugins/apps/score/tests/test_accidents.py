@@ -100,11 +100,11 @@ sys.exit(main(["score", sys.argv[1], "--input", sys.argv[2], "-o", sys.argv[3], 
 @pytest.mark.skipif(os.name == "nt", reason="the system has no limit of files")
 def test_a_full_disk_is_reported_and_nothing_is_lost(matrix, data, tmp_path):
     command = [sys.executable, "-c", LIMITED, matrix, str(data), str(tmp_path / "out")]
-    found = subprocess.run([*command, "9000"], capture_output=True, text=True, timeout=120)
-    assert found.returncode == 2
-    assert found.stderr.splitlines()[-1].strip().startswith("do")
-    assert "cannot write the output" in found.stderr
-    assert "Traceback" not in found.stderr
+    result = subprocess.run([*command, "9000"], capture_output=True, text=True, timeout=120)
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[-1].strip().startswith("do")
+    assert "cannot write the output" in result.stderr
+    assert "Traceback" not in result.stderr
     assert not list((tmp_path / "out").glob(".part*")), "what was begun is gone"
     scores = tx.score(matrix, data, tmp_path / "out", **options())
     assert scores.rows == ROWS
@@ -144,11 +144,11 @@ def test_ctrl_c_explains_how_to_resume(matrix, tmp_path):
                 break
             time.sleep(0.05)
         os.killpg(process.pid, signal.SIGINT)
-        said = process.communicate(timeout=60)[0]
+        output = process.communicate(timeout=60)[0]
     assert process.returncode == 130
-    assert said.splitlines()[-1] == "interrupted: repeat the command to go on"
-    assert said.count("interrupted") == 1
-    assert "Traceback" not in said
+    assert output.splitlines()[-1] == "interrupted: repeat the command to go on"
+    assert output.count("interrupted") == 1
+    assert "Traceback" not in output
 
 
 def test_a_model_that_is_replaced_during_a_run_ends_it(matrix, data, tmp_path):

@@ -50,6 +50,6 @@ def test_the_help_has_the_default_numbers_of_rows():
 
 
 def test_a_model_is_cheap_by_the_time_of_a_row():
-    found = Trial("numpy", 64, True, row_bytes=100, row_seconds=CHEAP_SECONDS / GROUP_ROWS)
-    assert not found.is_cheap
-    assert found._replace(row_seconds=found.row_seconds / 2).is_cheap
+    result = Trial("numpy", 64, True, row_bytes=100, row_seconds=CHEAP_SECONDS / GROUP_ROWS)
+    assert not result.is_cheap
+    assert result._replace(row_seconds=result.row_seconds / 2).is_cheap

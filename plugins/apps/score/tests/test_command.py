@@ -18,19 +18,19 @@ def rows(tmp_path):
 def test_a_run_prints_a_summary(scale, rows, tmp_path, capsys):
     out = str(tmp_path / "out")
     assert main(["score", scale, "--input", rows, "-o", out, "--keep", "id", "--on", "local:1", "--check"]) == 0
-    said = capsys.readouterr()
-    assert "3 rows in 1 file, 0 bad rows" in said.out
-    assert "33.33%" in said.out
-    assert "3 to 7" in said.out
-    assert "check: 3 rows scored, 0 bad" in said.err
-    assert "scoring 1 file on local:1: onnxruntime" in said.err
+    output = capsys.readouterr()
+    assert "3 rows in 1 file, 0 bad rows" in output.out
+    assert "33.33%" in output.out
+    assert "3 to 7" in output.out
+    assert "check: 3 rows scored, 0 bad" in output.err
+    assert "scoring 1 file on local:1: onnxruntime" in output.err
     assert parquet.read_table(out)["id"].to_pylist() == [1, 2, 3]
 
 
 def test_results_as_json(scale, rows, tmp_path, capsys):
     assert main(["score", scale, "--input", rows, "-o", str(tmp_path / "out"), "--json", "--output-names", "y"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert (found["rows"], found["bad_rows"], found["columns"]["y"]["max"]) == (3, 0, 7.0)
+    result = json.loads(capsys.readouterr().out)
+    assert (result["rows"], result["bad_rows"], result["columns"]["y"]["max"]) == (3, 0, 7.0)
 
 
 @pytest.mark.parametrize(

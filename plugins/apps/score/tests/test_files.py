@@ -61,9 +61,9 @@ def test_compressed_text_is_read_as_text(kind, suffix, tmp_path, monkeypatch):
     (tmp_path / f"t{kind}{suffix}").write_bytes(packed(text, suffix))
     options = {"columns": {"x": ["x"]}, "keep": ["id"], "part_rows": 100}
     scores = tx.score(same("float32", tmp_path), tmp_path, tmp_path / "out", **options, **ONE)
-    found = parquet.read_table(tmp_path / "out")
-    assert found["id"].to_pylist() == list(rows)
-    assert np.array_equal(found["y"].to_numpy(), np.arange(1000) + 0.5)
+    result = parquet.read_table(tmp_path / "out")
+    assert result["id"].to_pylist() == list(rows)
+    assert np.array_equal(result["y"].to_numpy(), np.arange(1000) + 0.5)
     assert 1 < len(scores.files) <= compressed.COMPRESSED_PIECES, "it is read from its beginning a few times only"
 
 
@@ -100,17 +100,17 @@ def lake(tmp_path):
 
 
 def test_columns_that_folders_tell(lake, tmp_path):
-    found, _ = scored(same("float32", tmp_path), lake, tmp_path / "out", keep=["country", "year"])
-    assert found.schema.names == ["country", "year", "y"]
-    assert found["country"].to_pylist() == [None, "a b", "de"] * 2
-    assert found["year"].to_pylist() == [2023] * 3 + [2024] * 3
-    found, _ = scored(same("int64", tmp_path), lake, tmp_path / "fed", columns={"x": ["year"]})
-    assert found["y"].to_pylist() == [2023] * 3 + [2024] * 3
+    result, _ = scored(same("float32", tmp_path), lake, tmp_path / "out", keep=["country", "year"])
+    assert result.schema.names == ["country", "year", "y"]
+    assert result["country"].to_pylist() == [None, "a b", "de"] * 2
+    assert result["year"].to_pylist() == [2023] * 3 + [2024] * 3
+    result, _ = scored(same("int64", tmp_path), lake, tmp_path / "fed", columns={"x": ["year"]})
+    assert result["y"].to_pylist() == [2023] * 3 + [2024] * 3
 
 
 def test_columns_from_folder_names_are_only_fed_if_they_are_named(lake, tmp_path):
-    found, _ = scored(same("float32", tmp_path), lake, tmp_path / "out")
-    assert found.schema.names == ["y"]
+    result, _ = scored(same("float32", tmp_path), lake, tmp_path / "out")
+    assert result.schema.names == ["y"]
     parquet.write_table(pa.table({"x": [1.0]}), lake / "apart.parquet")
     with pytest.raises(tx.InvalidCall, match='no column "year"'):
         tx.score(same("float32", tmp_path), lake, tmp_path / "other", keep=["year"], **ONE)
@@ -122,9 +122,9 @@ def test_images_in_folders_that_tell_their_class(pictures, tmp_path):
         folder.mkdir(parents=True)
         for k in range(2):
             Image.fromarray(np.full((8, 6, 3), 51 * k, np.uint8)).save(folder / f"{k}.png")
-    found, _ = scored(pictures, tmp_path / "images", tmp_path / "out", keep=["label"], pixels="0:255")
-    assert found["label"].to_pylist() == ["cat", "cat", "dog", "dog"]
-    assert found["mean"].to_pylist() == [[0.0] * 3, [51.0] * 3] * 2
+    result, _ = scored(pictures, tmp_path / "images", tmp_path / "out", keep=["label"], pixels="0:255")
+    assert result["label"].to_pylist() == ["cat", "cat", "dog", "dog"]
+    assert result["mean"].to_pylist() == [[0.0] * 3, [51.0] * 3] * 2
 
 
 @pytest.mark.parametrize(("suffix", "rows"), [(".csv", "x\n1\n"), (".jsonl", '{"x": 1}\n'), (".csv.gz", "x\n1\n")])
@@ -134,8 +134,8 @@ def test_files_of_text_that_are_empty_have_no_rows(suffix, rows, tmp_path):
     for name, text in (("a", ""), ("b", rows), ("c", "")):
         whole = gzip.compress(text.encode()) if suffix.endswith(".gz") else text.encode()
         (data / f"{name}{suffix}").write_bytes(whole)
-    found, _ = scored(same("float32", tmp_path), data, tmp_path / "out")
-    assert found["y"].to_pylist() == [1.0]
+    result, _ = scored(same("float32", tmp_path), data, tmp_path / "out")
+    assert result["y"].to_pylist() == [1.0]
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".jsonl", ".parquet", ".arrow", ".npy"])
@@ -168,8 +168,8 @@ BIG = 2**53 + 1  # no float can represent it
 )
 def test_types_of_columns(dtype, column, expected, bad, tmp_path):
     parquet.write_table(pa.table({"x": column}), tmp_path / "t.parquet")
-    found, errors = scored(same(dtype, tmp_path), tmp_path / "t.parquet", tmp_path / "out")
-    values = [None if value != value else value for value in found["y"].to_pylist()]
+    result, errors = scored(same(dtype, tmp_path), tmp_path / "t.parquet", tmp_path / "out")
+    values = [None if value != value else value for value in result["y"].to_pylist()]
     assert values == expected
     assert len(errors) == len(bad)
     for reason, error in zip(bad, errors, strict=True):
@@ -206,19 +206,19 @@ def test_kept_columns_are_written_unchanged(tmp_path):
     table = pa.table({"x": [1.0, 2.0], **kept})
     parquet.write_table(table, tmp_path / "t.parquet")
     options = {"columns": {"x": ["x"]}, "keep": list(kept)}
-    found, _ = scored(same("float32", tmp_path), tmp_path / "t.parquet", tmp_path / "out", **options)
-    assert found.select(list(kept)).to_pylist() == table.select(list(kept)).to_pylist()
-    assert found.schema.field("day").type == pa.date32()
+    result, _ = scored(same("float32", tmp_path), tmp_path / "t.parquet", tmp_path / "out", **options)
+    assert result.select(list(kept)).to_pylist() == table.select(list(kept)).to_pylist()
+    assert result.schema.field("day").type == pa.date32()
 
 
 def test_csv_text_that_a_number_would_change_stays_text(tmp_path):
     text = "x,zip,account,n,f\n1,01234,12345678901234567890,7,0.10\n2,99999,1,8,2\n"
     (tmp_path / "t.csv").write_text(text)
     options = {"columns": {"x": ["x"]}, "keep": ["zip", "account", "n", "f"]}
-    found, _ = scored(same("float32", tmp_path), tmp_path / "t.csv", tmp_path / "out", **options)
-    assert found["zip"].to_pylist() == ["01234", "99999"]
-    assert found["account"].to_pylist() == ["12345678901234567890", "1"]
-    assert (found["n"].to_pylist(), found["f"].to_pylist()) == ([7, 8], [0.1, 2.0])
+    result, _ = scored(same("float32", tmp_path), tmp_path / "t.csv", tmp_path / "out", **options)
+    assert result["zip"].to_pylist() == ["01234", "99999"]
+    assert result["account"].to_pylist() == ["12345678901234567890", "1"]
+    assert (result["n"].to_pylist(), result["f"].to_pylist()) == ([7, 8], [0.1, 2.0])
 
 
 def test_a_number_of_csv_that_loses_digits_far_below_makes_its_row_bad(tmp_path, monkeypatch):
@@ -226,17 +226,17 @@ def test_a_number_of_csv_that_loses_digits_far_below_makes_its_row_bad(tmp_path,
 
     monkeypatch.setattr(reader, "HEAD", 64)
     (tmp_path / "t.csv").write_text("x,zip\n" + "1,12345\n" * 50 + "1,01234\n")
-    found, errors = scored(
+    result, errors = scored(
         same("float32", tmp_path), tmp_path / "t.csv", tmp_path / "out", columns={"x": ["x"]}, keep=["zip"]
     )
-    assert found["zip"].to_pylist() == [12345] * 50
+    assert result["zip"].to_pylist() == [12345] * 50
     assert errors[0]["reason"] == "column \"zip\": '01234' loses digits as int64"
 
 
 def test_integers_of_csv_keep_all_their_digits(tmp_path):
     (tmp_path / "t.csv").write_text(f"x\n{BIG}\n{BIG}.0\n1e3\n1.5\n1e999999999\n")
-    found, errors = scored(same("int64", tmp_path), tmp_path / "t.csv", tmp_path / "out")
-    assert found["y"].to_pylist() == [BIG, BIG, 1000]
+    result, errors = scored(same("int64", tmp_path), tmp_path / "t.csv", tmp_path / "out")
+    assert result["y"].to_pylist() == [BIG, BIG, 1000]
     assert [error["row"] for error in errors] == [3, 4]
 
 
@@ -298,8 +298,8 @@ def test_images_of_every_mode_have_the_channels_of_the_input(channels, gray, tmp
         expected.append(pixels.tolist())
     for k, (dtype, mode) in enumerate([(np.uint16, "16 bit"), (np.int32, "I"), (np.float32, "F")]):
         Image.fromarray(np.ones((8, 6), dtype)).save(tmp_path / "in" / f"{7 + k}-{mode}.tif")
-    found, errors = scored(tmp_path / "same.onnx", tmp_path / "in", tmp_path / "out")
-    assert found["same"].to_pylist() == expected
+    result, errors = scored(tmp_path / "same.onnx", tmp_path / "in", tmp_path / "out")
+    assert result["same"].to_pylist() == expected
     assert len(errors) == 3
     assert all(each["reason"].startswith('column "content": its pixels have more than 8 bits') for each in errors)
 
@@ -316,8 +316,8 @@ def test_arrays_of_any_order_of_bytes_and_axes(kind, order, tmp_path):
     (tmp_path / "in").mkdir()
     array = np.arange(24).reshape(2, 3, 4).astype(kind, order=order)
     np.save(tmp_path / "in" / "a.npy", array)
-    found, _ = scored(same("float32", tmp_path, (3, 4)), tmp_path / "in", tmp_path / "out")
-    assert found["y"].to_pylist() == array.tolist()
+    result, _ = scored(same("float32", tmp_path, (3, 4)), tmp_path / "in", tmp_path / "out")
+    assert result["y"].to_pylist() == array.tolist()
 
 
 def test_arrays_of_a_wrong_shape_are_named(tmp_path):
@@ -338,8 +338,8 @@ def test_numbers_of_csv_are_read_by_one_rule(tmp_path, dtype):
     for name, more in (("alone", []), ("others", ["word"])):
         lines = ["x,k", *(f"{field},0" for field in ["1", *WRONG, *more, "+2"])]
         (tmp_path / f"{name}.csv").write_text("\n".join(lines) + "\n")
-        found, errors = scored(same(dtype, tmp_path), tmp_path / f"{name}.csv", tmp_path / name, columns={"x": ["x"]})
-        assert found["y"].to_pylist() == [1, 2]
+        result, errors = scored(same(dtype, tmp_path), tmp_path / f"{name}.csv", tmp_path / name, columns={"x": ["x"]})
+        assert result["y"].to_pylist() == [1, 2]
         assert [error["row"] for error in errors] == list(range(1, 1 + len(WRONG) + len(more)))
 
 
@@ -347,15 +347,15 @@ def test_numbers_of_csv_are_read_by_one_rule(tmp_path, dtype):
 def test_a_number_that_only_arrow_would_parse_is_a_bad_row(tmp_path, field):
     (tmp_path / "t.csv").write_text(f"x\n1\n{field}\n")
     dtype = "int64" if field.startswith("0x") else "float64"
-    found, errors = scored(same(dtype, tmp_path), tmp_path / "t.csv", tmp_path / "out")
-    assert found["y"].to_pylist() == [1]
+    result, errors = scored(same(dtype, tmp_path), tmp_path / "t.csv", tmp_path / "out")
+    assert result["y"].to_pylist() == [1]
     assert len(errors) == 1
 
 
 def test_a_blank_line_of_one_column_is_a_row(tmp_path):
     (tmp_path / "t.csv").write_text("x\n1\n\n2\n")
-    found, _ = scored(same("float32", tmp_path), tmp_path / "t.csv", tmp_path / "floats")
-    np.testing.assert_array_equal(found["y"].to_numpy(), [1, np.nan, 2])
-    found, errors = scored(same("int64", tmp_path), tmp_path / "t.csv", tmp_path / "integers")
-    assert found["y"].to_pylist() == [1, 2]
+    result, _ = scored(same("float32", tmp_path), tmp_path / "t.csv", tmp_path / "floats")
+    np.testing.assert_array_equal(result["y"].to_numpy(), [1, np.nan, 2])
+    result, errors = scored(same("int64", tmp_path), tmp_path / "t.csv", tmp_path / "integers")
+    assert result["y"].to_pylist() == [1, 2]
     assert [error["row"] for error in errors] == [1]

@@ -79,15 +79,15 @@ def test_every_kind_of_table(suffix, matrix, table, tmp_path):
     for k in (10, 2, 1):  # in numeric order: 1, 2, 10
         write(table.slice(0 if k == 1 else 400 if k == 2 else 700, 400 if k == 1 else 300), data / f"d{k}{suffix}")
     scores = tx.score(matrix, data, tmp_path / "out", keep=["id", "name"], part_rows=250, **ONE)
-    found = written(tmp_path / "out")
+    result = written(tmp_path / "out")
     rows = np.stack([table[name].to_numpy() for name in "abcd"], axis=1).astype(np.float32)
     expected = tx.load(matrix).run({"x": rows}, backend="onnxruntime")
     assert (scores.rows, scores.bad) == (1000, 0)
-    assert found["id"].to_pylist() == list(range(1000))
-    assert found["name"].to_pylist() == table["name"].to_pylist()
-    assert found.schema.field("id").type == pa.int64()
-    assert np.array_equal(found["label"].to_numpy(), expected["label"])
-    assert np.allclose(np.stack(found["p"].to_numpy()), expected["p"], atol=1e-6)
+    assert result["id"].to_pylist() == list(range(1000))
+    assert result["name"].to_pylist() == table["name"].to_pylist()
+    assert result.schema.field("id").type == pa.int64()
+    assert np.array_equal(result["label"].to_numpy(), expected["label"])
+    assert np.allclose(np.stack(result["p"].to_numpy()), expected["p"], atol=1e-6)
     assert len(scores.files) >= 3 if suffix in (".parquet", ".arrow", ".arrows") else len(scores.files)
 
 
@@ -106,9 +106,9 @@ def test_arrow_output_and_the_summary(scale, tmp_path):
     parquet.write_table(pa.table({"x": [1.0, None, 3.0, np.inf]}), tmp_path / "t.parquet")
     scores = tx.score(scale, tmp_path / "t.parquet", tmp_path / "out", format="arrow", **ONE)
     assert feather.read_table(scores.files[0])["y"].to_pylist()[2] == 7.0
-    found = scores.to_dict()
-    assert found["columns"]["y"] == {"count": 4, "nulls": 0, "nans": 1, "min": 3.0, "max": "inf"}
-    assert found["columns"]["w"]["count"] == 8
+    result = scores.to_dict()
+    assert result["columns"]["y"] == {"count": 4, "nulls": 0, "nans": 1, "min": 3.0, "max": "inf"}
+    assert result["columns"]["w"]["count"] == 8
 
 
 # ----- text -----------------------------------------------------------------------------------------------------------
@@ -124,10 +124,10 @@ def scored_text(model, tmp_path, name, text, **options):
 
 def test_csv_with_quotes_semicolons_and_missing_numbers(scale, tmp_path):
     text = '\ufeffid;x;note\n1;1.5;"two\nlines; and ""quotes"""\n2;;plain\n3; 4 ;NA\n'
-    scores, found, bad = scored_text(scale, tmp_path, "t.csv", text, keep=["id", "note"], outputs=["y"])
-    assert found["id"].to_pylist() == [1, 2, 3]
-    assert found["note"].to_pylist() == ['two\nlines; and "quotes"', "plain", "NA"]
-    assert np.array_equal(found["y"].to_numpy(), [4.0, np.nan, 9.0], equal_nan=True)
+    scores, result, bad = scored_text(scale, tmp_path, "t.csv", text, keep=["id", "note"], outputs=["y"])
+    assert result["id"].to_pylist() == [1, 2, 3]
+    assert result["note"].to_pylist() == ['two\nlines; and "quotes"', "plain", "NA"]
+    assert np.array_equal(result["y"].to_numpy(), [4.0, np.nan, 9.0], equal_nan=True)
     assert (scores.bad, bad) == (0, [])
 
 
@@ -135,8 +135,8 @@ def test_bad_rows_of_csv_are_reported_with_their_text(scale, tmp_path):
     text = b"id,x\n1,1\n2,two\n3,3,extra\n\xff,4\nfive,5\n6,1e300\n7,7\n" + b"".join(
         b"%d,1\n" % k for k in range(8, 40)
     )
-    scores, found, bad = scored_text(scale, tmp_path, "t.csv", text, keep=["id"], outputs=["y"])
-    assert found["id"].to_pylist()[:3] == ["1", "five", "7"]
+    scores, result, bad = scored_text(scale, tmp_path, "t.csv", text, keep=["id"], outputs=["y"])
+    assert result["id"].to_pylist()[:3] == ["1", "five", "7"]
     assert scores.rows + scores.bad == 39
     assert [row["row"] for row in bad] == [2, 3, 1, 5]
     assert any(row.get("text") == "3,3,extra" and "3 fields instead of 2" in row["reason"] for row in bad)
@@ -146,16 +146,16 @@ def test_bad_rows_of_csv_are_reported_with_their_text(scale, tmp_path):
 def test_bad_lines_of_json_are_reported_with_their_text(lengths, tmp_path):
     good = '{"x": [1, 2.5], "id": 1}\n{"x": [3], "id": 2}\n'
     text = good * 5 + '{"x": [1], "id": "three"}\n{"x": "four", "id": 4}\n{"x": [5\n[6]\n{"id": 7}\n{"x": [8], "id": 8}'
-    scores, found, bad = scored_text(lengths, tmp_path, "t.jsonl", text, keep=["id"], outputs=["mean"])
-    assert found["mean"].to_pylist() == [1.75, 3.0] * 5 + [8.0]
+    scores, result, bad = scored_text(lengths, tmp_path, "t.jsonl", text, keep=["id"], outputs=["mean"])
+    assert result["mean"].to_pylist() == [1.75, 3.0] * 5 + [8.0]
     assert [row["row"] for row in bad if "text" in row] == [10, 11, 12, 13]
     assert scores.bad == 5
 
 
 def test_numbers_of_json_are_floats_if_the_model_expects_floats(scale, tmp_path):
     text = '{"x": 1}\n' * 3 + '{"x": 1.5}\n{"x": null}\n'
-    _, found, bad = scored_text(scale, tmp_path, "t.jsonl", text, outputs=["y"])
-    assert np.array_equal(found["y"].to_numpy(), [3.0, 3.0, 3.0, 4.0, np.nan], equal_nan=True)
+    _, result, bad = scored_text(scale, tmp_path, "t.jsonl", text, outputs=["y"])
+    assert np.array_equal(result["y"].to_numpy(), [3.0, 3.0, 3.0, 4.0, np.nan], equal_nan=True)
     assert not bad
 
 
@@ -169,8 +169,8 @@ def test_a_text_is_cut_between_rows(scale, tmp_path, monkeypatch):
     assert len(pieces) > 20
     assert sum(piece.rows for piece in pieces) in (200, 201)
     schema = pa.schema([("x", pa.string()), ("note", pa.string())])
-    found = [chunk.batch for piece in pieces for chunk in reader.Csv().read(piece, schema, 1000)]
-    assert pa.Table.from_batches(found)["x"].to_pylist() == [str(k) for k in range(200)]
+    result = [chunk.batch for piece in pieces for chunk in reader.Csv().read(piece, schema, 1000)]
+    assert pa.Table.from_batches(result)["x"].to_pylist() == [str(k) for k in range(200)]
 
 
 # ----- files with one row each ----------------------------------------------------------------------------------------
@@ -187,11 +187,11 @@ def test_a_folder_of_images(pictures, tmp_path):
     (folder / "notes.txt").write_text("not an image")
     options = {"pixels": "0:1", "keep": ["path"], "max_errors": 0.5}
     scores = tx.score(pictures, folder, tmp_path / "out", **options, **ONE)
-    found = written(tmp_path / "out")
+    result = written(tmp_path / "out")
     assert (scores.rows, scores.bad) == (5, 1)
-    assert [path.rpartition("/")[2] for path in found["path"].to_pylist()] == [f"{k}.png" for k in range(5)]
+    assert [path.rpartition("/")[2] for path in result["path"].to_pylist()] == [f"{k}.png" for k in range(5)]
     expected = [(image / 255.0).mean(axis=(0, 1)) for image in images]
-    assert np.allclose(np.stack(found["mean"].to_numpy()), expected, atol=1e-5)
+    assert np.allclose(np.stack(result["mean"].to_numpy()), expected, atol=1e-5)
     (bad,) = [row for path in (tmp_path / "out" / "errors").iterdir() for row in lines(path)]
     assert bad["file"].endswith("broken.jpg")
 
@@ -252,8 +252,8 @@ def test_a_stopped_run_resumes(matrix, many, tmp_path):
     scores = tx.score(matrix, many, tmp_path / "out", watch=Watch(started.append), **options)
     assert started[0].rows_before == 500 * scores.reused > 0
     assert scores.rows == 4000
-    found = written(tmp_path / "out")
-    assert found["id"].to_pylist() == list(range(4000))
+    result = written(tmp_path / "out")
+    assert result["id"].to_pylist() == list(range(4000))
     assert not list((tmp_path / "out").glob(".part*"))
     reported = dict(enumerate(scores.files))
     assert all(
@@ -461,11 +461,11 @@ def test_a_config_and_options():
 
 def test_rows_are_held_by_their_bytes_and_by_their_time():
     """A slow model reports its progress, and images do not exhaust memory."""
-    found = Trial("numpy", 64, True, row_bytes=100, row_seconds=1e-6)
-    assert at_once(64, found) == MOST
-    assert at_once(64, found._replace(row_bytes=LARGEST // 200)) == 192
-    assert at_once(64, found._replace(row_seconds=LONGEST / 130)) == 128
-    assert at_once(64, found._replace(row_seconds=10.0)) == 64
+    result = Trial("numpy", 64, True, row_bytes=100, row_seconds=1e-6)
+    assert at_once(64, result) == MOST
+    assert at_once(64, result._replace(row_bytes=LARGEST // 200)) == 192
+    assert at_once(64, result._replace(row_seconds=LONGEST / 130)) == 128
+    assert at_once(64, result._replace(row_seconds=10.0)) == 64
 
 
 def test_little_work_uses_one_process_by_default(matrix, table, tmp_path):
@@ -490,8 +490,8 @@ def test_much_work_uses_all_cores(monkeypatch):
 
 def test_slices_of_rows_that_follow_each_other_are_read_as_one():
     rows = [Slice("a", at, at + 10, at, 10, 5) for at in (0, 10, 30)]
-    found = joined([*rows, Slice("b", 40, 50, 40, 10, 5), Slice("c", 0, 100, 0, 7, 5), Slice("c", 100, 200, 7, 7, 5)])
-    assert [(each.path, each.start, each.stop, each.rows, each.weight) for each in found] == [
+    result = joined([*rows, Slice("b", 40, 50, 40, 10, 5), Slice("c", 0, 100, 0, 7, 5), Slice("c", 100, 200, 7, 7, 5)])
+    assert [(each.path, each.start, each.stop, each.rows, each.weight) for each in result] == [
         ("a", 0, 20, 20, 10),
         ("a", 30, 40, 10, 5),
         ("b", 40, 50, 10, 5),

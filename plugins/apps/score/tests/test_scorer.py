@@ -21,10 +21,10 @@ def one(**columns):
 
 
 def test_a_column_is_fed_to_the_input_of_its_name(scale):
-    found = Scorer(scale, keep=["id"])(one(x=[1.0, 2.0], id=["a", "b"]))
-    assert found.schema.names == ["id", "y", "w"]
-    assert found.to_pydict() == {"id": ["a", "b"], "y": [3.0, 5.0], "w": [[1.0, -1.0], [2.0, -2.0]]}
-    assert found.schema.field("w").type == pa.list_(pa.float32(), 2)
+    result = Scorer(scale, keep=["id"])(one(x=[1.0, 2.0], id=["a", "b"]))
+    assert result.schema.names == ["id", "y", "w"]
+    assert result.to_pydict() == {"id": ["a", "b"], "y": [3.0, 5.0], "w": [[1.0, -1.0], [2.0, -2.0]]}
+    assert result.schema.field("w").type == pa.list_(pa.float32(), 2)
 
 
 def test_a_table_is_scored_to_a_table(scale):
@@ -33,11 +33,11 @@ def test_a_table_is_scored_to_a_table(scale):
 
 def test_all_columns_are_the_only_input_in_their_order(matrix, table):
     scorer = Scorer(matrix, keep=["id", "name"])
-    found = scorer(table)
+    result = scorer(table)
     rows = np.stack([table[name].to_numpy() for name in "abcd"], axis=1).astype(np.float32)
     expected = tx.load(matrix).run({"x": rows})
-    assert np.array_equal(found["label"].to_numpy(), expected["label"])
-    assert np.allclose(np.stack(found["p"].to_numpy()), expected["p"], atol=1e-6)
+    assert np.array_equal(result["label"].to_numpy(), expected["label"])
+    assert np.allclose(np.stack(result["p"].to_numpy()), expected["p"], atol=1e-6)
 
 
 def test_columns_are_chosen_for_an_input(matrix, table):
@@ -96,8 +96,8 @@ def scored(graph, column, **options):
     """Results of the valid rows of a column, and the bad rows with their reasons."""
     scorer = Scorer(graph, **options)
     batch = pa.RecordBatch.from_arrays([column], names=["x"])
-    found = scorer.compute(scorer.prepare(batch))
-    return (found.rows.column(0).to_pylist() if found.rows.num_columns else []), found.bad
+    result = scorer.compute(scorer.prepare(batch))
+    return (result.rows.column(0).to_pylist() if result.rows.num_columns else []), result.bad
 
 
 @pytest.mark.parametrize(
@@ -178,9 +178,9 @@ def test_lists_of_lists_and_flat_lists():
 def test_lists_of_several_lengths_are_scored_apart_and_stay_in_order(lengths):
     scorer = Scorer(lengths)
     batch = pa.RecordBatch.from_pydict({"x": [[1.0, 3.0], [5.0], [2.0, 4.0], [], [6.0]]})
-    found = scorer.compute(scorer.prepare(batch))
-    assert found.rows["mean"].to_pylist()[:3] == [2.0, 5.0, 3.0]
-    assert found.rows["sums"].to_pylist() == [[1.0, 4.0], [5.0], [2.0, 6.0], [], [6.0]]
+    result = scorer.compute(scorer.prepare(batch))
+    assert result.rows["mean"].to_pylist()[:3] == [2.0, 5.0, 3.0]
+    assert result.rows["sums"].to_pylist() == [[1.0, 4.0], [5.0], [2.0, 6.0], [], [6.0]]
 
 
 def test_a_list_that_does_not_fit_makes_its_row_bad():
@@ -258,12 +258,12 @@ def test_images_are_decoded_to_the_layout_of_the_model(pictures):
     pixels = np.random.default_rng(3).integers(0, 256, (8, 6, 3), np.uint8)
     expected = (pixels / 255.0).mean(axis=(0, 1))
     batch = pa.RecordBatch.from_pydict({"content": [encoded(pixels)]})
-    found = Scorer(pictures, pixels="0:1")(batch)
-    assert np.allclose(found["mean"].to_pylist()[0], expected, atol=1e-5)
-    found = Scorer(pictures, pixels="-1:1")(batch)
-    assert np.allclose(found["mean"].to_pylist()[0], expected * 2 - 1, atol=1e-5)
-    found = Scorer(pictures, pixels="0:1", mean=[0.1, 0.2, 0.3], std=[0.5, 0.5, 0.25])(batch)
-    assert np.allclose(found["mean"].to_pylist()[0], (expected - [0.1, 0.2, 0.3]) / [0.5, 0.5, 0.25], atol=1e-5)
+    result = Scorer(pictures, pixels="0:1")(batch)
+    assert np.allclose(result["mean"].to_pylist()[0], expected, atol=1e-5)
+    result = Scorer(pictures, pixels="-1:1")(batch)
+    assert np.allclose(result["mean"].to_pylist()[0], expected * 2 - 1, atol=1e-5)
+    result = Scorer(pictures, pixels="0:1", mean=[0.1, 0.2, 0.3], std=[0.5, 0.5, 0.25])(batch)
+    assert np.allclose(result["mean"].to_pylist()[0], (expected - [0.1, 0.2, 0.3]) / [0.5, 0.5, 0.25], atol=1e-5)
 
 
 def test_the_range_of_pixels_has_to_be_given(pictures):

@@ -75,10 +75,10 @@ def test_tampered_manifests(text: str, tmp_path: Path) -> None:
 
 def test_an_option_that_a_manifest_lacks_is_another(tmp_path: Path) -> None:
     (tmp_path / "_manifest.jsonl").write_text(_lines(RUN))
-    found = Manifest.read(tmp_path)
-    assert found is not None
+    result = Manifest.read(tmp_path)
+    assert result is not None
     with pytest.raises(tx.InvalidCall, match="the option keep is another"):
-        found.check(RUN | {"options": {"format": "parquet", "keep": None}})
+        result.check(RUN | {"options": {"format": "parquet", "keep": None}})
 
 
 @pytest.mark.parametrize("header", [b"{'descr': '<f4', ", b"{'descr': ((", b"\xff", b"[" * 90])
@@ -91,9 +91,9 @@ def test_the_header_of_an_array_is_not_executed(header: bytes, tmp_path: Path) -
 def test_a_complete_manifest_is_read(tmp_path: Path) -> None:
     (tmp_path / "_manifest.jsonl").write_text(_lines(RUN, PART))
     (tmp_path / "part-000000.parquet").write_bytes(b"PAR1")
-    found = Manifest.read(tmp_path)
-    assert found is not None
-    assert found.numbers == {0}
+    result = Manifest.read(tmp_path)
+    assert result is not None
+    assert result.numbers == {0}
     with pytest.raises(tx.InvalidCall, match="outputs"):
         schema_of("no schema")
 

@@ -88,13 +88,13 @@ ROUND_IF = [
 )
 def test_a_broken_model_is_drawn_with_its_faults(model, expected, tmp_path):
     onnx.save(model, tmp_path / "m.onnx")
-    found = repaired(tmp_path / "m.onnx")
-    texts = {label: " ".join(faults_of(each)) for _, label, each in keyed(found.graph)}
+    result = repaired(tmp_path / "m.onnx")
+    texts = {label: " ".join(faults_of(each)) for _, label, each in keyed(result.graph)}
     assert {label for label, text in texts.items() if text} == set(expected)
     assert all(text in texts[label] for label, text in expected.items())
-    assert expected or found.faults, "what has no node is told of an input or output"
-    assert len(list(keyed(found.graph))) == len(list(walk(model.graph)))
-    assert {named_op(each).rpartition(":")[2] for _, _, each in keyed(found.graph)} == {
+    assert expected or result.faults, "what has no node is told of an input or output"
+    assert len(list(keyed(result.graph))) == len(list(walk(model.graph)))
+    assert {named_op(each).rpartition(":")[2] for _, _, each in keyed(result.graph)} == {
         each.op_type for each in walk(model.graph)
     }
 

@@ -98,9 +98,9 @@ def test_a_weight_is_taken_away_as_npy_and_csv(asked):
         assert answer.status_code == status, answer.text
         return answer.content
 
-    wanted = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
-    assert np.array_equal(np.load(io.BytesIO(taken(".npy"))), wanted)
-    assert np.array_equal(np.loadtxt(io.StringIO(taken(".csv").decode()), delimiter=","), wanted.reshape(6, 4))
+    expected = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+    assert np.array_equal(np.load(io.BytesIO(taken(".npy"))), expected)
+    assert np.array_equal(np.loadtxt(io.StringIO(taken(".csv").decode()), delimiter=","), expected.reshape(6, 4))
     for refused in (
         {"format": ".pkl"},
         {"place": "0"},
@@ -156,7 +156,7 @@ def test_the_report_of_an_export_is_a_page_and_markdown(serve):
 def test_names_of_a_model_are_escaped_in_a_report():
     name = "<img src=x onerror=alert(1)> | `x` @someone #1"
     row = {"name": name, "backend": "numpy", "absolute": 0.5, "relative": None, "equal": False, "reason": name}
-    found = {
+    result = {
         "command": f"tenonnx convert '{name}' ```",
         "passed": False,
         "opsets": {"ai.onnx": 17},
@@ -166,13 +166,13 @@ def test_names_of_a_model_are_escaped_in_a_report():
         "notes": [name],
     }
     read = _Text()
-    read.feed(to_html(name, found))
+    read.feed(to_html(name, result))
     assert "img" not in read.tags
     assert name in read.text
-    (line,) = [line for line in to_markdown(name, found).splitlines() if line.startswith("| \\<img")]
+    (line,) = [line for line in to_markdown(name, result).splitlines() if line.startswith("| \\<img")]
     assert line.count(" | ") == 4, "cells stay cells"
     assert "@" not in line.replace("\\@", "")
-    assert "````console" in to_markdown(name, found)
+    assert "````console" in to_markdown(name, result)
     blockers = [{"op": "Foo", "reason": "no form", "do": "", "nodes": [["n", "n0"]]}]
     refused = {"command": "c", "refused": {"error": {"what": "no"}, "blockers": blockers}}
     assert "Not possible ✗" in to_markdown("m", refused)

@@ -36,12 +36,12 @@ def test_an_image_gets_a_heat_map_that_sums_to_the_difference(page):
     image = np.random.default_rng(0).random((2, 1, 8, 8), np.float32)
     model = opened(page, "digits_cnn/digits-cnn.onnx")
     job = explained(page, model, sent(page, images=image), method="integrated-gradients", steps="64", target="3")
-    (found,) = job["result"]["attributions"]
-    assert (found["name"], found["kind"], found["shape"]) == ("images/attribution", "image", [2, 1, 8, 8])
+    (result,) = job["result"]["attributions"]
+    assert (result["name"], result["kind"], result["shape"]) == ("images/attribution", "image", [2, 1, 8, 8])
     archive = np.load(io.BytesIO(page.client.get(f"/api/jobs/{job['id']}/file").content))
-    heat = np.array([row["heat"] for row in found["rows"]])
+    heat = np.array([row["heat"] for row in result["rows"]])
     np.testing.assert_allclose(heat, archive["images/attribution"].sum(axis=1), rtol=1e-5)
-    picture = np.array(found["rows"][1]["picture"])
+    picture = np.array(result["rows"][1]["picture"])
     assert (picture.shape, picture.min(), picture.max()) == ((8, 8, 1), 0, 255)
     assert np.unravel_index(picture[..., 0].argmax(), (8, 8)) == np.unravel_index(image[1, 0].argmax(), (8, 8))
     assert job["result"]["delta"] < 0.05
@@ -53,8 +53,8 @@ def test_a_table_gets_its_features_in_the_order_of_their_attributions(page):
     graph = onnx.load(EXAMPLES / "iris/tree.onnx").graph
     model = opened(page, "iris/iris.onnx")
     name = onnx.load(EXAMPLES / "iris/iris.onnx").graph.input[0].name
-    found = explained(page, model, sent(page, **{name: row}), method="gradient-times-input")["result"]
-    (table,) = found["attributions"]
+    result = explained(page, model, sent(page, **{name: row}), method="gradient-times-input")["result"]
+    (table,) = result["attributions"]
     (bars,) = table["rows"]
     assert table["kind"] == "table"
     parts = np.abs(bars["parts"])
@@ -79,8 +79,8 @@ def tokens_model():
 
 def test_tokens_get_colors_by_the_sum_over_their_embedding(page):
     model = page.send("tokens.onnx", tokens_model().SerializeToString())["id"]
-    found = explained(page, model, sent(page, ids=np.array([[1, 2, 3]])), method="gradient-times-input")["result"]
-    (tokens,) = found["attributions"]
+    result = explained(page, model, sent(page, ids=np.array([[1, 2, 3]])), method="gradient-times-input")["result"]
+    (tokens,) = result["attributions"]
     assert tokens["kind"] == "tokens"
     assert tokens["numbered"]
     assert tokens["rows"] == [{"tokens": [1, 2, 3], "parts": [0.0, 4.0, -2.0]}]

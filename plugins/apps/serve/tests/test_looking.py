@@ -43,8 +43,8 @@ def test_a_node_shows_its_inputs_attributes_and_documentation(page):
     node = ask("node", key="n0")
     assert (node["op"], node["inputs"][1]["called"], node["attributes"]["strides"]) == ("Conv", "W", "[2, 2]")
     assert node["documentation"]
-    found = ask("histogram", key="n0", place=1)
-    assert sum(found["counts"]) == found["size"] == 8 * 3 * 7 * 7
+    result = ask("histogram", key="n0", place=1)
+    assert sum(result["counts"]) == result["size"] == 8 * 3 * 7 * 7
     assert ask("histogram", 422, key="n0", place=0)["what"], "not a weight"
     assert ask("histogram", 422, key="n0", place=-1)["what"]
     assert ask("costs")["nodes"]["n0"][0] > 0
@@ -181,12 +181,12 @@ def test_changes_of_a_node_are_shown(changes, fate):
 
 def test_a_run_shows_the_time_of_nodes(tmp_path):
     path = EXAMPLES / "digits" / "digits.onnx"
-    said = []
-    found = run(lambda **step: said.append(step["step"]), str(path), "digits", str(tmp_path), {"backend": "numpy"})
-    assert said[-1] == "Timing nodes"
+    output = []
+    result = run(lambda **step: output.append(step["step"]), str(path), "digits", str(tmp_path), {"backend": "numpy"})
+    assert output[-1] == "Timing nodes"
     nodes = tx.load(path).nodes
-    assert {each["key"] for each in found["times"]} <= {f"n{k}" for k in range(len(nodes))}
-    assert all(nodes[int(each["key"][1:])].label == each["name"] for each in found["times"])
+    assert {each["key"] for each in result["times"]} <= {f"n{k}" for k in range(len(nodes))}
+    assert all(nodes[int(each["key"][1:])].label == each["name"] for each in result["times"])
 
 
 def test_a_backend_that_is_not_installed_is_refused(tmp_path):

@@ -24,8 +24,8 @@ def limits(tmp_path):
 @pytest.mark.parametrize("command", OPTIONS)
 def test_the_options_of_a_tool_are_those_of_the_command(command):
     jsonschema.Draft202012Validator.check_schema(schema(command))
-    wanted = {name.replace("-", "_") for name in OPTIONS[command]}
-    assert wanted <= parameters(command).keys(), "an option of the table is none of the command"
+    expected = {name.replace("-", "_") for name in OPTIONS[command]}
+    assert expected <= parameters(command).keys(), "an option of the table is none of the command"
 
 
 def test_arguments_become_words_of_the_command_line(limits, tmp_path):
@@ -72,7 +72,7 @@ def test_sources_are_those_of_bodies():
 def test_without_the_package_the_message_has_the_command_that_installs_it(monkeypatch, capsys):
     monkeypatch.setitem(sys.modules, "mcp", None)
     assert tenonnx_cli.main(["serve", "--mcp"]) == tenonnx_cli.REFUSED
-    said = capsys.readouterr().err
-    assert "the package mcp is not installed" in said
-    assert "tenonnx-serve[mcp]" in said
+    output = capsys.readouterr().err
+    assert "the package mcp is not installed" in output
+    assert "tenonnx-serve[mcp]" in output
     assert "mcp.server" not in sys.modules

@@ -482,8 +482,8 @@ def test_one_signal_has_one_spectrum():
     signal = graph("""
         <ir_version: 8, opset_import: ["" : 17]>
         g (float[4, 1] x) => (float[n, 2] y) {{ y = DFT <axis = 0> (x) }}""")
-    found = signal.run({"x": np.ones((4, 1), np.float32)})["y"]
-    np.testing.assert_allclose(found, [[4, 0], [0, 0], [0, 0], [0, 0]], atol=1e-6)
+    result = signal.run({"x": np.ones((4, 1), np.float32)})["y"]
+    np.testing.assert_allclose(result, [[4, 0], [0, 0], [0, 0], [0, 0]], atol=1e-6)
 
 
 def test_an_input_that_is_an_output_stays_the_callers():
@@ -492,5 +492,5 @@ def test_an_input_that_is_an_output_stays_the_callers():
         '<ir_version: 8, opset_import: ["" : 18]> g (float[2] x) => (float[2] x, float[2] y) {{ y = Neg(x) }}'
     )
     program, x = passed.compile("onnxruntime", strict=True), np.ones(2, np.float32)
-    for found in (program({"x": x}), program.bind({"x": x})()):
-        assert not np.shares_memory(found["x"], x)
+    for result in (program({"x": x}), program.bind({"x": x})()):
+        assert not np.shares_memory(result["x"], x)

@@ -52,8 +52,8 @@ def test_blocked_convolutions_have_equal_results(form, bias):
         v.name: random.standard_normal([d if isinstance(d, int) else 2 for d in v.shape], np.float32)
         for v in graph.inputs
     }
-    found = graph.compile("onnxruntime", strict=True)(feeds)["y"]
-    np.testing.assert_allclose(found, graph.run(feeds, backend="numpy")["y"], rtol=1e-4, atol=1e-4)
+    result = graph.compile("onnxruntime", strict=True)(feeds)["y"]
+    np.testing.assert_allclose(result, graph.run(feeds, backend="numpy")["y"], rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("form", LEFT)
@@ -71,14 +71,14 @@ def test_kernels_that_are_constants_and_other_dtypes_are_left_to_the_runtime():
 
 @pytest.mark.skipif(not block_size(), reason="the runtime has no such layout on this processor")
 def test_the_operators_mean_what_the_runtime_computes():
-    found = layout(block_size())
+    result = layout(block_size())
     graph = tx.Graph(opsets={"ai.onnx": 18, DOMAIN: 1})
     x, w = graph.input("x", "float32", (2, 32, 5, 4)), graph.input("w", "float32", (64, 32, 2, 3))
-    blocks = found.reorder_input(x)
+    blocks = result.reorder_input(x)
     for name, value in {
         "blocks": blocks,
-        "y": found.conv(blocks, w),
-        "z": found.reorder_output(x, channels=32),
+        "y": result.conv(blocks, w),
+        "z": result.reorder_output(x, channels=32),
     }.items():
         graph.output(name, value)
     random = np.random.default_rng(0)

@@ -25,16 +25,16 @@ def test_float64_without_a_kernel_is_lowered_to_ops_of_float64(name, single):
     sizes = {"L": 201, "N": 2, "H": 9, "W": 8}
     filled = [[sizes.get(n, n) for n in shape] for shape in shapes]
     feeds = {f"x{k}": np.random.default_rng(k).uniform(-1.5, 1.5, shape) for k, shape in enumerate(filled)}
-    found = lowered.compile("onnxruntime", strict=True)(feeds)["y"]
-    assert found.dtype == np.float64
-    np.testing.assert_allclose(found, lowered.compile("numpy")(feeds)["y"], rtol=1e-12, atol=1e-13)
+    result = lowered.compile("onnxruntime", strict=True)(feeds)["y"]
+    assert result.dtype == np.float64
+    np.testing.assert_allclose(result, lowered.compile("numpy")(feeds)["y"], rtol=1e-12, atol=1e-13)
 
 
 def test_erf_of_float64_keeps_signs_and_ends(single):
     ends = np.array([-np.inf, -6.0, -5.9, -0.0, 0.0, 1e-300, 5.9, 6.0, 1e200, np.inf, np.nan])
     lowered = single("Erf", [("float64", ["N"])], ("float64", ["N"]))
-    found = lowered.compile("onnxruntime", strict=True)({"x0": ends})["y"]
-    wanted = np.array([math.erf(number) for number in ends])
-    np.testing.assert_allclose(found, wanted, rtol=1e-14)
-    assert np.signbit(found[:-1]).tolist() == np.signbit(wanted[:-1]).tolist()
-    assert np.nanmax(np.abs(found)) == 1
+    result = lowered.compile("onnxruntime", strict=True)({"x0": ends})["y"]
+    expected = np.array([math.erf(number) for number in ends])
+    np.testing.assert_allclose(result, expected, rtol=1e-14)
+    assert np.signbit(result[:-1]).tolist() == np.signbit(expected[:-1]).tolist()
+    assert np.nanmax(np.abs(result)) == 1

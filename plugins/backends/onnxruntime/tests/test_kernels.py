@@ -80,11 +80,11 @@ def test_a_kernel_is_one_that_the_runtime_finds(name, dtype):
     try:
         session([node], 21, 10, dtypes, outputs)
     except (Fail, InvalidGraph, NotThere):
-        found = False
+        result = False
     else:
-        found = True
+        result = True
     given = [*dtypes, *([dtype] if outputs == 1 else [dtype, "int64"])]
-    assert kernel(name, *given[: len(dtypes)], outputs=given[len(dtypes) :]) == found
+    assert kernel(name, *given[: len(dtypes)], outputs=given[len(dtypes) :]) == result
 
 
 def test_kernels_restrict_outputs_too():
@@ -162,5 +162,5 @@ def test_kernels_are_checked_for_known_defects():
         x, p, w, v = (graph.input(name, "float16", shape) for name, shape in drawn.items())
         mixed = registry.lookup("com.microsoft", "MoE", 1)(x, p, w, None, v, activation_type="silu", k=2)
         graph.output("y", mixed)
-    found, expected = (graph.run(feeds, backend=name)["y"] for name in ("onnxruntime", "numpy"))
-    np.testing.assert_allclose(found, expected, rtol=2e-2, atol=1e-2)
+    result, expected = (graph.run(feeds, backend=name)["y"] for name in ("onnxruntime", "numpy"))
+    np.testing.assert_allclose(result, expected, rtol=2e-2, atol=1e-2)

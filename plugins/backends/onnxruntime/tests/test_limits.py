@@ -28,9 +28,9 @@ def ending_with(error: Exception, opset: int, monkeypatch: Any) -> tx.Graph:
 @pytest.mark.parametrize(("error", "limit"), [(NoAnswer, "seconds"), (OutOfMemory, "memory")])
 def test_beyond_a_limit_nothing_is_compared_there(error: Any, limit: str, monkeypatch: Any) -> None:
     graph = ending_with(error("onnxruntime ended"), 21, monkeypatch)
-    found = tx.verify(graph, graph.copy(), feeds={"x": np.ones(2, np.float32)})
-    assert {each.backend for each in found.outputs} == {"numpy"}
-    notes = [note for note in found.notes if "onnxruntime ended" in note]
+    result = tx.verify(graph, graph.copy(), feeds={"x": np.ones(2, np.float32)})
+    assert {each.backend for each in result.outputs} == {"numpy"}
+    notes = [note for note in result.notes if "onnxruntime ended" in note]
     assert any(f"tenonnx.limits.set({limit}=" in note for note in notes)
 
 

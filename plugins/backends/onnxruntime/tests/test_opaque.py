@@ -60,8 +60,8 @@ def test_ops_of_a_library_given_in_the_session_options_run(backend, custom):
     options.register_custom_ops_library(onnxruntime_extensions.get_library_path())
     program = graph.compile(backend, session_options=options)
     assert program.backend == "onnxruntime"
-    found = program({"x": np.float32([[2, 0], [0, -4]])})["y"]
-    np.testing.assert_allclose(found, [[0.5, 0], [0, 0]])
+    result = program({"x": np.float32([[2, 0], [0, -4]])})["y"]
+    np.testing.assert_allclose(result, [[0.5, 0], [0, 0]])
 
 
 def test_without_their_library_they_are_refused_saying_what_to_give(custom):
@@ -87,8 +87,8 @@ def test_other_nodes_are_rewritten_around_them(graph):
     cast = onnx.helper.make_node("Cast", ["c"], ["r"], to=onnx.TensorProto.FLOAT)  # Celu has only a float32 kernel
     model.graph.node[0].output[0] = "c"
     model.graph.node.insert(1, cast)
-    found = tx.load(model, registry=graph.registry).run({"x": np.abs(X).astype(np.float64)}, backend="onnxruntime")
-    np.testing.assert_allclose(found["y"], np.abs(X) / (1 + np.exp(-1.702 * np.abs(X))), rtol=1e-5)
+    result = tx.load(model, registry=graph.registry).run({"x": np.abs(X).astype(np.float64)}, backend="onnxruntime")
+    np.testing.assert_allclose(result["y"], np.abs(X) / (1 + np.exp(-1.702 * np.abs(X))), rtol=1e-5)
 
 
 def test_numpy_refuses_them_naming_the_package(graph):

@@ -24,15 +24,15 @@ def layer(dtype="float32"):
 @pytest.fixture
 def bindings(monkeypatch):
     """The arguments of all output bindings."""
-    found = []
+    result = []
     made = onnxruntime.IOBinding.bind_output
 
     def bound(binding, name, *place, **more):
-        found.append((name, *place))
+        result.append((name, *place))
         return made(binding, name, *place, **more)
 
     monkeypatch.setattr(onnxruntime.IOBinding, "bind_output", bound)
-    return found
+    return result
 
 
 @pytest.mark.parametrize("provider", [CPU, "cpu", "CPU", (CPU, {}), ("cpu", {})])
@@ -43,9 +43,9 @@ def test_calls_are_bound_to_the_device_of_a_provider(provider, dtype, bindings):
     for rows in (2, 5, 1):
         x = np.arange(3 * rows).reshape(rows, 3).astype(getattr(ml_dtypes, dtype, dtype))
         expected = graph.run({"x": x}, backend="numpy")["y"]
-        found = program({"x": x})["y"]
-        assert found.dtype == expected.dtype
-        np.testing.assert_allclose(found.astype(np.float64), expected.astype(np.float64), rtol=1e-2)
+        result = program({"x": x})["y"]
+        assert result.dtype == expected.dtype
+        np.testing.assert_allclose(result.astype(np.float64), expected.astype(np.float64), rtol=1e-2)
     assert len(bindings) == 3
 
 
@@ -61,8 +61,8 @@ def test_text_needs_no_binding():
     graph = tx.Graph(opsets={"ai.onnx": 20})
     text = graph.input("text", "string", (2,))
     graph.output("both", ops.string_concat(text, text))
-    found = graph.compile("onnxruntime", provider=CPU, strict=True)({"text": np.array(["a", "b"], object)})
-    assert found["both"].tolist() == ["aa", "bb"]
+    result = graph.compile("onnxruntime", provider=CPU, strict=True)({"text": np.array(["a", "b"], object)})
+    assert result["both"].tolist() == ["aa", "bb"]
 
 
 def test_state_stays_on_the_device(monkeypatch, bindings):
@@ -82,12 +82,12 @@ def test_state_stays_on_the_device(monkeypatch, bindings):
     w = graph.variable("w", np.arange(6, dtype=np.float32).reshape(3, 2))
     graph.output("y", ops.matmul(graph.input("x", "float32", ("n", 3)), w))
     x, y = np.ones((4, 3), np.float32), np.zeros((4, 2), np.float32)
-    found = {}
+    result = {}
     for name, options in {"numpy": {}, "onnxruntime": {"provider": CPU, "strict": True}}.items():
         step = tt.TrainingStep(graph.copy(), "mean_squared_error", tt.Adam(0.1), backend=name, **options)
-        found[name] = [step({"x": x, "labels": y})["loss"] for _ in range(5)], step.program.state["w"]
-    np.testing.assert_allclose(found["onnxruntime"][0], found["numpy"][0], rtol=1e-5)
-    np.testing.assert_allclose(found["onnxruntime"][1], found["numpy"][1], rtol=1e-5)
+        result[name] = [step({"x": x, "labels": y})["loss"] for _ in range(5)], step.program.state["w"]
+    np.testing.assert_allclose(result["onnxruntime"][0], result["numpy"][0], rtol=1e-5)
+    np.testing.assert_allclose(result["onnxruntime"][1], result["numpy"][1], rtol=1e-5)
     assert (3, 2) in empty
     assert put
     assert "w" not in [name for name, *_ in bindings]
@@ -142,8 +142,8 @@ def test_device_placement_of_tensors(monkeypatch):
 
     monkeypatch.setattr(onnxruntime, "get_available_providers", lambda: ["CUDAExecutionProvider", CPU])
     monkeypatch.setattr(places, "OrtValue", Tensors)
-    wanted, place = providers.chosen(("cuda", {"device_id": 1}), None)
-    assert wanted == [("CUDAExecutionProvider", {"device_id": 1}), CPU]
+    expected, place = providers.chosen(("cuda", {"device_id": 1}), None)
+    assert expected == [("CUDAExecutionProvider", {"device_id": 1}), CPU]
     place.put(np.ones(2, np.float32), tx.DType.float32)
     place.empty((2, 3), tx.DType.float16)
     assert calls == [("cuda", 1), ((2, 3), int(tx.DType.float16), "cuda", 1)]

@@ -28,11 +28,11 @@ def fed(rows, seed=0):
 
 def assert_same(graph, program, feeds):
     expected = graph.run(feeds, backend="numpy")
-    found = program(feeds)
-    assert found.keys() == expected.keys()
+    result = program(feeds)
+    assert result.keys() == expected.keys()
     for name, array in expected.items():
-        assert found[name].dtype == array.dtype
-        np.testing.assert_allclose(found[name], array, rtol=1e-5, atol=1e-5)
+        assert result[name].dtype == array.dtype
+        np.testing.assert_allclose(result[name], array, rtol=1e-5, atol=1e-5)
 
 
 def test_shapes_may_change_from_call_to_call():
@@ -119,9 +119,9 @@ def test_the_examples_agree_with_numpy(name):
     graph = tx.load(EXAMPLES / f"{name}.onnx")
     with np.load(EXAMPLES / f"{MODELS[name]}.npz") as archive:
         feeds = {value.name: archive[value.name] for value in graph.inputs}
-    expected, found = graph.run(feeds, backend="numpy"), graph.compile("openvino", strict=True)(feeds)
+    expected, result = graph.run(feeds, backend="numpy"), graph.compile("openvino", strict=True)(feeds)
     for each in expected:
-        np.testing.assert_allclose(found[each], expected[each], rtol=1e-3, atol=STEPS.get(name, 1e-4))
+        np.testing.assert_allclose(result[each], expected[each], rtol=1e-3, atol=STEPS.get(name, 1e-4))
 
 
 @pytest.mark.parametrize("dtype", ["float64", "string", "complex64"])

@@ -26,9 +26,9 @@ def test_a_model_is_written_with_its_dims(name, tmp_path):
 def test_weights_keep_their_32_bits(tmp_path):
     path, feeds = tmp_path / "m.xml", {"pixels": np.random.default_rng(0).random((5, 64), np.float32)}
     tx.convert(EXAMPLES / "digits/digits.onnx", path)
-    found = openvino.Core().compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})(feeds)
+    result = openvino.Core().compile_model(path, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})(feeds)
     expected = tx.load(EXAMPLES / "digits/digits.onnx").run(feeds, backend="numpy")
-    np.testing.assert_allclose(found["probabilities"], expected["probabilities"], rtol=1e-4, atol=1e-6)
+    np.testing.assert_allclose(result["probabilities"], expected["probabilities"], rtol=1e-4, atol=1e-6)
 
 
 def test_unsupported_models_are_refused(tmp_path):

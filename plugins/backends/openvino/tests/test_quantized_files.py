@@ -49,7 +49,7 @@ def test_openvino_reads_the_file_and_computes_the_same(name, opset, tmp_path):
     tx.export(made, path := tmp_path / "made.onnx")
     core = openvino.Core()
     compiled = core.compile_model(core.read_model(path), "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
-    found = next(iter(compiled(FEEDS).values()))
-    wanted = made.run(FEEDS, backend="numpy")["y"]
+    result = next(iter(compiled(FEEDS).values()))
+    expected = made.run(FEEDS, backend="numpy")["y"]
     # OpenVINO sums integers; a sum may round to the next quantized value
-    assert np.abs(found - wanted).max() < 0.05 * np.abs(wanted).max()
+    assert np.abs(result - expected).max() < 0.05 * np.abs(expected).max()

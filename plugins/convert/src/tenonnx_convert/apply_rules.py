@@ -131,8 +131,8 @@ class _RuleRewriter(Rewriter):
         return _RuleRewriter(subgraph, self.decide, self.rules, self.strict, outer=self)
 
     def replacement(self, node: Node, call: Call | None) -> Sequence[Value | None] | None:
-        found = self.replayed(node)
-        return super().replacement(node, call) if found is None else found
+        result = self.replayed(node)
+        return super().replacement(node, call) if result is None else result
 
     def replayed(self, node: Node) -> Sequence[Value | None] | None:
         for offered in self.rules:
@@ -156,7 +156,7 @@ def _ask(offered: Offered, node: Node) -> Any:
     running = nullcontext() if plugin is None else plugin.running(f"could not replace {node.title}")
     try:
         with running:
-            found = offered.rule(node, *node.inputs)
+            result = offered.rule(node, *node.inputs)
     except Exception as error:
         if isinstance(error, TenonnxError):  # commands print only its message
             error.also = "\n".join(part for part in (error.also, f"raised by {title}") if part)
@@ -167,7 +167,7 @@ def _ask(offered: Offered, node: Node) -> Any:
         raise PluginError(f"{title} ended the program", given=f"{type(error).__name__}: {error}") from error
     if _parts(node) != before:
         raise InvalidCall(f"{title} changed the node", do="return values that replace its outputs")
-    return found
+    return result
 
 
 def _parts(node: Node) -> list[Any]:

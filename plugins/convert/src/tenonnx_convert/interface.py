@@ -78,7 +78,7 @@ def _orders(given: Permutations, values: Sequence[Value], kind: str) -> list[tup
         given = [given]
     wanted: dict[str, Any] = dict(given) if isinstance(given, Mapping) else dict.fromkeys(given)
     named = {value.name: value for value in values}
-    found = []
+    result = []
     for name, order in wanted.items():
         if name not in named:
             raise InvalidCall(f'no graph {kind} "{name}" to transpose', available=", ".join(named))
@@ -90,5 +90,5 @@ def _orders(given: Permutations, values: Sequence[Value], kind: str) -> list[tup
                 given=str(axes),
                 available=f"{named[name].type}",
             )
-        found.append((named[name], axes))
-    return found
+        result.append((named[name], axes))
+    return result

@@ -58,7 +58,7 @@ def _classes() -> Iterator[tuple[Plugin, Any]]:
 
 def step_options() -> dict[str, StepOption]:
     """The options of all transforms by name. Raises ``PluginError`` if two packages declare the same one."""
-    found: dict[str, StepOption] = {}
+    result: dict[str, StepOption] = {}
     taken = {each.name: "tenonnx-convert" for each in fields(ConvertConfig)}
     for plugin, kind in _classes():
         defaults = {f.name: f.default if f.default_factory is MISSING else f.default_factory() for f in fields(kind)}
@@ -70,8 +70,8 @@ def step_options() -> dict[str, StepOption]:
                     do=f"switch one off: TENONNX_PLUGINS=-{plugin.distribution}",
                 )
             taken[name] = plugin.source
-            found[name] = StepOption(plugin, option, defaults[name], marks_of(kind).after)
-    return found
+            result[name] = StepOption(plugin, option, defaults[name], marks_of(kind).after)
+    return result
 
 
 def given_config(
@@ -123,22 +123,22 @@ def placed(options: ConvertConfig, steps: Collection[str], state: Any) -> Sequen
     configured |= {
         plugin: plugin.load() for name, plugin in installed.items() if name in named and not has_options(plugin)
     }
-    found = [
+    result = [
         _placed(plugin.name, configured[plugin], plugin) for plugin in sorted(configured, key=lambda each: each.name)
     ]
-    found += [
+    result += [
         _placed(getattr(each, "__name__", type(each).__name__), each, None)
         for each in given
         if not isinstance(each, str)
     ]
-    for each in found:
+    for each in result:
         if each.marks.after not in steps:
             raise PluginError(
                 f'the transform "{each.name}" follows an unknown step',
                 given=each.marks.after,
                 available=", ".join(steps),
             )
-    return found
+    return result
 
 
 def _configured(options: ConvertConfig, named: Collection[str], state: Any) -> Iterator[tuple[Plugin, Any]]:

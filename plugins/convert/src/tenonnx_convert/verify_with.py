@@ -37,7 +37,7 @@ def compared_in_runner(state: ConversionState, name: str) -> Verification:
         write_model(path, state.model, state.initializers, data_threshold(state))
         runner.start()
         options = state.options
-        found = verify(
+        result = verify(
             state.expected if state.as_before is None else written,
             written,
             feeds=options.feeds,
@@ -49,8 +49,8 @@ def compared_in_runner(state: ConversionState, name: str) -> Verification:
             cover=False,
             file=WrittenFile(name, _program(runner, path, written)),
         )
-    found.raise_if_failed()
-    return found
+    result.raise_if_failed()
+    return result
 
 
 def _program(runner: FunctionRunner | CommandRunner, path: Path, written: Graph) -> Run:

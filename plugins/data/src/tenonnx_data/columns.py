@@ -169,23 +169,23 @@ def _parsed(column: Any, dtype: DType, reasons: Reasons) -> Array:
         else:
             if not pc.any(_parsed_differently(filled, numbers)).as_py():
                 return elements(numbers, dtype, False, reasons)
-    found = np.zeros(len(column), dtype.numpy)
+    result = np.zeros(len(column), dtype.numpy)
     parse = field_parser(dtype)
     for row, field in enumerate(trimmed.to_pylist()):
         if field is None or field in MISSING:
             if dtype.is_float:
-                found[row] = np.nan
+                result[row] = np.nan
             else:
                 reasons[row] = f"it is missing, and {dtype} has no value for that"
             continue
         try:
             with np.errstate(all="ignore"):
-                found[row] = number = parse(field)
-            if dtype.is_float and np.isfinite(number) and not np.isfinite(found[row]):
+                result[row] = number = parse(field)
+            if dtype.is_float and np.isfinite(number) and not np.isfinite(result[row]):
                 raise OverflowError
         except (ValueError, KeyError, OverflowError):
             reasons[row] = f"{field[:80]!r} is not a value of {dtype}"
-    return found
+    return result
 
 
 def _parsed_differently(texts: Any, numbers: Any) -> Any:

@@ -43,9 +43,9 @@ def class_names(path: str | Path, column: str) -> list[str] | None:
 
 def _json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text("utf-8"))
+        result = json.loads(path.read_text("utf-8"))
     except (OSError, ValueError, RecursionError) as error:
         raise InvalidCall(f'cannot read "{path}"', given=str(error)) from error
-    if not isinstance(found, dict):
+    if not isinstance(result, dict):
         raise InvalidCall(f'"{path}" holds no JSON object')
-    return found
+    return result

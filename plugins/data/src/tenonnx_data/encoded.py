@@ -87,17 +87,17 @@ class Layout:
 
 def decoded(contents: Sequence[bytes | None], bound: Bound, pixels: Pixels, reasons: Reasons) -> list[Array | None]:
     """A tensor for each file; invalid ones are recorded in ``reasons``."""
-    found: list[Array | None] = []
+    result: list[Array | None] = []
     for row, data in enumerate(contents):
         try:
             if data is None:
                 raise Unreadable("the file is missing")
             array = _array(data, bound) if data.startswith(_NPY) else _image(data, bound, pixels)
-            found.append(_checked(array, bound))
+            result.append(_checked(array, bound))
         except Unreadable as error:
             reasons[row] = str(error)
-            found.append(None)
-    return found
+            result.append(None)
+    return result
 
 
 def _checked(array: Array, bound: Bound) -> Array:

@@ -98,17 +98,17 @@ def _column(
 ) -> Array | list[Array | None]:
     field, column = batch.schema.field(name), _of_name(batch, name)
     own: Reasons = {}
-    found: Array | list[Array | None]
+    result: Array | list[Array | None]
     binary = pa.types.is_binary(column.type) or pa.types.is_large_binary(column.type)
     if binary and bound.dtype is not DType.string:
-        found = decoded(column.to_pylist(), bound, pixels, own)
+        result = decoded(column.to_pylist(), bound, pixels, own)
     elif is_list(column.type):
-        found = tensors(column, bound.dtype, own)
+        result = tensors(column, bound.dtype, own)
     else:
-        found = elements(column, bound.dtype, is_text(field), own)
+        result = elements(column, bound.dtype, is_text(field), own)
     for row, reason in own.items():
         reasons.setdefault(row, f'column "{name}": {reason}')
-    return found
+    return result
 
 
 def _shaped(array: Array, bound: Bound, reasons: Reasons) -> Array:

@@ -25,12 +25,12 @@ class ClassNames:
         """All names by column. Raises ``InvalidFeed`` for invalid metadata."""
         text = self._graph.metadata.get(KEY, "{}")
         try:
-            found = json.loads(text)
-            if not all(isinstance(name, str) for names in found.values() for name in names):
+            result = json.loads(text)
+            if not all(isinstance(name, str) for names in result.values() for name in names):
                 raise ValueError(text)
         except (ValueError, AttributeError, TypeError, RecursionError) as error:
             raise InvalidFeed(f'the metadata entry "{KEY}" of the model is damaged', given=text[:80]) from error
-        return found  # type: ignore[no-any-return]
+        return result  # type: ignore[no-any-return]
 
     def of(self, column: str) -> Sequence[str] | None:
         """The names for a column; for an unknown column those of the only known one."""

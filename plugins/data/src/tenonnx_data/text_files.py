@@ -72,14 +72,14 @@ def parsed(fields: Mapping[int, str], dtype: DType, place: str) -> Array:
     if dtype is DType.string:
         return np.array(list(fields.values()), dtype=object)
     parse = field_parser(dtype)
-    found = np.empty(len(fields), dtype.numpy)
+    result = np.empty(len(fields), dtype.numpy)
     for row, (line, field) in enumerate(fields.items()):
         try:
             trimmed = field.strip()
             number = float("nan") if dtype.is_float and trimmed in MISSING else parse(trimmed)
             with np.errstate(over="ignore"):
-                found[row] = number
-            if dtype.is_float and np.isfinite(number) and not np.isfinite(found[row]):
+                result[row] = number
+            if dtype.is_float and np.isfinite(number) and not np.isfinite(result[row]):
                 raise OverflowError(field)
         except (ValueError, KeyError, OverflowError) as error:
             raise InvalidCall(
@@ -88,7 +88,7 @@ def parsed(fields: Mapping[int, str], dtype: DType, place: str) -> Array:
                 available=_valid_fields(dtype),
                 do="correct the field",
             ) from error
-    return found
+    return result
 
 
 def _valid_fields(dtype: DType) -> str:

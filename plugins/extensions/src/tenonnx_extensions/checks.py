@@ -78,9 +78,9 @@ def integers(op: Op, name: str, texts: Iterable[str]) -> list[int]:
 def parsed(op: Op, name: str, text: str) -> Any:
     """Parse an attribute as a JSON object. Raises ``TypeMismatch`` for other text."""
     try:
-        found = json.loads(text)
+        result = json.loads(text)
     except (ValueError, RecursionError) as error:
         raise TypeMismatch(f'{op.title}: "{name}" is not JSON', given=str(error)) from error
-    if not isinstance(found, dict):
-        raise TypeMismatch(f'{op.title}: "{name}" is not a JSON object', given=type(found).__name__)
-    return found
+    if not isinstance(result, dict):
+        raise TypeMismatch(f'{op.title}: "{name}" is not a JSON object', given=type(result).__name__)
+    return result

@@ -48,7 +48,7 @@ def trie_detokenizer_type(tokens, *, vocab):
 @lru_cache(maxsize=8)
 def _tokens(title, vocab):
     """Tokens by their ids. Raises ``TypeMismatch`` for malformed lines."""
-    found = {}
+    result = {}
     for line in vocab.split("\n"):
         if not line:
             continue
@@ -62,8 +62,8 @@ def _tokens(title, vocab):
             is_right = False
         if not is_right:
             raise TypeMismatch(f'{title}: a line of "vocab" is not an id, a token and its size', given=line[:200])
-        found[int(number)] = contents
-    return found
+        result[int(number)] = contents
+    return result
 
 
 @lru_cache(maxsize=8)
@@ -78,16 +78,16 @@ def trie_tokenizer_numpy(str, *, vocab):
     ids, sizes = _ids(trie_tokenizer.title, vocab)
 
     def row(text):
-        data, place, found = text.encode("utf-8", "surrogatepass"), 0, []
+        data, place, result = text.encode("utf-8", "surrogatepass"), 0, []
         while place < len(data):
             size = next((size for size in sizes if data[place : place + size] in ids), None)
             if size is None:
                 raise TypeMismatch(
                     f"{trie_tokenizer.title}: text has bytes that start no token", given=repr(data[place : place + 20])
                 )
-            found.append(ids[data[place : place + size]])
+            result.append(ids[data[place : place + size]])
             place += size
-        return found
+        return result
 
     matrix = padded([row(text) for text in str.reshape(-1).tolist()], 0)
     return matrix.reshape(*str.shape, matrix.shape[1])

@@ -220,15 +220,15 @@ def _pieces(word, known, unknown, suffix, longest):
     """Split a word greedily into the longest known prefixes, or return the unknown token."""
     if len(word) > longest:
         return [unknown]
-    found, start = [], 0
+    result, start = [], 0
     while start < len(word):
         head = suffix if start else ""
         end = next((end for end in range(len(word), start, -1) if head + word[start:end] in known), None)
         if end is None:
             return [unknown]
-        found.append(head + word[start:end])
+        result.append(head + word[start:end])
         start = end
-    return found
+    return result
 
 
 @primitive("BertTokenizerDecoder", domain=DOMAIN)

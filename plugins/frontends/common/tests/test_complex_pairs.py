@@ -26,8 +26,8 @@ def computed(name, a, b):
     with graph.building():
         pairs = [[graph.input(f"{z}{part}", "float32", ("n",)) for part in ("r", "i")] for z in "ab"]
         takes = 2 if name in ("product", "quotient", "equal") else 1
-        found = getattr(complex_pairs, name)(*pairs[:takes])
-        for k, part in enumerate(found if isinstance(found, tuple) else [found]):
+        result = getattr(complex_pairs, name)(*pairs[:takes])
+        for k, part in enumerate(result if isinstance(result, tuple) else [result]):
             graph.output(f"y{k}", part)
     feeds = {"ar": a.real.copy(), "ai": a.imag.copy(), "br": b.real.copy(), "bi": b.imag.copy()}
     parts = list(graph.run({value.name: feeds[value.name] for value in graph.inputs}, "numpy").values())
@@ -41,13 +41,13 @@ def test_a_function_agrees_with_numpy(name):
     with np.errstate(all="ignore"):
         expected = EXPECTED[name](a.astype(np.complex128), b.astype(np.complex128))
         known = np.abs(expected) < 3e38
-        found = computed(name, a, b)
+        result = computed(name, a, b)
     assert known.sum() > 200
-    np.testing.assert_allclose(found[known], expected[known], rtol=2e-6, atol=1e-37)
+    np.testing.assert_allclose(result[known], expected[known], rtol=2e-6, atol=1e-37)
 
 
 @pytest.mark.parametrize(("name", "value"), [("quotient", 3e30 + 4e30j), ("magnitude", 3e30 + 4e30j)])
 def test_squares_do_not_overflow(name, value):
     z = np.array([value], np.complex64)
-    (found,) = computed(name, z, z)
-    assert found == pytest.approx({"quotient": 1, "magnitude": 5e30}[name], rel=1e-6)
+    (result,) = computed(name, z, z)
+    assert result == pytest.approx({"quotient": 1, "magnitude": 5e30}[name], rel=1e-6)

@@ -40,12 +40,12 @@ def computed(function, *arrays):
 def test_a_function_agrees_with_scipy(name, dtype):
     reference, arrays = CASES[name]
     arrays = [x.astype(dtype) for x in arrays]
-    found = computed(getattr(gamma, name), *arrays)
-    assert found.dtype == dtype
+    result = computed(getattr(gamma, name), *arrays)
+    assert result.dtype == dtype
     with np.errstate(all="ignore"):
         expected = reference(*(x.astype(np.float64) for x in arrays)).astype(dtype)
     tolerance = TOLERANCES[dtype]
-    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance if "gamma" in name else 0)
+    np.testing.assert_allclose(result, expected, rtol=tolerance, atol=tolerance if "gamma" in name else 0)
 
 
 @pytest.mark.parametrize(("q", "expected"), [(-1.0, np.inf), (0.0, np.inf), (-1.5, np.nan)])

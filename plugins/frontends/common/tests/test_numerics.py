@@ -30,12 +30,12 @@ def test_a_function_agrees_with_scipy(name, dtype):
     with graph.building():
         graph.output("y", getattr(numerics, name)(graph.input("x", dtype, ("n",))))
     with np.errstate(all="ignore"):
-        (found,) = graph.run({"x": x}, "numpy").values()
+        (result,) = graph.run({"x": x}, "numpy").values()
         expected = getattr(special, name)(x.astype(np.float64))
-        assert found.dtype == dtype
+        assert result.dtype == dtype
         expected = expected.astype(dtype)
     least = float(np.finfo(dtype).tiny) if dtype != "float16" else 1e-3
-    np.testing.assert_allclose(found, expected, rtol=TOLERANCES[dtype], atol=least)
+    np.testing.assert_allclose(result, expected, rtol=TOLERANCES[dtype], atol=least)
 
 
 def test_a_polynomial_begins_with_the_highest_power():

@@ -69,9 +69,9 @@ def _compared(graph: Graph, process: SourceProcess, by_size: dict[int, str]) -> 
         return {"x": x}, lambda: process(by_size.get(len(x), "refuse"), x)
 
     calls = SizedCalls(call)
-    found = verify_calls("Runtime", graph, calls.calls_at([{"batch": size} for size in by_size]))
+    result = verify_calls("Runtime", graph, calls.calls_at([{"batch": size} for size in by_size]))
     assert not calls.why_fixed("batch", "Runtime"), "an end is no refusal"
-    return found
+    return result
 
 
 ENDS = [
@@ -90,29 +90,29 @@ def test_a_source_that_ends_at_once_leaves_the_graph_unverified(
     end: str, said: str, process: SourceProcess, graph: Graph
 ) -> None:
     with limits.override(seconds=1, memory=1 << 26):
-        found = _compared(graph, process, {2: end, 3: "doubled"})
-    assert found.equal
-    assert not found.verified
-    assert not found.outputs
+        result = _compared(graph, process, {2: end, 3: "doubled"})
+    assert result.equal
+    assert not result.verified
+    assert not result.outputs
     with pytest.warns(UnverifiedWarning, match=f"^not verified against Runtime: {said}"):
-        warn_unverified(found)
-    assert list(found.unverified) == ["y"]
+        warn_unverified(result)
+    assert list(result.unverified) == ["y"]
 
 
 @pytest.mark.parametrize(("end", "said"), ENDS)
 def test_comparisons_before_a_crash_count(end: str, said: str, process: SourceProcess, graph: Graph) -> None:
     with limits.override(seconds=2, memory=1 << 26):
-        found = _compared(graph, process, {2: "doubled", 3: end, 4: "doubled"})
-    assert found.verified
-    assert [run.feeds for run in found.runs] == ["batch=2"]
+        result = _compared(graph, process, {2: "doubled", 3: end, 4: "doubled"})
+    assert result.verified
+    assert [run.feeds for run in result.runs] == ["batch=2"]
     with pytest.warns(UnverifiedWarning, match=f"^not verified against Runtime at batch=3: {said}"):
-        warn_unverified(found)
+        warn_unverified(result)
 
 
 def test_a_size_that_the_source_refuses_is_reported_with_its_message(process: SourceProcess, graph: Graph) -> None:
-    found = _compared(graph, process, {2: "doubled", 3: "doubled", 1: "refuse"})
-    assert found.verified
-    assert any(note.endswith("Runtime does not take that: ValueError: sizes that do not fit") for note in found.notes)
+    result = _compared(graph, process, {2: "doubled", 3: "doubled", 1: "refuse"})
+    assert result.verified
+    assert any(note.endswith("Runtime does not take that: ValueError: sizes that do not fit") for note in result.notes)
 
 
 def test_a_source_that_ended_is_not_started_again(process: SourceProcess) -> None:
@@ -144,9 +144,9 @@ def test_calls_in_this_process_have_the_budget_too(graph: Graph) -> None:
         return {"x": x}, lambda: [x + x, time.sleep(1.1)][:1]
 
     with limits.override(seconds=1):
-        found = verify_calls("Runtime", graph, SizedCalls(call).calls_at([{"batch": 2}, {"batch": 3}]))
-    assert [run.feeds for run in found.runs] == ["batch=2"]
-    assert found.notes == ["not verified against Runtime at batch=3: the calls before took more than the limit of 1 s"]
+        result = verify_calls("Runtime", graph, SizedCalls(call).calls_at([{"batch": 2}, {"batch": 3}]))
+    assert [run.feeds for run in result.runs] == ["batch=2"]
+    assert result.notes == ["not verified against Runtime at batch=3: the calls before took more than the limit of 1 s"]
 
 
 def test_a_source_is_opened_once_until_another_is_used(process: SourceProcess) -> None:
@@ -205,9 +205,9 @@ def test_the_sign_of_half_a_turn_is_no_difference() -> None:
     def compared(*expected: float) -> Any:
         return verify_calls("Runtime", graph, [SourceCall(lambda: feeds, lambda: [np.array(expected, np.float32)])])
 
-    found = compared(-half, half / 2, -half)
-    assert found.equal
-    assert found.outputs[0].rule == "pi is the same angle as -pi, at 1 of 3 elements"
+    result = compared(-half, half / 2, -half)
+    assert result.equal
+    assert result.outputs[0].rule == "pi is the same angle as -pi, at 1 of 3 elements"
     assert not compared(-half, -half / 2, -half).equal
     assert not compared(-half, half / 2, 0).equal
     assert compared(half, half / 2, -half).outputs[0].rule == ""

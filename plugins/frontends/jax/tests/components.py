@@ -26,9 +26,9 @@ def table(cases: dict[str, Case]) -> str:
     lines = ["| | components with tests, each at opsets 13, 17 and 21 |", "| --- | --- |"]
     left = dict.fromkeys(name.removesuffix(" of any batch") for name in cases)
     for title, pattern in ROWS.items():
-        found = [name for name in left if re.match(pattern, name)]
-        lines.append(f"| {title} | {', '.join(re.sub(r'^(nnx|linen|eqx|nn)[.]', '', name) for name in found)} |")
-        for name in found:
+        result = [name for name in left if re.match(pattern, name)]
+        lines.append(f"| {title} | {', '.join(re.sub(r'^(nnx|linen|eqx|nn)[.]', '', name) for name in result)} |")
+        for name in result:
             del left[name]
     lines.append(f"| Functions | {len(left)} more of jax.numpy, jax.lax, jax.scipy and jax.random |")
     return "\n".join(lines) + "\n"

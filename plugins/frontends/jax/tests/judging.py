@@ -57,12 +57,12 @@ class Judged:
             with jax.enable_x64(self.case.x64):
                 feeds = {v.name: array_of(a) for v, a in zip(session.get_inputs(), arrays, strict=True)}
             try:
-                found = self._run(session, feeds)
+                result = self._run(session, feeds)
             except RuntimeError as error:  # onnxruntime computes it, but cannot return it
                 if "No corresponding Numpy type" not in str(error):
                     raise
                 return self._elsewhere(contents)
-            for k, (actual, wanted) in enumerate(zip(found, expected, strict=True)):
+            for k, (actual, wanted) in enumerate(zip(result, expected, strict=True)):
                 difference = compare(actual, wanted, accumulation=self.terms, tolerance=self.tolerance)
                 if not difference.equal:
                     return f"output {k} at {sizes or 'its sizes'}: {difference}"
@@ -75,8 +75,8 @@ class Judged:
         for sizes, arrays, expected in self.expected:
             with jax.enable_x64(self.case.x64):
                 feeds = {v.name: array_of(a) for v, a in zip(graph.inputs, arrays, strict=True)}
-            found = program(feeds)
-            for (name, actual), wanted in zip(found.items(), expected, strict=True):
+            result = program(feeds)
+            for (name, actual), wanted in zip(result.items(), expected, strict=True):
                 difference = compare(actual, wanted, accumulation=self.terms, tolerance=self.tolerance)
                 if not difference.equal:
                     return f"{name} at {sizes or 'its sizes'}: {difference}"
@@ -87,8 +87,8 @@ class Judged:
             name: onnxruntime.OrtValue.ortvalue_from_numpy(a) if a.dtype.kind != "V" else _value(a)
             for name, a in feeds.items()
         }
-        found = session.run_with_ort_values([o.name for o in session.get_outputs()], values)
-        return [_array(each) for each in found]
+        result = session.run_with_ort_values([o.name for o in session.get_outputs()], values)
+        return [_array(each) for each in result]
 
 
 def _value(array: Any) -> Any:

@@ -131,7 +131,7 @@ def test_every_size_agrees_with_numpy(name):
         x = np.random.default_rng(rows).standard_normal((rows, 4)).astype(np.float32)
         expected = graph.run({"x": x}, backend="numpy")["y"]
         np.testing.assert_allclose(program({"x": x})["y"], expected, rtol=1e-5, atol=1e-6)
-    wider = [kind for kind, found in made[0]._buckets.items() if found != kind]
+    wider = [kind for kind, result in made[0]._buckets.items() if result != kind]
     assert bool(wider) == (name in APART or name == "turned")
 
 
@@ -148,10 +148,10 @@ def test_every_size_agrees_with_numpy(name):
 )
 def test_control_flow_and_shapes_of_data(text, feeds):
     graph = graph_of(text)
-    found, expected = graph.compile("jax", strict=True)(feeds), graph.run(feeds, backend="numpy")
+    result, expected = graph.compile("jax", strict=True)(feeds), graph.run(feeds, backend="numpy")
     for name, array in expected.items():
-        np.testing.assert_allclose(found[name], array)
-        assert found[name].dtype == array.dtype
+        np.testing.assert_allclose(result[name], array)
+        assert result[name].dtype == array.dtype
 
 
 def test_a_loop_is_traced_and_differentiated_where_its_length_is_known():
@@ -185,9 +185,9 @@ def test_text_is_computed_by_numpy():
     graph = graph_of(
         HEAD + "g (string[N] a, float[N] x) => (string[N] b, float[N] y) { b = StringConcat(a, a) y = Exp(x) }"
     )
-    found = graph.compile("jax", strict=True)({"a": np.array(["u", "v"], object), "x": np.zeros(2, np.float32)})
-    assert found["b"].tolist() == ["uu", "vv"]
-    assert found["y"].tolist() == [1, 1]
+    result = graph.compile("jax", strict=True)({"a": np.array(["u", "v"], object), "x": np.zeros(2, np.float32)})
+    assert result["b"].tolist() == ["uu", "vv"]
+    assert result["y"].tolist() == [1, 1]
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int8", "uint64"])
@@ -196,9 +196,9 @@ def test_element_types_stay(dtype):
     x = graph.input("x", dtype, (2,))
     graph.output("y", x + x)
     array = np.array([3, 5]).astype(getattr(ml_dtypes, dtype, dtype))
-    found = graph.compile("jax", strict=True)({"x": array})["y"]
-    assert found.dtype == array.dtype
-    assert found.tolist() == [6, 10]
+    result = graph.compile("jax", strict=True)({"x": array})["y"]
+    assert result.dtype == array.dtype
+    assert result.tolist() == [6, 10]
 
 
 # ----- state ----------------------------------------------------------------------------------------------------------
@@ -354,9 +354,9 @@ def test_a_quotient_is_rounded_once():
     graph.output("by a constant", x / np.float32(0.0371))
     graph.output("by a number", x / y)
     feeds = {"x": np.random.default_rng(3).standard_normal(1000).astype(np.float32), "y": np.float32(255)}
-    found = graph.compile("jax", strict=True)(feeds)
-    np.testing.assert_array_equal(found["by a constant"], feeds["x"] / np.float32(0.0371))
-    np.testing.assert_array_equal(found["by a number"], feeds["x"] / np.float32(255))
+    result = graph.compile("jax", strict=True)(feeds)
+    np.testing.assert_array_equal(result["by a constant"], feeds["x"] / np.float32(0.0371))
+    np.testing.assert_array_equal(result["by a number"], feeds["x"] / np.float32(255))
 
 
 INDEXED = {
@@ -414,5 +414,5 @@ def test_quantized_calls_are_compiled_completely():
 def test_a_diagonal_may_be_traced(k, upper):
     graph = graph_of(HEAD + f"g (float[3, 4] x, int64 k) => (float[3, 4] y) {{ y = Trilu <upper = {upper}> (x, k) }}")
     x = np.arange(12, dtype=np.float32).reshape(3, 4)
-    found = jax.jit(tenonnx_jax.function(graph))({}, {"x": x, "k": np.int32(k)})["y"]
-    np.testing.assert_array_equal(found, np.triu(x, k) if upper else np.tril(x, k))
+    result = jax.jit(tenonnx_jax.function(graph))({}, {"x": x, "k": np.int32(k)})["y"]
+    np.testing.assert_array_equal(result, np.triu(x, k) if upper else np.tril(x, k))

@@ -156,8 +156,8 @@ def test_losses_of_two_processes_are_those_of_one(trained):
         free.bind(("localhost", 0))
         port = str(free.getsockname()[1])
     both = [started(TOGETHER, port, str(k), devices=4) for k in range(2)]
-    for found in map(ended, both):
-        for name, each in found.items():
+    for result in map(ended, both):
+        for name, each in result.items():
             assert_alike(each, trained["one"] | {"losses": trained[name]["losses"]})
 
 

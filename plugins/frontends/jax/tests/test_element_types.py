@@ -20,19 +20,19 @@ def in_session(path, x):
     if x.dtype != jnp.bfloat16:
         return session.run(None, {name: x})
     value = onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(x.view(np.uint16), onnx.TensorProto.BFLOAT16)
-    return [found.numpy() for found in session.run_with_ort_values(None, {name: value})]
+    return [result.numpy() for result in session.run_with_ort_values(None, {name: value})]
 
 
 def check(function, x, path, **tolerance):
     """Compare a function of ``x`` in a default session of onnxruntime and on numpy."""
     graph = tx.load(function, x, verify=False)
     tx.export(graph, path)
-    wanted = [np.asarray(each) for each in jax.tree.leaves(function(jnp.asarray(x)))]
+    expected = [np.asarray(each) for each in jax.tree.leaves(function(jnp.asarray(x)))]
     ours = graph.run({graph.inputs[0].name: x}, backend="numpy").values()
     for outputs in (ours, in_session(path, x)):
-        for found, each in zip(outputs, wanted, strict=True):
-            assert found.dtype == each.dtype
-            np.testing.assert_allclose(found, each, **tolerance)
+        for result, each in zip(outputs, expected, strict=True):
+            assert result.dtype == each.dtype
+            np.testing.assert_allclose(result, each, **tolerance)
 
 
 INTEGERS = {
@@ -122,9 +122,9 @@ def test_files_of_bfloat16_are_legal_at_their_opset(name, tmp_path):
     graph = tx.load(BFLOAT16[name], x)
     tx.export(graph, tmp_path / "m.onnx")
     onnx.checker.check_model(str(tmp_path / "m.onnx"), full_check=True)
-    wanted = jax.tree.leaves(BFLOAT16[name](jnp.asarray(x)))
-    found = graph.run({graph.inputs[0].name: x}, backend="numpy").values()
-    for ours, theirs in zip(found, wanted, strict=True):
+    expected = jax.tree.leaves(BFLOAT16[name](jnp.asarray(x)))
+    result = graph.run({graph.inputs[0].name: x}, backend="numpy").values()
+    for ours, theirs in zip(result, expected, strict=True):
         np.testing.assert_allclose(ours.astype(np.float32), np.asarray(theirs, np.float32), rtol=0.05, atol=0.05)
 
 
@@ -134,8 +134,8 @@ def test_nan_is_preserved_as_documented(tmp_path):
 
     x = np.array([[1, np.nan, 2], [3, 2, np.nan], [np.nan, 1, 2]], np.float32)
     tx.export(tx.load(extremes, x, verify=False), tmp_path / "m.onnx")
-    for found, wanted in zip(in_session(tmp_path / "m.onnx", x), extremes(jnp.asarray(x)), strict=True):
-        np.testing.assert_array_equal(found, wanted)
+    for result, expected in zip(in_session(tmp_path / "m.onnx", x), extremes(jnp.asarray(x)), strict=True):
+        np.testing.assert_array_equal(result, expected)
 
 
 @pytest.mark.parametrize("function", [lax.div, lax.rem, jnp.floor_divide, jnp.remainder])
@@ -145,5 +145,5 @@ def test_the_smallest_integer_by_minus_one_is_what_xla_gives(function, kind):
     graph = tx.load(function, np.array([7, -7, 3, 1], kind), np.array([2, 3, -1, 1], kind))
     feeds = dict(zip([value.name for value in graph.inputs], (a, b), strict=True))
     for backend in ("numpy", "onnxruntime"):
-        (found,) = graph.run(feeds, backend=backend).values()
-        np.testing.assert_array_equal(found, np.asarray(function(jnp.asarray(a), jnp.asarray(b))))
+        (result,) = graph.run(feeds, backend=backend).values()
+        np.testing.assert_array_equal(result, np.asarray(function(jnp.asarray(a), jnp.asarray(b))))

@@ -31,10 +31,10 @@ def opened(name):
 @pytest.mark.parametrize("name", MODELS)
 def test_the_examples_agree_with_numpy(name):
     graph, feeds = opened(name)
-    expected, found = graph.run(feeds, backend="numpy"), graph.compile("jax", strict=True)(feeds)
+    expected, result = graph.run(feeds, backend="numpy"), graph.compile("jax", strict=True)(feeds)
     for each, wanted in expected.items():
         bound = 1e-5 * np.abs(wanted).max()
-        np.testing.assert_allclose(found[each], wanted, rtol=0, atol=bound)
+        np.testing.assert_allclose(result[each], wanted, rtol=0, atol=bound)
 
 
 def test_state_is_that_of_numpy_after_100_steps():

@@ -24,16 +24,16 @@ def read(path):
 def test_a_model_is_written_with_its_batch(suffix, tmp_path, capsys):
     path = tmp_path / f"digits.{suffix}"
     assert main(["convert", str(EXAMPLES / "digits/digits.onnx"), "-o", str(path)]) == 0
-    said = capsys.readouterr().out
-    assert "in jax" in said
+    output = capsys.readouterr().out
+    assert "in jax" in output
     assert path.stat().st_size > 10_000
     if suffix == "stablehlo":
         feeds = {"pixels": np.random.default_rng(0).random((5, 64), np.float32)}
         with jax.enable_x64(True):
-            found = read(path).call(feeds)
+            result = read(path).call(feeds)
         expected = tx.load(EXAMPLES / "digits/digits.onnx").run(feeds, backend="numpy")
-        np.testing.assert_array_equal(found["label"], expected["label"])
-        np.testing.assert_allclose(found["probabilities"], expected["probabilities"], rtol=1e-4, atol=1e-6)
+        np.testing.assert_array_equal(result["label"], expected["label"])
+        np.testing.assert_allclose(result["probabilities"], expected["probabilities"], rtol=1e-4, atol=1e-6)
     else:
         assert "stablehlo.dot_general" in path.read_text()
 

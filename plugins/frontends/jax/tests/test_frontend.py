@@ -151,8 +151,8 @@ def test_verification_finds_other_numbers():
 
 
 def test_verification_looks_at_other_sizes():
-    found = frontend.verifier(lambda a: a + 1, x, dynamic_batch=True)(tx.load(lambda a: a + 1, x, dynamic_batch=True))
-    assert len(found.outputs) == 3
+    result = frontend.verifier(lambda a: a + 1, x, dynamic_batch=True)(tx.load(lambda a: a + 1, x, dynamic_batch=True))
+    assert len(result.outputs) == 3
 
 
 def test_softmax_gelu_and_layer_norm_are_single_nodes():
@@ -187,10 +187,10 @@ def test_statistics_of_a_batch_become_outputs_and_inputs_with_a_default():
         "var": "buffer",
     }
     program = graph.compile(state={"mean": "mean_next", "var": "var_next"})
-    found = [program({"x": x + k}) for k in range(3)]
+    result = [program({"x": x + k}) for k in range(3)]
     for k in range(3):
         expected = module(jnp.asarray(x + k))
-        assert compare(found[k]["output"], np.asarray(expected), accumulation=3).equal
+        assert compare(result[k]["output"], np.asarray(expected), accumulation=3).equal
     after = {name: np.asarray(value) for name, value in program.state.items()}
     np.testing.assert_allclose(after["mean"], module.mean[...], rtol=1e-5)
     module.eval()
@@ -234,8 +234,8 @@ def test_inputs_and_outputs_may_lie_otherwise():
     assert {value.name for value in graph.variables} == {"kernel", "bias"}
     assert types(graph) == ["float32[batch, 3, 8, 8]", "float32[batch, 6, 8, 8]"]
     assert [node.op_type for node in graph.nodes] == ["Conv"]
-    found = graph.run({"inputs": image.transpose(0, 3, 1, 2)})["output"]
-    assert compare(found.transpose(0, 2, 3, 1), np.asarray(module(image)), accumulation=27).equal
+    result = graph.run({"inputs": image.transpose(0, 3, 1, 2)})["output"]
+    assert compare(result.transpose(0, 2, 3, 1), np.asarray(module(image)), accumulation=27).equal
 
 
 @pytest.mark.parametrize(("shapes", "inner"), [("all", True), ("interface", False)])
@@ -252,8 +252,8 @@ def test_a_convolution_has_no_transpositions_around_it():
             a = jax.nn.relu(nnx.Conv(3, 3, (3, 3), rngs=nnx.Rngs(k))(a))
         return a
 
-    found = [node.op_type for node in tx.load(network, floats(2, 8, 8, 3)).nodes]
-    assert found == ["Transpose", *["Conv", "Relu"] * 3, "Transpose"]
+    result = [node.op_type for node in tx.load(network, floats(2, 8, 8, 3)).nodes]
+    assert result == ["Transpose", *["Conv", "Relu"] * 3, "Transpose"]
 
 
 def test_normalizations_are_single_nodes():
@@ -287,8 +287,8 @@ def test_the_command_line_reads_what_a_function_makes(tmp_path, capsys):
         "import jax\n\ndef make():\n    return lambda a: jax.debug.print('{a}', a=a) or a\n"
     )
     assert main(["convert", *given]) != 0
-    assert "debug_print" in (said := capsys.readouterr().err) or "debug_callback" in said
-    assert "Traceback" not in said
+    assert "debug_print" in (output := capsys.readouterr().err) or "debug_callback" in output
+    assert "Traceback" not in output
 
 
 # ----- training -------------------------------------------------------------------------------------------------------
@@ -301,8 +301,8 @@ def test_examples_fine_tune_as_files(name, tmp_path):
     tx.export(graph, tmp_path / "m.onnx", opset_version=17)
     graph = tx.load(tmp_path / "m.onnx")
     feeds = {graph.inputs[0].name: case.examples[0]}
-    found = graph.run(feeds)[graph.outputs[0].name]
-    target = found + floats(*found.shape, seed=1)
+    result = graph.run(feeds)[graph.outputs[0].name]
+    target = result + floats(*result.shape, seed=1)
     step = tt.TrainingStep(graph, tt.MeanSquaredError(), tt.Adam(1e-3))
     losses = [step({**feeds, "labels": target})["loss"] for _ in range(4)]
     assert losses[-1] < losses[0]
@@ -314,10 +314,10 @@ def test_sizes_that_a_function_refuses_are_replaced_by_larger_ones():
 
     image = np.ones((2, 3, 8), np.float32)
     graph = tx.load(valid, image, dims={"image": {2: "width"}})
-    found = frontend.verifier(valid, image, dims={"image": {2: "width"}})(graph)
-    assert {output.run for output in found.outputs} == {"width=8", "width=12", "width=17"}
-    assert len(found.notes) == 1
-    assert "width=1)" in found.notes[0]
+    result = frontend.verifier(valid, image, dims={"image": {2: "width"}})(graph)
+    assert {output.run for output in result.outputs} == {"width=8", "width=12", "width=17"}
+    assert len(result.notes) == 1
+    assert "width=1)" in result.notes[0]
 
 
 @pytest.mark.parametrize("shape", [(2, 6), (12,), (1, 3, 4)])
@@ -363,5 +363,5 @@ def test_a_choice_of_16_bits_runs_on_onnxruntime(dtype, tmp_path):
     x = np.array([5, 2, 9, 0], dtype)
     tx.export(tx.load(lambda x: jax.numpy.where(x > 3, x, x[::-1]), x), tmp_path / "m.onnx")
     session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
-    (found,) = session.run(None, {session.get_inputs()[0].name: x})
-    np.testing.assert_array_equal(found, np.where(x > 3, x, x[::-1]))
+    (result,) = session.run(None, {session.get_inputs()[0].name: x})
+    np.testing.assert_array_equal(result, np.where(x > 3, x, x[::-1]))

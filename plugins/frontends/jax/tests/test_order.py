@@ -28,8 +28,8 @@ def test_a_function_reduces_axes_of_any_length(axes, tmp_path):
     tx.export(graph, tmp_path / "m.onnx")
     for length in (0, 1, 5):
         x = draw(size=[length if k in axes else n for k, n in enumerate((3, 4, 2))]).astype(np.float32)
-        for found, wanted in zip(in_session(tmp_path / "m.onnx", x), reduced(jnp.asarray(x)), strict=True):
-            np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+        for result, expected in zip(in_session(tmp_path / "m.onnx", x), reduced(jnp.asarray(x)), strict=True):
+            np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
 x = np.random.default_rng(1).normal(size=(3, 7)).astype(np.float32)
@@ -70,11 +70,11 @@ def test_a_function_reduces_elements_in_their_order(name, tmp_path):
     function, a = FOLDS[name]
     graph = tx.load(function, a)
     tx.export(graph, tmp_path / "m.onnx")
-    wanted = [np.asarray(each) for each in jax.tree.leaves(function(jnp.asarray(a)))]
+    expected = [np.asarray(each) for each in jax.tree.leaves(function(jnp.asarray(a)))]
     ours = graph.run({graph.inputs[0].name: a}, backend="numpy").values()
     for outputs in (ours, in_session(tmp_path / "m.onnx", a)):
-        for found, each in zip(outputs, wanted, strict=True):
-            np.testing.assert_allclose(found, each, rtol=1e-5, atol=1e-6)
+        for result, each in zip(outputs, expected, strict=True):
+            np.testing.assert_allclose(result, each, rtol=1e-5, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", ["decay", "largest magnitude", "first of the largest", "last"])
@@ -99,8 +99,8 @@ def test_a_function_changes_a_place_as_often_as_it_comes(name):
     graph = tx.load(function, x, *places)
     feeds = dict(zip([value.name for value in graph.inputs], (x, *places), strict=True))
     for backend in ("numpy", "onnxruntime"):
-        (found,) = graph.run(feeds, backend=backend).values()
-        np.testing.assert_allclose(found, function(jnp.asarray(x), *places), rtol=1e-5)
+        (result,) = graph.run(feeds, backend=backend).values()
+        np.testing.assert_allclose(result, function(jnp.asarray(x), *places), rtol=1e-5)
 
 
 SPECTRA = {
@@ -119,5 +119,5 @@ def test_angles_of_real_spectra_have_the_sign_of_jax(name):
     a = np.concatenate([x, np.abs(x), -np.abs(x)])
     graph = tx.load(SPECTRA[name], a)
     for backend in ("numpy", "onnxruntime"):
-        (found,) = graph.run({graph.inputs[0].name: a}, backend=backend).values()
-        np.testing.assert_allclose(found, SPECTRA[name](jnp.asarray(a)), rtol=1e-3, atol=1e-4)
+        (result,) = graph.run({graph.inputs[0].name: a}, backend=backend).values()
+        np.testing.assert_allclose(result, SPECTRA[name](jnp.asarray(a)), rtol=1e-3, atol=1e-4)

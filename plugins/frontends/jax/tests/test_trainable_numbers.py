@@ -51,5 +51,5 @@ def test_numbers_are_trained(kind):
 
     for start in [*range(0, 32, 8)] * 2:
         parameters = step(parameters, x[start : start + 8], labels[start : start + 8])
-    (found,) = graph.run({"x": x}).values()
-    np.testing.assert_allclose(found, module.apply(parameters, x), rtol=1e-5, atol=1e-5)
+    (result,) = graph.run({"x": x}).values()
+    np.testing.assert_allclose(result, module.apply(parameters, x), rtol=1e-5, atol=1e-5)

@@ -71,9 +71,9 @@ def _of_hummingbird(model: Any, rows: Any) -> Any:
     methods = [name for name in ("predict", "predict_proba", "transform") if hasattr(model, name)]
     methods = methods or [name for name in ("decision_function", "score_samples") if hasattr(model, name)]
     try:
-        found = {name: np.asarray(getattr(converted, name)(rows)) for name in methods if hasattr(converted, name)}
-        empty = [name for name in found if len(getattr(converted, name)(rows[:0]))]
-        return f"wrong: {empty[0]} of no rows" if empty else found
+        result = {name: np.asarray(getattr(converted, name)(rows)) for name in methods if hasattr(converted, name)}
+        empty = [name for name in result if len(getattr(converted, name)(rows[:0]))]
+        return f"wrong: {empty[0]} of no rows" if empty else result
     except BaseException as error:
         return f"fails: {type(error).__name__}: {error}"
 

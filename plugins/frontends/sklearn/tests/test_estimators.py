@@ -64,9 +64,9 @@ def test_float64_rows_are_exact(kind):
     X = rows_of(200)
     model = kind(random_state=0).fit(X, (X.sum(axis=1) > 0).astype(int))
     rows = rows_of(500, seed=1)
-    found = tx.load(model, dtype="float64", verify=False).run({"X": rows})
-    assert (found["label"] == model.predict(rows)).all()
-    np.testing.assert_allclose(found["probabilities"], model.predict_proba(rows), rtol=0, atol=1e-9)
+    result = tx.load(model, dtype="float64", verify=False).run({"X": rows})
+    assert (result["label"] == model.predict(rows)).all()
+    np.testing.assert_allclose(result["probabilities"], model.predict_proba(rows), rtol=0, atol=1e-9)
 
 
 def test_missing_values_and_categories_of_histogram_boosting():
@@ -77,8 +77,8 @@ def test_missing_values_and_categories_of_histogram_boosting():
     model = HistGradientBoostingClassifier(categorical_features=[1], max_iter=20).fit(X, y)
     rows = np.float32(X)
     rows[:20, 1] = 99
-    found = tx.load(model, rows).run({"X": rows})
-    assert (found["label"] == model.predict(rows)).all()
+    result = tx.load(model, rows).run({"X": rows})
+    assert (result["label"] == model.predict(rows)).all()
 
 
 def test_one_input_for_each_column_and_the_names_of_outputs():
@@ -87,8 +87,8 @@ def test_one_input_for_each_column_and_the_names_of_outputs():
     graph = tx.load(model, inputs="columns", verify=False)
     assert [value.name for value in graph.inputs] == ["age", "size"]
     assert [value.name for value in graph.outputs] == ["variable"]
-    found = graph.run({"age": np.zeros((0, 1), np.float32), "size": np.zeros((0, 1), np.float32)})
-    assert found["variable"].shape == (0,)
+    result = graph.run({"age": np.zeros((0, 1), np.float32), "size": np.zeros((0, 1), np.float32)})
+    assert result["variable"].shape == (0,)
 
 
 def test_labels_of_text():
@@ -205,8 +205,8 @@ def test_numbers_that_are_missing_are_imputed_by_neighbors(weights):
     X[::3, 1], X[::5, 2], X[7] = np.nan, np.nan, np.nan
     model = KNNImputer(weights=weights, add_indicator=True).fit(X)
     rows = np.float32(X)
-    found = tx.load(model, rows).run({"X": rows})["transform"]
-    np.testing.assert_allclose(found, model.transform(rows), rtol=1e-4, atol=1e-5)
+    result = tx.load(model, rows).run({"X": rows})["transform"]
+    np.testing.assert_allclose(result, model.transform(rows), rtol=1e-4, atol=1e-5)
 
 
 def test_text_and_numbers_of_a_matrix_of_objects():
@@ -218,8 +218,8 @@ def test_text_and_numbers_of_a_matrix_of_objects():
     graph = tx.load(model)
     assert [str(value.dtype) for value in graph.inputs] == ["string", "float32"]
     rows = np.array([["a", 1.0], ["?", None], ["c", 4]], object)
-    wanted = model.predict_proba(np.array([["a", 1.0], ["?", np.nan], ["c", 4]], object))
-    np.testing.assert_allclose(graph.run(feeds(graph, rows))["probabilities"], wanted, atol=1e-5)
+    expected = model.predict_proba(np.array([["a", 1.0], ["?", np.nan], ["c", 4]], object))
+    np.testing.assert_allclose(graph.run(feeds(graph, rows))["probabilities"], expected, atol=1e-5)
 
 
 def test_a_difference_names_the_step_of_the_pipeline():
@@ -372,8 +372,8 @@ def test_random_rows_have_missing_numbers_and_unknown_categories():
     X[::9, 0] = np.nan
     model = OrdinalEncoder(handle_unknown="use_encoded_value", unknown_value=-1, encoded_missing_value=-5).fit(X)
     graph = tx.load(model)
-    found = graph.run({"X": np.array([[np.nan, 99.0]], np.float32)})["transform"]
-    assert found.tolist() == [[-5.0, -1.0]]
+    result = graph.run({"X": np.array([[np.nan, 99.0]], np.float32)})["transform"]
+    assert result.tolist() == [[-5.0, -1.0]]
     odd = list(unusual(model, np.zeros((40, 2))))
     assert np.isnan(odd[0]).any()
     assert (odd[1] > np.nanmax(X)).any()
@@ -422,8 +422,8 @@ def test_factors_of_kernels_keep_their_digits_on_onnxruntime(settings, tmp_path)
     model = SVC(**settings).fit(X, X[:, 0] > 0)
     tx.export(tx.load(model, dtype="float64"), tmp_path / "m.onnx")
     session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
-    found = session.run(["decision_function"], {"X": X_test})[0]
-    np.testing.assert_allclose(found, model.decision_function(X_test), rtol=1e-9, atol=1e-9)
+    result = session.run(["decision_function"], {"X": X_test})[0]
+    np.testing.assert_allclose(result, model.decision_function(X_test), rtol=1e-9, atol=1e-9)
 
 
 def test_models_that_return_a_vector_for_one_row():
@@ -439,9 +439,9 @@ def test_labels_that_were_spread_to_no_neighbor_are_missing():
         model = LabelPropagation(kernel="knn", n_neighbors=2).fit(X, [0, 1, 0, 1, 0, -1, -1, -1, -1, -1])
         rows = np.array([[0.0, 0.0], [50.0, 50.0]], np.float32)
         expected = model.predict_proba(rows)
-    found = tx.load(model, verify=False).run({"X": rows})
+    result = tx.load(model, verify=False).run({"X": rows})
     assert np.isnan(expected[1]).all()
-    np.testing.assert_allclose(found["probabilities"], expected, rtol=1e-5)
+    np.testing.assert_allclose(result["probabilities"], expected, rtol=1e-5)
 
 
 def test_a_file_without_a_readable_estimator_is_refused(tmp_path):

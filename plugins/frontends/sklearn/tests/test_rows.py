@@ -74,18 +74,18 @@ def test_rows_that_float32_represents_stay_float32():
 def test_targets_with_other_numbers_of_classes_have_an_output_each(kind):
     model = kind().fit(NUMBERS, PAIRS)
     graph = tx.load(model, outputs=["predict", "predict_proba"])
-    found = run(graph, NUMBERS)
-    assert [array.shape for array in found.values()] == [(60, 2), (60, 3), (60, 2)]
-    assert difference(model, NUMBERS.astype(np.float32), found) == "right"
+    result = run(graph, NUMBERS)
+    assert [array.shape for array in result.values()] == [(60, 2), (60, 3), (60, 2)]
+    assert difference(model, NUMBERS.astype(np.float32), result) == "right"
 
 
 @pytest.mark.parametrize("settings", [{}, {"metric": "manhattan"}, {"n_neighbors": 1, "algorithm": "brute"}])
 def test_nearest_neighbors_return_distances_and_indices(settings):
     model = NearestNeighbors(**settings).fit(NUMBERS[:40])
     distances, places = model.kneighbors(NUMBERS[40:])
-    found = run(tx.load(model), NUMBERS[40:])
-    np.testing.assert_allclose(found["distances"], distances, rtol=1e-5)
-    np.testing.assert_array_equal(found["indices"], places)
+    result = run(tx.load(model), NUMBERS[40:])
+    np.testing.assert_allclose(result["distances"], distances, rtol=1e-5)
+    np.testing.assert_array_equal(result["indices"], places)
 
 
 @pytest.mark.parametrize("kind", [LabelEncoder, LabelBinarizer])
@@ -117,16 +117,16 @@ HASHED = {
 def test_hashes_of_words_mappings_and_pairs(kind, signed):
     model, rows = FeatureHasher(8, input_type=kind, alternate_sign=signed), HASHED[kind]
     for example in ((), (rows,)):
-        found = run(tx.load(model, *example), rows)["transform"]
-        np.testing.assert_allclose(found, model.transform(rows).toarray())
+        result = run(tx.load(model, *example), rows)["transform"]
+        np.testing.assert_allclose(result, model.transform(rows).toarray())
 
 
 def test_mappings_become_columns_before_a_classifier():
     rows = [{"city": "here", "size": 2.0}, {"city": "there", "size": 1.0}, {"size": 4.0}] * 4
     model = make_pipeline(DictVectorizer(), LogisticRegression()).fit(rows, [0, 1, 1] * 4)
     rows = [*rows[:3], {"city": "elsewhere", "other": 3}]
-    found = run(tx.load(model, rows), rows)
-    np.testing.assert_allclose(found["probabilities"], model.predict_proba(rows), atol=1e-6)
+    result = run(tx.load(model, rows), rows)
+    np.testing.assert_allclose(result["probabilities"], model.predict_proba(rows), atol=1e-6)
 
 
 @pytest.mark.parametrize("shape", [(2, 6, 5), (3, 5, 6, 3)])
@@ -165,8 +165,8 @@ def test_pipelines_whose_first_step_has_no_column_names(first):
     vote = VotingClassifier([("one", model)], voting="soft").fit(NUMBERS, PAIRS[:, 1])
     for each in (model, vote):
         for example in ((), (NUMBERS,)):
-            found = run(tx.load(each, *example), NUMBERS)
-            np.testing.assert_allclose(found["probabilities"], each.predict_proba(NUMBERS), atol=1e-6)
+            result = run(tx.load(each, *example), NUMBERS)
+            np.testing.assert_allclose(result["probabilities"], each.predict_proba(NUMBERS), atol=1e-6)
 
 
 def test_a_class_without_columns_is_named_if_there_is_no_example():

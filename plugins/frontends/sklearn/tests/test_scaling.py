@@ -45,8 +45,8 @@ def test_trees_read_rows_before_their_powers(method, dtype):
     model = make_pipeline(PowerTransformer(method), HistGradientBoostingClassifier(max_iter=30)).fit(X, y)
     graph = tx.load(model, X.astype(dtype), dtype=dtype)
     assert "Pow" not in {node.op_type for node in graph.nodes}
-    found = graph.run({"X": X.astype(dtype)})["probabilities"]
-    np.testing.assert_allclose(found, model.predict_proba(X.astype(dtype)), rtol=1e-4)
+    result = graph.run({"X": X.astype(dtype)})["probabilities"]
+    np.testing.assert_allclose(result, model.predict_proba(X.astype(dtype)), rtol=1e-4)
 
 
 def test_weights_absorb_the_scale_unless_the_center_is_far():
@@ -60,10 +60,10 @@ def test_weights_absorb_the_scale_unless_the_center_is_far():
 
 def test_thresholds_are_the_greatest_numbers_below():
     steps = np.float32([0.1, 1.0, -5.0, np.inf, -np.inf])
-    found = thresholds_before(lambda rows: (rows - np.float32(3)) / np.float32(7), np.zeros(5), steps, 1)
-    after = (found - np.float32(3)) / np.float32(7)
-    above = (np.nextafter(found, np.float32(np.inf)) - np.float32(3)) / np.float32(7)
+    result = thresholds_before(lambda rows: (rows - np.float32(3)) / np.float32(7), np.zeros(5), steps, 1)
+    after = (result - np.float32(3)) / np.float32(7)
+    above = (np.nextafter(result, np.float32(np.inf)) - np.float32(3)) / np.float32(7)
     assert (after[:3] <= steps[:3]).all()
     assert (above[:3] > steps[:3]).all()
-    assert found[3] == np.inf
-    assert found[4] == -np.inf
+    assert result[3] == np.inf
+    assert result[4] == -np.inf

@@ -49,8 +49,8 @@ FUNCTIONS = [
 @pytest.mark.parametrize("place", range(len(FUNCTIONS)))
 def test_a_function_of_numpy(place):
     model = FunctionTransformer(FUNCTIONS[place]).fit(ROWS)
-    found = tx.load(model, ROWS, verify=False).run({"X": ROWS})["transform"]
-    np.testing.assert_allclose(found, model.transform(ROWS), rtol=1e-5, atol=1e-5)
+    result = tx.load(model, ROWS, verify=False).run({"X": ROWS})["transform"]
+    np.testing.assert_allclose(result, model.transform(ROWS), rtol=1e-5, atol=1e-5)
 
 
 def _branches(X):
@@ -102,8 +102,8 @@ KNOWN = np.nan_to_num(ROWS)
 @pytest.mark.parametrize("place", range(len(PAIRS)))
 def test_a_function_of_two_rows(place):
     model = KernelRidge(kernel=PAIRS[place]).fit(KNOWN, KNOWN[:, 0])
-    found = tx.load(model, KNOWN, verify=False).run({"X": KNOWN})["variable"]
-    np.testing.assert_allclose(found, model.predict(KNOWN), rtol=1e-4, atol=1e-4)
+    result = tx.load(model, KNOWN, verify=False).run({"X": KNOWN})["variable"]
+    np.testing.assert_allclose(result, model.predict(KNOWN), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize(
@@ -134,8 +134,8 @@ COUNTS = [
 def test_a_function_counts_in_texts(place, backend):
     model = FunctionTransformer(COUNTS[place], check_inverse=False).fit(TEXTS)
     graph = tx.load(model, TEXTS)
-    (found,) = graph.run({graph.inputs[0].name: TEXTS}, backend=backend).values()
-    np.testing.assert_array_equal(found, model.transform(TEXTS))
+    (result,) = graph.run({graph.inputs[0].name: TEXTS}, backend=backend).values()
+    np.testing.assert_array_equal(result, model.transform(TEXTS))
 
 
 @pytest.mark.parametrize(

@@ -164,12 +164,12 @@ def test_a_predictor_that_crashes_leaves_the_graph_unverified(
     files: dict[str, Path], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     _serve(monkeypatch, tmp_path / "ending.py", f"def predict(*given): {CRASH}")
-    said = r"not verified against scikit-learn: LightGBM crashed its process \(SIGSEGV\)"
-    with pytest.warns(UnverifiedWarning, match=said):
+    output = r"not verified against scikit-learn: LightGBM crashed its process \(SIGSEGV\)"
+    with pytest.warns(UnverifiedWarning, match=output):
         assert tx.load(files["txt"]).nodes
-    found = tx.convert(files["txt"], tmp_path / "m.onnx").verification
-    assert not found.outputs
-    assert set(found.unverified) == {"variable"}
+    result = tx.convert(files["txt"], tmp_path / "m.onnx").verification
+    assert not result.outputs
+    assert set(result.unverified) == {"variable"}
     with pytest.raises(tx.VerificationFailed, match="nothing could be compared"):
         tx.convert(files["txt"], tmp_path / "n.onnx", verify=True)
     assert [path.name for path in tmp_path.glob("*.onnx")] == ["m.onnx"]

@@ -38,8 +38,8 @@ def _theirs(model: Any) -> onnx.ModelProto:
 
     shapes = [tf.TensorSpec(each.shape, each.dtype, name=each.name) for each in model.inputs]
     function = tf.function(lambda x: model(x, training=False))
-    found, _ = tf2onnx.convert.from_function(function, input_signature=shapes, opset=17)
-    return found
+    result, _ = tf2onnx.convert.from_function(function, input_signature=shapes, opset=17)
+    return result
 
 
 def _timed(make: Any, model: Any) -> str:

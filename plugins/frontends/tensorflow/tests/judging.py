@@ -53,9 +53,9 @@ def judge(case: Case) -> int:
         graph = tx.load(source, verify=False, **case.options)
         compare = verifier(source)
         assert compare is not None
-        found = compare(graph)
-        found.raise_if_failed()
-        assert found.outputs or found.unverified, found.notes  # the interpreter ran the file
+        result = compare(graph)
+        result.raise_if_failed()
+        assert result.outputs or result.unverified, result.notes  # the interpreter ran the file
     else:
         graph = tx.load(source, *case.examples, **case.options)
     feeds = _feeds(graph, case)
@@ -68,9 +68,9 @@ def judge(case: Case) -> int:
         versions = {entry.domain or "ai.onnx": entry.version for entry in model.opset_import}
         assert versions["ai.onnx"] == opset
         if expected is not None:
-            found = tx.load(model).run(feeds)
+            result = tx.load(model).run(feeds)
             for name, wanted in expected.items():
-                _same(found[name], wanted, f"{name} at opset {opset}")
+                _same(result[name], wanted, f"{name} at opset {opset}")
     return len(graph.nodes)
 
 

@@ -39,8 +39,8 @@ def test_network(name: str) -> None:
     file = io.BytesIO()
     tx.export(graph, file, opset_version=13)
     images = np.random.default_rng(1).normal(size=(2, size, size, 3)).astype(np.float32)
-    (found,) = tx.load(file.getvalue()).run({graph.inputs[0].name: images}).values()
-    np.testing.assert_allclose(found, model(images), rtol=1e-3, atol=1e-5)
+    (result,) = tx.load(file.getvalue()).run({graph.inputs[0].name: images}).values()
+    np.testing.assert_allclose(result, model(images), rtol=1e-3, atol=1e-5)
 
 
 def _as_trained(model: Any) -> None:

@@ -90,12 +90,12 @@ def test_slices_that_do_not_fit(
 
 def test_a_scalar_in_one_slice(tmp_path: Path) -> None:
     rows = [_row(_key_of_slice("w", []), _entry([], size=4)), _row(b"w", _entry([], [[]]))]
-    found = _written(tmp_path, [_header(), *sorted(rows)], data=b"\0\0\x80?").read("w")
-    assert (found.shape, float(found)) == ((), 1.0)
+    result = _written(tmp_path, [_header(), *sorted(rows)], data=b"\0\0\x80?").read("w")
+    assert (result.shape, float(result)) == ((), 1.0)
 
 
 def test_slices_that_fit_are_put_together(tmp_path: Path) -> None:
     parts = [[(0, 2)], [(2, 2)]]
     rows = [_row(_key_of_slice("w", part), _entry([2], size=8)) for part in parts]
-    found = _written(tmp_path, [_header(), *rows, _row(b"w", _entry([4], parts))], data=b"\0\0\x80?" * 2).read("w")
-    assert found.tolist() == [1.0, 1.0, 1.0, 1.0]
+    result = _written(tmp_path, [_header(), *rows, _row(b"w", _entry([4], parts))], data=b"\0\0\x80?" * 2).read("w")
+    assert result.tolist() == [1.0, 1.0, 1.0, 1.0]

@@ -42,19 +42,19 @@ HOW = {"loss": "softmax_cross_entropy", "optimizer": tt.SGD(0.1), "batch_size": 
 @pytest.mark.parametrize("name", DATA)
 def test_training_and_evaluation_are_those_of_arrays(name):
     graph, other = linear(), linear()
-    found = tt.fit(graph, DATA[name](), validation=DATA[name](), epochs=2, **HOW)
+    result = tt.fit(graph, DATA[name](), validation=DATA[name](), epochs=2, **HOW)
     expected = tt.fit(other, (X, LABELS), validation=(X, LABELS), epochs=2, shuffle=False, **HOW)
-    assert found.losses == expected.losses
-    assert found.epochs == expected.epochs
+    assert result.losses == expected.losses
+    assert result.epochs == expected.epochs
     assert tt.evaluate(graph, DATA[name](), ["accuracy"]) == tt.evaluate(other, (X, LABELS), ["accuracy"])
 
 
 @pytest.mark.parametrize("name", ["batches", "samples", "mappings"])
 def test_quantization_measures_ranges_on_a_data_set(name):
-    found, _ = tx.quantize(linear(), DATA[name](), batch_size=8, backend="numpy")
+    result, _ = tx.quantize(linear(), DATA[name](), batch_size=8, backend="numpy")
     expected, _ = tx.quantize(linear(), {"x": X}, batch_size=8, backend="numpy")
     feeds = {"x": X[:5]}
-    np.testing.assert_array_equal(found.run(feeds, "numpy")["scores"], expected.run(feeds, "numpy")["scores"])
+    np.testing.assert_array_equal(result.run(feeds, "numpy")["scores"], expected.run(feeds, "numpy")["scores"])
 
 
 def test_text_labels_are_refused():

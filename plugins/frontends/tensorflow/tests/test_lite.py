@@ -40,9 +40,9 @@ def test_weights_by_channel_are_not_quantized_again() -> None:
     """onnxruntime would quantize float weights between QDQ nodes with one scale."""
     graph = tx.load(CASES["dense_int16"].make())
     x = np.random.default_rng(0).normal(size=(2, 6, 6, 4)).astype(np.float32)
-    found = [graph.run({graph.inputs[0].name: x}, backend=name) for name in ("numpy", "onnxruntime")]
+    result = [graph.run({graph.inputs[0].name: x}, backend=name) for name in ("numpy", "onnxruntime")]
     step = max(float(n.inputs[1].data.array().max()) for n in graph.nodes if n.op_type == "QuantizeLinear")
-    for one, other in zip(*(each.values() for each in found), strict=True):
+    for one, other in zip(*(each.values() for each in result), strict=True):
         np.testing.assert_allclose(one, other, atol=1.01 * step)
 
 
@@ -98,6 +98,6 @@ def test_quantized_values_are_loaded_unchanged(name: str, opset: int) -> None:
     tx.export(tx.load(path), stream, opset_version=opset)
     session = onnxruntime.InferenceSession(stream.getvalue(), providers=["CPUExecutionProvider"])
     x = np.random.default_rng(0).integers(-128, 128, _X).astype(np.int8)
-    (found,) = session.run(None, {session.get_inputs()[0].name: x})
+    (result,) = session.run(None, {session.get_inputs()[0].name: x})
     (expected,) = Interpreter(path)([x])
-    assert np.abs(found.astype(int) - expected.astype(int)).max() <= 1
+    assert np.abs(result.astype(int) - expected.astype(int)).max() <= 1

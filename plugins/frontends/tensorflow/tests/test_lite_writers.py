@@ -27,10 +27,10 @@ QUANTIZED = RANDOM.integers(-8, 8, (4, 8))
 def compared(path: Path, *arrays: Any) -> Any:
     """Outputs of a graph on numpy, after comparison with the interpreter."""
     graph = tx.load(path)
-    found = list(graph.run({v.name: a for v, a in zip(graph.inputs, arrays, strict=True)}, backend="numpy").values())
-    for one, other in zip(found, Interpreter(path)(arrays), strict=True):
+    result = list(graph.run({v.name: a for v, a in zip(graph.inputs, arrays, strict=True)}, backend="numpy").values())
+    for one, other in zip(result, Interpreter(path)(arrays), strict=True):
         np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-5)
-    return graph, found
+    return graph, result
 
 
 @pytest.mark.parametrize("has_old_codes", [True, False])
@@ -42,9 +42,9 @@ def test_numbers_of_operators_are_read_from_either_field(has_old_codes: bool) ->
         Op("FULLY_CONNECTED", [0, 2, -1], [3], ("FullyConnectedOptions", {})),
         Op("SOFTMAX", [3], [4], ("SoftmaxOptions", {"beta": 1.0})),
     ]
-    _, (found,) = compared(built(tensors, operators, [0], [4], has_old_codes=has_old_codes), X)
+    _, (result,) = compared(built(tensors, operators, [0], [4], has_old_codes=has_old_codes), X)
     real = X @ (QUANTIZED * np.asarray([[0.1], [0.2], [0.3], [0.4]])).T
-    np.testing.assert_allclose(found, np.exp(real) / np.exp(real).sum(1, keepdims=True), rtol=1e-5)
+    np.testing.assert_allclose(result, np.exp(real) / np.exp(real).sum(1, keepdims=True), rtol=1e-5)
 
 
 def composites(*, deep: bool) -> Path:
@@ -61,8 +61,8 @@ def composites(*, deep: bool) -> Path:
 
 
 def test_composites_are_replaced_by_their_graph() -> None:
-    _, (found,) = compared(composites(deep=False), X)
-    np.testing.assert_array_equal(found, X / 2)
+    _, (result,) = compared(composites(deep=False), X)
+    np.testing.assert_array_equal(result, X / 2)
 
 
 def test_a_file_that_crashes_the_interpreter_leaves_the_caller_alive() -> None:
@@ -71,9 +71,9 @@ def test_a_file_that_crashes_the_interpreter_leaves_the_caller_alive() -> None:
     with pytest.warns(UnverifiedWarning, match="crashed its process"):
         graph = tx.load(path)
     np.testing.assert_array_equal(next(iter(graph.run({graph.inputs[0].name: X}).values())), X / 2)
-    found = verifier(path)(graph)
-    assert not found.outputs
-    assert any("crashed its process" in note for note in found.notes)
+    result = verifier(path)(graph)
+    assert not result.outputs
+    assert any("crashed its process" in note for note in result.notes)
     compared(composites(deep=False), X)  # in a new process
 
 
@@ -81,9 +81,9 @@ def test_a_constant_is_an_output_under_its_name() -> None:
     held = np.asarray([1, 2, 3, 4], np.float32)
     tensors = [T(shape=(2, 8)), T(held), T(shape=(2, 8))]
     path = built(tensors, [Op("ADD", [0, 0], [2], ("AddOptions", {}))], [0], [2, 1])
-    graph, (_, found) = compared(path, X)
+    graph, (_, result) = compared(path, X)
     assert [value.name for value in graph.outputs] == ["tensor_2", "tensor_1"]
-    np.testing.assert_array_equal(found, held)
+    np.testing.assert_array_equal(result, held)
 
 
 def test_scales_of_blocks() -> None:
@@ -99,8 +99,8 @@ def test_scales_of_blocks() -> None:
     graph = tx.load(path, verify=False)
     real = QUANTIZED * np.repeat(scales.astype(np.float32), 4, axis=1)
     for backend in ("numpy", "onnxruntime"):
-        (found,) = graph.run({graph.inputs[0].name: X}, backend=backend).values()
-        np.testing.assert_allclose(found, X @ real.T, rtol=0.05, atol=0.3)  # activations are quantized
+        (result,) = graph.run({graph.inputs[0].name: X}, backend=backend).values()
+        np.testing.assert_allclose(result, X @ real.T, rtol=0.05, atol=0.3)  # activations are quantized
 
 
 @pytest.mark.parametrize("block", [0, 3])
@@ -130,5 +130,5 @@ def test_products_that_the_interpreter_flushes_to_zero_are_not_compared() -> Non
     x = RANDOM.integers(-2000, 2000, (2, 8)).astype(np.int16)
     graph = tx.load(path)
     assert "scale of 0" in next(iter(verifier(path)(graph).unverified.values()))
-    (found,) = graph.run({graph.inputs[0].name: x}).values()
-    assert np.abs(found - (x * 0.001) @ (quantized * weights) / 0.001).max() <= 1
+    (result,) = graph.run({graph.inputs[0].name: x}).values()
+    assert np.abs(result - (x * 0.001) @ (quantized * weights) / 0.001).max() <= 1

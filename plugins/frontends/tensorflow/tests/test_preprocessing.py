@@ -37,8 +37,8 @@ def test_a_file_of_preprocessing_layers_is_composed_with_a_model(tmp_path: Path)
     assert main(["compose", *names[:2], "-o", names[2]]) == 0
     whole = tx.load(names[2])
     for size in ((16, 16), (33, 50), (64, 20), (15, 90)):
-        (found,) = whole.run({"images": images(*size)}).values()
-        np.testing.assert_allclose(found, model(processing(images(*size))), rtol=1e-4, atol=1e-5)
+        (result,) = whole.run({"images": images(*size)}).values()
+        np.testing.assert_allclose(result, model(processing(images(*size))), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -58,5 +58,5 @@ def test_layers_equal_keras_at_any_size(layer: Any) -> None:
     processing = keras.Sequential([keras.Input((None, None, 3), name="images"), layer])
     graph = tx.load(processing)
     for size in ((9, 12), (20, 8), (31, 40), (27, 80)):
-        (found,) = graph.run({"images": images(*size)}).values()
-        np.testing.assert_allclose(found, processing(images(*size), training=False), rtol=1e-4, atol=1e-3)
+        (result,) = graph.run({"images": images(*size)}).values()
+        np.testing.assert_allclose(result, processing(images(*size), training=False), rtol=1e-4, atol=1e-3)

@@ -25,8 +25,8 @@ def test_random_outputs_are_not_verified(name: str) -> None:
     draw, mean, deviation = DRAWS[name]
     function, x = tf.function(lambda x: [draw(x), x * 2.0]), np.zeros(500, np.float32)
     graph = tx.load(function, x)
-    found = graph.run({"x": x})
-    first = np.asarray(found[graph.outputs[0].name])
+    result = graph.run({"x": x})
+    first = np.asarray(result[graph.outputs[0].name])
     assert abs(first.mean() - mean) < 0.2 * deviation
     assert abs(first.std() - deviation) < 0.1 * deviation
     if name == "truncated":

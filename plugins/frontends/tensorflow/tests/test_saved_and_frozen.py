@@ -156,8 +156,8 @@ def test_frozen_graph_of_tensorflow_1(build: Callable[[Any], Any], tmp_path: Pat
         x = np.random.default_rng(count).uniform(0, 9, (count, 8, 8, 2)).astype(np.float32)
         with v1.Session(graph=held) as session:
             expected = session.run("y:0", {"x:0": x})
-        found = graph.run({"x": x})
-        _same({"y": found["y"]}, {"y": expected})
+        result = graph.run({"x": x})
+        _same({"y": result["y"]}, {"y": expected})
 
 
 def _at_opset(graph: tx.Graph, opset: int) -> tx.Graph:

@@ -73,15 +73,15 @@ def test_the_size_of_an_example_is_not_in_the_graph(make: Any, ask: Any) -> None
     assert not isinstance(graph.inputs[0].type.shape[0], int)
     for rows in (1, 2, 5):
         x = np.random.default_rng(rows).normal(size=(rows, 3, 4)).astype(np.float32)
-        (found,) = graph.run({name: x}).values()
-        np.testing.assert_allclose(found, np.asarray(source(tf.constant(x))), rtol=1e-5, atol=1e-5)
+        (result,) = graph.run({name: x}).values()
+        np.testing.assert_allclose(result, np.asarray(source(tf.constant(x))), rtol=1e-5, atol=1e-5)
 
 
 def test_another_size_in_place_of_that_of_an_example() -> None:
     graph = tx.load(tf.function(average), X, shapes={"x": [7, 3, 4]})
     assert graph.inputs[0].type.shape == (7, 3, 4)
-    (found,) = graph.run({"x": np.ones((7, 3, 4), np.float32)}).values()
-    np.testing.assert_allclose(found, np.ones((3, 4)), rtol=1e-6)
+    (result,) = graph.run({"x": np.ones((7, 3, 4), np.float32)}).values()
+    np.testing.assert_allclose(result, np.ones((3, 4)), rtol=1e-6)
 
 
 def test_a_concrete_function_keeps_its_sizes() -> None:
@@ -143,10 +143,10 @@ def test_sizes_that_only_the_source_accepts_are_a_failure() -> None:
 def test_sizes_that_the_source_refuses_are_replaced(make: Any) -> None:
     model = make()
     graph = tx.load(model)
-    found = frontend.verifier(model)(graph)
-    assert found.equal
-    assert found.outputs
-    assert any("TensorFlow does not take that" in note for note in found.notes)
+    result = frontend.verifier(model)(graph)
+    assert result.equal
+    assert result.outputs
+    assert any("TensorFlow does not take that" in note for note in result.notes)
 
 
 @pytest.mark.parametrize("call", ["array", "input", "build"])
@@ -185,9 +185,9 @@ def test_pooling_is_not_tried_below_its_window(pool: Any) -> None:
     source = tf.function(lambda x: pool(x, 2, 1, "VALID"))
     x = np.random.default_rng(0).normal(size=(2, 5, 6, 3)).astype(np.float32)
     dims = {"x": {0: "n", 1: "h", 2: "w"}}
-    found = frontend.verifier(source, x, dims=dims)(tx.load(source, x, dims=dims))
-    assert found.equal
-    assert any("h=1" in note for note in found.notes)
+    result = frontend.verifier(source, x, dims=dims)(tx.load(source, x, dims=dims))
+    assert result.equal
+    assert any("h=1" in note for note in result.notes)
 
 
 IMAGE = np.random.default_rng(0).normal(size=(2, 6, 7, 3)).astype(np.float32)
@@ -198,8 +198,8 @@ def test_images_of_any_size_are_resized(method: str) -> None:
     source = tf.function(lambda x: tf.image.resize(x, tf.shape(x)[1:3] * 2 // 3 + 1, method, antialias=True))
     graph = tx.load(source, IMAGE, dims={"x": {0: "n", 1: "h", 2: "w"}})
     other = np.random.default_rng(1).normal(size=(1, 11, 4, 3)).astype(np.float32)
-    (found,) = graph.run({"x": other}).values()
-    np.testing.assert_allclose(found, source(tf.constant(other)), rtol=1e-4, atol=1e-4)
+    (result,) = graph.run({"x": other}).values()
+    np.testing.assert_allclose(result, source(tf.constant(other)), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.parametrize("method", ["bilinear", "nearest"])
@@ -210,8 +210,8 @@ def test_crops(method: str, rows: int) -> None:
         lambda x, b: tf.image.crop_and_resize(x, b, [0, 1, 1], [rows, 5], method, extrapolation_value=2.0)
     )
     graph = tx.load(source, IMAGE, boxes)
-    (found,) = graph.run({"x": IMAGE, "b": boxes}).values()
-    np.testing.assert_allclose(found, source(IMAGE, boxes), rtol=1e-4, atol=1e-4)
+    (result,) = graph.run({"x": IMAGE, "b": boxes}).values()
+    np.testing.assert_allclose(result, source(IMAGE, boxes), rtol=1e-4, atol=1e-4)
 
 
 BOXES = np.array([[0, 0, 1, 1], [0, 0.1, 1, 1.1], [0, 0.4, 1, 1.4], [2, 2, 3, 3], [0.5, 0, 0.5, 1]], np.float32)
@@ -252,5 +252,5 @@ def test_quantized_and_back(options: Any) -> None:
     low, high = ([-2.0] * 3, [1.5] * 3) if "axis" in options else (-2.0, 1.5)
     low = 0.0 if options.get("signed_input") is False else low
     source = tf.function(lambda x: tf.quantization.quantize_and_dequantize_v2(x, low, high, **options))
-    (found,) = tx.load(source, IMAGE).run({"x": IMAGE}).values()
-    np.testing.assert_allclose(found, source(IMAGE), rtol=1e-5, atol=1e-6)
+    (result,) = tx.load(source, IMAGE).run({"x": IMAGE}).values()
+    np.testing.assert_allclose(result, source(IMAGE), rtol=1e-5, atol=1e-6)

@@ -66,9 +66,9 @@ def test_saved_model_of_a_module(tmp_path: Path) -> None:
     graph = tx.load(tmp_path, signature="score")
     assert [v.name for v in graph.inputs] == ["word", "x"]
     words = np.asarray(["a", "c", "b"], object)
-    found = graph.run({"x": X, "word": words})
-    np.testing.assert_allclose(found["score"], module.score(X, words)["score"], rtol=1e-6)
-    assert found["size"] == 3
+    result = graph.run({"x": X, "word": words})
+    np.testing.assert_allclose(result["score"], module.score(X, words)["score"], rtol=1e-6)
+    assert result["size"] == 3
     with pytest.raises(tx.InvalidCall, match="available  score"):
         tx.load(tmp_path, signature="other")
 
@@ -97,8 +97,8 @@ def test_table_from_a_file(tmp_path: Path) -> None:
     tf.saved_model.save(module, str(tmp_path / "model"), signatures=module.__call__)
     vocabulary.unlink()
     graph = tx.load(tmp_path / "model")
-    found = graph.run({"word": np.asarray(["blue", "pink", "red"], object)})
-    np.testing.assert_array_equal(found["output_0"], [2, -1, 0])
+    result = graph.run({"word": np.asarray(["blue", "pink", "red"], object)})
+    np.testing.assert_array_equal(result["output_0"], [2, -1, 0])
 
 
 def test_frozen_graph(network: Any, tmp_path: Path) -> None:
@@ -437,17 +437,17 @@ def test_tuning_is_that_of_keras(kind: str) -> None:
     loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
     model.compile(keras.optimizers.SGD(0.1), loss=loss)
     model.fit(x, labels, batch_size=8, epochs=3, shuffle=False, verbose=0)
-    (found,) = graph.run({graph.inputs[0].name: x}).values()
-    np.testing.assert_allclose(found, model(x), atol=1e-4)
+    (result,) = graph.run({graph.inputs[0].name: x}).values()
+    np.testing.assert_allclose(result, model(x), atol=1e-4)
 
 
 def roles(graph: tx.Graph) -> dict[str, str]:
     """Roles of variables in training, by the last two parts of their names."""
-    found = {}
+    result = {}
     for value in graph.variables:
         assert value.role is not None
-        found["/".join(value.name.split("/")[-2:])] = value.role.kind
-    return found
+        result["/".join(value.name.split("/")[-2:])] = value.role.kind
+    return result
 
 
 def half_frozen() -> keras.Sequential:

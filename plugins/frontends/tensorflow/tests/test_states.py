@@ -56,9 +56,9 @@ def _compare_calls(graph: tx.Graph, source: Callable[[Any], dict[str, Any]], sha
     program = graph.compile(state=_states(graph))
     for call in range(5):
         x = np.random.default_rng(call).normal(size=shape).astype(np.float32)
-        found = program({graph.inputs[0].name: x})
+        result = program({graph.inputs[0].name: x})
         for name, expected in source(x).items():
-            np.testing.assert_allclose(found[name], expected, rtol=1e-5, atol=1e-6, err_msg=f"{name}, call {call}")
+            np.testing.assert_allclose(result[name], expected, rtol=1e-5, atol=1e-6, err_msg=f"{name}, call {call}")
 
 
 def test_module_from_call_to_call() -> None:
@@ -76,9 +76,9 @@ def test_saved_model_from_call_to_call(tmp_path: Path) -> None:
     _compare_calls(tx.load(str(tmp_path)), lambda x: function(x=tf.constant(x)))
 
     reset = tx.load(str(tmp_path), signature="reset")
-    found = reset.run({})
+    result = reset.run({})
     assert len(_states(reset)) == 2
-    assert sorted(float(np.max(each)) for each in found.values()) == [5.0, 7.0, 7.0]
+    assert sorted(float(np.max(each)) for each in result.values()) == [5.0, 7.0, 7.0]
 
 
 LITE: dict[str, Callable[[], Path]] = {
@@ -127,8 +127,8 @@ def test_a_variable_in_parts(tmp_path: Path) -> None:
             feeds = np.random.default_rng(0).normal(size=(2, 300)).astype(np.float32)
             expected = session.run(y, {x: feeds})
             v1.saved_model.simple_save(session, str(tmp_path / "model"), {"x": x}, {"y": y})
-    found = tx.load(str(tmp_path / "model")).run({"x": feeds})
-    np.testing.assert_allclose(found["y"], expected, rtol=1e-4, atol=1e-4)
+    result = tx.load(str(tmp_path / "model")).run({"x": feeds})
+    np.testing.assert_allclose(result["y"], expected, rtol=1e-4, atol=1e-4)
 
 
 def test_variables_in_several_files(tmp_path: Path) -> None:
@@ -149,9 +149,9 @@ def test_variables_in_several_files(tmp_path: Path) -> None:
     tf.raw_ops.MergeV2Checkpoints(checkpoint_prefixes=files, destination_prefix=str(one), delete_old_dirs=False)
     assert len(list(one.parent.glob("*.data-*-of-00002"))) == 2
     x = np.ones((2, 3), np.float32)
-    found = tx.load(str(tmp_path / "one")).run({"x": x})
+    result = tx.load(str(tmp_path / "one")).run({"x": x})
     for name, expected in graph.run({"x": x}).items():
-        np.testing.assert_array_equal(found[name], expected)
+        np.testing.assert_array_equal(result[name], expected)
     next(one.parent.glob("*.data-00001-of-00002")).unlink()
     with pytest.raises(tx.InvalidModel, match="external data"):
         tx.load(str(tmp_path / "one"))

@@ -44,9 +44,9 @@ def test_ai_onnx_can_express(function: Callable[..., Any]) -> None:
     assert "ai.onnx.contrib" not in graph.opsets
     model = _exported(graph, domains=["ai.onnx"])
     assert {node.domain for node in model.graph.node} == {""}
-    wanted = function(tf.constant(TEXT)).numpy()
-    found = next(iter(tx.load(model).run({graph.inputs[0].name: TEXT}).values()))
-    assert found.tolist() == np.vectorize(lambda t: t.decode() if isinstance(t, bytes) else t)(wanted).tolist()
+    expected = function(tf.constant(TEXT)).numpy()
+    result = next(iter(tx.load(model).run({graph.inputs[0].name: TEXT}).values()))
+    assert result.tolist() == np.vectorize(lambda t: t.decode() if isinstance(t, bytes) else t)(expected).tolist()
 
 
 @pytest.mark.parametrize(

@@ -342,12 +342,12 @@ def test_keras_files_are_rewritten(name: str, dtype: str, tmp_path: Path) -> Non
         (tmp_path / "folder").rename(tmp_path / name)
     else:
         model.save(tmp_path / name)
-    found, is_apart = keras_files.loaded(tmp_path / name)
+    result, is_apart = keras_files.loaded(tmp_path / name)
     assert is_apart
-    for ours, kept in zip(found.weights, model.weights, strict=True):
+    for ours, kept in zip(result.weights, model.weights, strict=True):
         assert ours.dtype == kept.dtype
         assert np.array_equal(keras.ops.convert_to_numpy(ours), keras.ops.convert_to_numpy(kept))
-    assert found.get_layer("lookup").get_vocabulary() == ["[UNK]", "red", "green"]
+    assert result.get_layer("lookup").get_vocabulary() == ["[UNK]", "red", "green"]
 
 
 def test_an_old_keras_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -425,9 +425,9 @@ def test_a_file_that_ends_the_process_is_not_verified(
 def test_an_unverified_conversion_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = _frozen_file(tmp_path / "a")
     _crashing(tmp_path / "crashing.py", monkeypatch)
-    found = tx.convert(path, tmp_path / "m.onnx").verification
-    assert not found.outputs
-    assert all(re.match(CRASHED, reason) for reason in found.unverified.values())
+    result = tx.convert(path, tmp_path / "m.onnx").verification
+    assert not result.outputs
+    assert all(re.match(CRASHED, reason) for reason in result.unverified.values())
     with pytest.raises(tx.VerificationFailed, match="nothing could be compared"):
         tx.convert(path, tmp_path / "n.onnx", verify=True)
     assert [each.name for each in tmp_path.glob("*.onnx")] == ["m.onnx"]
@@ -444,6 +444,6 @@ def test_examples_and_options_reach_the_worker_process(tmp_path: Path) -> None:
     ):
         graph, verifier = load_and_verifier(path, *given, **options)
         assert verifier is not None
-        found = verifier(graph)
-        assert found.verified, found.summary()
-        assert not found.notes
+        result = verifier(graph)
+        assert result.verified, result.summary()
+        assert not result.notes

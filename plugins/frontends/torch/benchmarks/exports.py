@@ -55,13 +55,13 @@ def tried(who, name, path):
         to = who(*sides.made(name), path)
     except Exception as error:
         return {f"{who.__name__} {opset}": wrong(error) for opset in OPSETS}
-    found = {}
+    result = {}
     for opset in OPSETS:
         try:
-            found[f"{who.__name__} {opset}"] = to(opset)
+            result[f"{who.__name__} {opset}"] = to(opset)
         except Exception as error:
-            found[f"{who.__name__} {opset}"] = wrong(error)
-    return found
+            result[f"{who.__name__} {opset}"] = wrong(error)
+    return result
 
 
 def main():

@@ -23,44 +23,44 @@ import tenonnx as tx
 
 def count(path):
     """Number of nodes of a file, including subgraphs; the file may be invalid."""
-    graphs, found = [onnx.load(path, load_external_data=False).graph], 0
+    graphs, result = [onnx.load(path, load_external_data=False).graph], 0
     while graphs:
         nodes = graphs.pop().node
-        found += len(nodes)
+        result += len(nodes)
         graphs += [a.g for node in nodes for a in node.attribute if a.HasField("g")]
-    return found
+    return result
 
 
 def ours(name, path):
-    found = {}
+    result = {}
     for title, simplify in (("ours", None), ("whole", False)):
         case, module, examples = sides.made(name)
         write = sides.ours(case, module.eval(), examples, path, simplify=simplify)
         for opset in OPSETS:
             write(opset)
-            found[f"{title} {opset}"] = count(path)
+            result[f"{title} {opset}"] = count(path)
         roles = {value.name: value.role for value in tx.load(path).variables}
         merged = {each for role in roles.values() if role is not None for each in role.made_of}
         removed = [each for each, _ in module.named_parameters() if each not in roles]
-        found[f"{title}, merged"] = sum(each in merged for each in removed)
-        found[f"{title}, lost"] = [each for each in removed if each not in merged]
-    return found
+        result[f"{title}, merged"] = sum(each in merged for each in removed)
+        result[f"{title}, lost"] = [each for each in removed if each not in merged]
+    return result
 
 
 def theirs(name, path):
     case, module, examples = sides.made(name)
-    write, found = sides.theirs(case, module.eval(), examples, path), {}
+    write, result = sides.theirs(case, module.eval(), examples, path), {}
     for opset in OPSETS:
         write(opset)
         slim = onnxslim.slim(onnx.load(path))
         onnx.save(slim, path)
-        found[f"theirs {opset}"] = count(path)
+        result[f"theirs {opset}"] = count(path)
         reached = next(o.version for o in slim.opset_import if not o.domain)
         if reached != opset:
-            found[f"reached {opset}"] = reached
+            result[f"reached {opset}"] = reached
     initializers = {tensor.name for tensor in slim.graph.initializer}
-    found["theirs, lost"] = sum(each not in initializers for each, _ in module.named_parameters())
-    return found
+    result["theirs, lost"] = sum(each not in initializers for each, _ in module.named_parameters())
+    return result
 
 
 def measured(who, name, path):

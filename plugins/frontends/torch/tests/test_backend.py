@@ -64,9 +64,9 @@ def test_threads_share_a_program():
 
 def test_tensors_come_back_where_tensors_go_in():
     graph, x = layer(), torch.from_numpy(fed(2)).requires_grad_()
-    found = graph.compile("torch", strict=True)({"x": x})
-    assert all(isinstance(each, torch.Tensor) and not each.requires_grad for each in found.values())
-    assert_same(graph.run({"x": fed(2)}, backend="numpy"), found)
+    result = graph.compile("torch", strict=True)({"x": x})
+    assert all(isinstance(each, torch.Tensor) and not each.requires_grad for each in result.values())
+    assert_same(graph.run({"x": fed(2)}, backend="numpy"), result)
 
 
 class Array:
@@ -92,9 +92,9 @@ class Array:
 
 def test_arrays_of_any_library_come_back_by_dlpack():
     graph = layer()
-    found = graph.compile("torch", strict=True)({"x": Array(fed(2))})
-    assert {type(each) for each in found.values()} == {Array}
-    assert_same(graph.run({"x": fed(2)}, backend="numpy"), {name: each.held for name, each in found.items()})
+    result = graph.compile("torch", strict=True)({"x": Array(fed(2))})
+    assert {type(each) for each in result.values()} == {Array}
+    assert_same(graph.run({"x": fed(2)}, backend="numpy"), {name: each.held for name, each in result.items()})
 
 
 @pytest.mark.parametrize("kind", [np.asarray, torch.from_numpy])
@@ -106,11 +106,11 @@ def test_results_share_no_memory_with_feeds_constants_or_each_other(kind):
         graph.output(name, ops.identity(value))
     program, given = graph.compile("torch", strict=True), kind(np.zeros(3, "f4"))
     for _ in range(2):
-        found = program({"x": given})
-        for each in found.values():
+        result = program({"x": given})
+        for each in result.values():
             assert np.asarray(each).tolist() in ([0, 0, 0], [1, 1, 1], [[1], [1], [1]])
             each[...] = 5
-            assert sum(bool((np.asarray(other) == 5).all()) for other in found.values()) == 1
+            assert sum(bool((np.asarray(other) == 5).all()) for other in result.values()) == 1
             each[...] = 1
         assert np.asarray(given).tolist() == [0, 0, 0]
 
@@ -134,8 +134,8 @@ def test_tensors_of_another_type_are_refused(feed, given):
 
 def test_tensors_are_cast_with_a_warning():
     with pytest.warns(UserWarning, match='input "x": float64 is cast to float32'):
-        found = layer().compile("torch", strict=True)({"x": torch.ones(2, 3, dtype=torch.float64)})
-    assert found["y"].dtype is torch.float32
+        result = layer().compile("torch", strict=True)({"x": torch.ones(2, 3, dtype=torch.float64)})
+    assert result["y"].dtype is torch.float32
 
 
 # ----- devices --------------------------------------------------------------------------------------------------------
@@ -149,9 +149,9 @@ def test_everything_is_on_the_device(name):
         feeds = {value.name: archive[value.name] for value in graph.inputs}
     expected = graph.run(feeds, backend="numpy")
     program = graph.compile("torch", device="meta", strict=True)
-    found = program({key: torch.from_numpy(array).to("meta") for key, array in feeds.items()})
+    result = program({key: torch.from_numpy(array).to("meta") for key, array in feeds.items()})
     for key, array in expected.items():
-        assert (found[key].device.type, tuple(found[key].shape)) == ("meta", array.shape)
+        assert (result[key].device.type, tuple(result[key].shape)) == ("meta", array.shape)
 
 
 def test_nodes_that_numpy_computes_are_reported():
@@ -240,10 +240,10 @@ def test_text_and_what_pytorch_lacks_are_computed_by_numpy():
     graph = tx.Graph(opsets={"ai.onnx": 20})
     text, other = graph.input("text", "string", (2,)), graph.input("other", "string", (2,))
     graph.output("joined", ops.string_concat(text, other))
-    found = graph.compile("torch", strict=True)(
+    result = graph.compile("torch", strict=True)(
         {"text": np.array(["a", "b"], object), "other": np.array(["c", "d"], object)}
     )
-    assert found["joined"].tolist() == ["ac", "bd"]
+    assert result["joined"].tolist() == ["ac", "bd"]
 
 
 def test_a_call_that_pytorch_refuses_is_rescued_or_explained():
@@ -270,9 +270,9 @@ def test_arithmetic_of_uint32_wraps_around(options):
     graph = tx.Graph(opsets={"ai.onnx": 18})
     a, b = graph.input("a", "uint32", ("n",)), graph.input("b", "uint32", ("n",))
     wide = ops.cast(a * (2 * a + 1) + b, to="int64")
-    found = {"p": wide, "q": a * 7 / np.uint32(3)}
-    found |= {side: ops.bitshift(a, b, direction=side) for side in ("LEFT", "RIGHT")}
-    for name, value in found.items():
+    result = {"p": wide, "q": a * 7 / np.uint32(3)}
+    result |= {side: ops.bitshift(a, b, direction=side) for side in ("LEFT", "RIGHT")}
+    for name, value in result.items():
         graph.output(name, value)
     feeds = {"a": np.uint32([0, 1, 2**31 + 5, 2**32 - 1, 7]), "b": np.uint32([0, 31, 32, 5, 2**32 - 1])}
     assert_same(graph.run(feeds, backend="numpy"), graph.compile("torch", strict=True, **options)(feeds))
@@ -295,9 +295,9 @@ def test_the_examples_agree_with_numpy(name):
     graph = tx.load(EXAMPLES / f"{name}.onnx")
     with np.load(EXAMPLES / f"{MODELS[name]}.npz") as archive:
         feeds = {value.name: archive[value.name] for value in graph.inputs}
-    expected, found = graph.run(feeds, backend="numpy"), graph.compile("torch", strict=True)(feeds)
+    expected, result = graph.run(feeds, backend="numpy"), graph.compile("torch", strict=True)(feeds)
     for each in expected:
-        np.testing.assert_allclose(found[each], expected[each], rtol=2e-5, atol=2e-5)
+        np.testing.assert_allclose(result[each], expected[each], rtol=2e-5, atol=2e-5)
 
 
 # ----- training -------------------------------------------------------------------------------------------------------

@@ -34,10 +34,10 @@ def test_a_decoder_step_has_its_cache_as_inputs_and_outputs(decoder):
         for kind in ("keys", "values")
     }
     assert before.layers[0].keys.shape[2] == 4  # loading does not append to the cache
-    found = graph.run({"input_ids": np.array([[5], [6]]), **{n: t.detach().numpy() for n, t in feeds.items()}})
+    result = graph.run({"input_ids": np.array([[5], [6]]), **{n: t.detach().numpy() for n, t in feeds.items()}})
     whole = decoder(torch.cat([tokens, torch.tensor([[5], [6]])], 1)).logits[:, -1:]
-    assert np.allclose(found["logits"], whole.detach(), atol=1e-5)
-    assert found["output_cache_1_values"].shape[2] == 5
+    assert np.allclose(result["logits"], whole.detach(), atol=1e-5)
+    assert result["output_cache_1_values"].shape[2] == 5
 
 
 def test_a_cache_that_begins_empty_comes_out(decoder):
@@ -92,10 +92,10 @@ class Step(torch.nn.Module):
 
     def forward(self, said, mask, hidden, past):
         encoded = transformers.modeling_outputs.BaseModelOutput(last_hidden_state=hidden)
-        found = self.model(
+        result = self.model(
             attention_mask=mask, encoder_outputs=encoded, decoder_input_ids=said, cache=past, use_cache=True
         )
-        return found.logits, found.cache
+        return result.logits, result.cache
 
 
 def test_a_decoder_step_with_an_encoder_has_both_caches_as_inputs_and_outputs(translator, tmp_path):

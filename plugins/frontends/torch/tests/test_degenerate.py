@@ -124,8 +124,8 @@ def test_ellipses_of_several_ranks(equation, tmp_path):
 def test_reductions_of_a_batch_that_may_be_empty_count_axes_from_the_first():
     graph = tx.load(Apply(lambda x: [x.sum(-1), x.amax(dim=-1)]), torch.ones(2, 3), dims={0: {0: "batch"}})
     empty = torch.ones(0, 3).numpy()
-    found = graph.run({graph.inputs[0].name: empty}, backend="onnxruntime")
-    assert [array.shape for array in found.values()] == [(0,), (0,)]
+    result = graph.run({graph.inputs[0].name: empty}, backend="onnxruntime")
+    assert [array.shape for array in result.values()] == [(0,), (0,)]
 
 
 aten = torch.ops.aten
@@ -168,6 +168,6 @@ def test_nan_is_the_greatest_number_in_order_and_passes_bounds(backend):
 
     x = torch.tensor([[1, torch.nan, 2], [3, 2, torch.nan], [torch.nan, 1, 2]])
     graph = tx.load(Ordered(), torch.randn(3, 3))
-    found = graph.run({graph.inputs[0].name: x.numpy()}, backend=backend).values()
-    for got, wanted in zip(found, Ordered()(x), strict=True):
-        np.testing.assert_array_equal(got, wanted.numpy())
+    result = graph.run({graph.inputs[0].name: x.numpy()}, backend=backend).values()
+    for got, expected in zip(result, Ordered()(x), strict=True):
+        np.testing.assert_array_equal(got, expected.numpy())

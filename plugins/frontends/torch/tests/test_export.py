@@ -162,13 +162,13 @@ def test_bags_of_embeddings_are_joined_without_a_loop(tmp_path):
 def test_operators_that_the_exporter_lacks(tmp_path):
     def compute(x):
         whole = (x.nan_to_num(0.0) * 3).to(torch.int32)
-        found = [x.median(1).values, x.nan_to_num(0.0).kthvalue(2, 1, keepdim=True).values, whole.median(0).values]
-        found += [torch.cdist(x, x + 1), torch.cdist(x, x - 1, p=1.0), torch.hypot(x, x - 1)]
+        result = [x.median(1).values, x.nan_to_num(0.0).kthvalue(2, 1, keepdim=True).values, whole.median(0).values]
+        result += [torch.cdist(x, x + 1), torch.cdist(x, x - 1, p=1.0), torch.hypot(x, x - 1)]
         edges = torch.tensor([[-1.0, 0.0, 0.0, 1.0]]).expand(x.shape[0], 4).contiguous()
-        found += [torch.searchsorted(edges[0], x.round()), torch.searchsorted(edges, x, side="right", out_int32=True)]
+        result += [torch.searchsorted(edges[0], x.round()), torch.searchsorted(edges, x, side="right", out_int32=True)]
         scores, labels = x.nan_to_num(0.0), torch.arange(x.shape[0]) % 6
-        found.append(nn.functional.cross_entropy(scores, labels, label_smoothing=0.1, ignore_index=1))
-        return *found, x.cumprod(1), whole.cumprod(0)
+        result.append(nn.functional.cross_entropy(scores, labels, label_smoothing=0.1, ignore_index=1))
+        return *result, x.cumprod(1), whole.cumprod(0)
 
     x = torch.randn(4, 6)
     x[2, 3] = torch.nan
@@ -187,9 +187,9 @@ def test_random_outputs_are_not_verified_and_the_others_are_compared(tmp_path):
 
     module, x = Both().train(), torch.randn(4, 8)
     graph = tx.load(module, x, verify=False)
-    found = verify_against(module, Examples.of(module, (x,)), graph)
-    assert (found.unverified, found.notes) == ({"output_0": "drawn at random"}, [])
-    assert [(state.name, state.state) for state in found.states] == [
+    result = verify_against(module, Examples.of(module, (x,)), graph)
+    assert (result.unverified, result.notes) == ({"output_0": "drawn at random"}, [])
+    assert [(state.name, state.state) for state in result.states] == [
         ("output_1", "verified"),
         ("output_0", "not verified"),
     ]

@@ -119,9 +119,9 @@ def test_sizes_stay_symbolic(name, tmp_path):
     for count in (1, 2, 5):
         x = np.random.default_rng(count).random((count, 3, 4), np.float32)
         expected = graph.run({"x": x}, backend="numpy")["y"]
-        found = module(torch.from_numpy(x)).numpy()
-        assert found.dtype == expected.dtype
-        np.testing.assert_allclose(found, expected, rtol=1e-5)
+        result = module(torch.from_numpy(x)).numpy()
+        assert result.dtype == expected.dtype
+        np.testing.assert_allclose(result, expected, rtol=1e-5)
 
 
 def test_relations_of_dims_are_reported(tmp_path):
@@ -191,5 +191,5 @@ def test_images_of_any_batch_are_resized_to_sizes_after_the_batch(lengths, mode,
         made.output("y", ops.resize(x, None, None, sizes, mode=mode))
     assert tx.convert(made, tmp_path / "m.pt2").verification.equal
     given = np.random.default_rng(0).random((3, 2, 6, 4), np.float32)
-    found = torch.export.load(tmp_path / "m.pt2").module()(torch.from_numpy(given))
-    np.testing.assert_allclose(found, made.run({"x": given}, backend="numpy")["y"], rtol=1e-5, atol=1e-5)
+    result = torch.export.load(tmp_path / "m.pt2").module()(torch.from_numpy(given))
+    np.testing.assert_allclose(result, made.run({"x": given}, backend="numpy")["y"], rtol=1e-5, atol=1e-5)

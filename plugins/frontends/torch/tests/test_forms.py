@@ -18,8 +18,8 @@ from tenonnx_torch import lowerings
 
 @torch.library.custom_op("acme::squareplus", mutates_args=())
 def squareplus(x: torch.Tensor, b: float, scale: torch.Tensor | None = None) -> torch.Tensor:
-    found = (x + (x * x + b).sqrt()) / 2
-    return found if scale is None else found * scale
+    result = (x + (x * x + b).sqrt()) / 2
+    return result if scale is None else result * scale
 
 
 @squareplus.register_fake
@@ -49,8 +49,8 @@ class Net(nn.Module):
 
 
 def of_squareplus(x, b, scale=None):
-    found = (x + ops.sqrt(x * x + b)) / 2.0
-    return found if scale is None else found * scale
+    result = (x + ops.sqrt(x * x + b)) / 2.0
+    return result if scale is None else result * scale
 
 
 def of_parts(x):
@@ -205,8 +205,8 @@ class Routed(nn.Module):
         self.first, self.between, self.second = Router(), nn.Linear(3, 4), Router()
 
     def forward(self, x):
-        found = self.second(self.between(self.first(x, scale=2.0)["all"].relu()))
-        return found["all"], found["kept"] + found["all"].sum()
+        result = self.second(self.between(self.first(x, scale=2.0)["all"].relu()))
+        return result["all"], result["kept"] + result["all"].sum()
 
 
 @pytest.mark.parametrize("name", [Router, f"{Router.__module__}.Router"], ids=["class", "name"])

@@ -59,9 +59,9 @@ def test_gradients_of_an_example_are_ours(name):
     graph = tx.load(EXAMPLES / f"{name}.onnx")
     feeds = fed(graph, name)
     network = tenonnx_torch.module(graph, trainable=UNUSUAL.get(name, ()))
-    found = network(**feeds)
-    found = found if isinstance(found, tuple) else (found,)
-    given = zip(graph.outputs, found, strict=True)
+    result = network(**feeds)
+    result = result if isinstance(result, tuple) else (result,)
+    given = zip(graph.outputs, result, strict=True)
     outputs = {v.name: tensor for v, tensor in given if isinstance(tensor, torch.Tensor) and tensor.requires_grad}
     assert (name in WITHOUT) == (not outputs)
     if not outputs:
@@ -97,10 +97,10 @@ def test_a_module_there_and_back_has_its_own_numbers_and_gradients(name):
     widened = [t.double() if t.is_floating_point() else t for t in tree_leaves(examples)]
     calls = {network: tree_leaves(examples), module: tree_leaves(examples), precise: widened}
     outputs = [tree_leaves(each(*given)) for each, given in calls.items()]
-    for found in zip(*outputs, strict=True):
-        assert_within_rounding(*(tensor.detach() for tensor in found))
-    for found in outputs:
-        sum(tensor.square().sum() for tensor in found).backward()
+    for result in zip(*outputs, strict=True):
+        assert_within_rounding(*(tensor.detach() for tensor in result))
+    for result in outputs:
+        sum(tensor.square().sum() for tensor in result).backward()
     slopes = [{name: parameter.grad for name, parameter in each.named_parameters()} for each in calls]
     for key in slopes[1]:
         assert_within_rounding(*(each[key] for each in slopes), key)
@@ -126,5 +126,5 @@ def test_a_quantized_file_is_tuned_by_pytorch(tmp_path):
     assert before.graph.node == after.graph.node
     with torch.no_grad():
         expected = network(images).numpy()
-    found = tx.load(tmp_path / "tuned.onnx").run({graph.inputs[0].name: images.numpy()}, backend="onnxruntime")
-    np.testing.assert_allclose(*found.values(), expected, atol=0.1)
+    result = tx.load(tmp_path / "tuned.onnx").run({graph.inputs[0].name: images.numpy()}, backend="onnxruntime")
+    np.testing.assert_allclose(*result.values(), expected, atol=0.1)

@@ -65,7 +65,7 @@ def test_data_sets_are_shuffled_as_arrays(dataset):
 
 def test_a_sampler_gets_the_epoch():
     sampler = DistributedSampler(TENSORS, num_replicas=1, rank=0, seed=5)
-    found = trained(DataLoader(TENSORS, batch_size=8, sampler=sampler))
+    result = trained(DataLoader(TENSORS, batch_size=8, sampler=sampler))
     other = DistributedSampler(TENSORS, num_replicas=1, rank=0, seed=5)
     batches = []
     for epoch in range(2):
@@ -74,7 +74,7 @@ def test_a_sampler_gets_the_epoch():
         batches.append([(X[order[k : k + 8]], LABELS[order[k : k + 8]]) for k in (0, 8, 16)])
     assert batches[0][0][1].tolist() != batches[1][0][1].tolist()
     epochs = iter(batches)
-    np.testing.assert_array_equal(found, trained(lambda: next(epochs)))
+    np.testing.assert_array_equal(result, trained(lambda: next(epochs)))
 
 
 def test_loaders_validate_and_evaluate():
@@ -82,13 +82,13 @@ def test_loaders_validate_and_evaluate():
     model = graph()
     history = tt.fit(model, loader, validation=loader, metrics=["accuracy"], **HOW)
     expected = tt.evaluate(model, (X, LABELS), ["accuracy"], loss="softmax_cross_entropy", backend="numpy")
-    found = tt.evaluate(model, loader, ["accuracy"], loss="softmax_cross_entropy", backend="numpy")
-    assert found == pytest.approx(expected)
+    result = tt.evaluate(model, loader, ["accuracy"], loss="softmax_cross_entropy", backend="numpy")
+    assert result == pytest.approx(expected)
     last = history.epochs[-1]
     assert {name: last[f"validation_{name}"] for name in expected} == pytest.approx(expected)
 
 
 def test_loaders_calibrate():
-    _, wanted = tx.quantize(graph(), [{"x": X[k : k + 8]} for k in (0, 8, 16)], mode="static", backend="numpy")
+    _, expected = tx.quantize(graph(), [{"x": X[k : k + 8]} for k in (0, 8, 16)], mode="static", backend="numpy")
     _, report = tx.quantize(graph(), DataLoader(TENSORS, batch_size=8), mode="static", backend="numpy")
-    assert report.to_dict() == wanted.to_dict()
+    assert report.to_dict() == expected.to_dict()

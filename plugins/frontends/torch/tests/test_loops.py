@@ -39,22 +39,22 @@ def backward(x):
 
 
 def written(x):
-    found, state = torch.zeros_like(x), torch.zeros(x.shape[0], x.shape[2])
+    result, state = torch.zeros_like(x), torch.zeros(x.shape[0], x.shape[2])
     for t in range(x.shape[1]):
         state = state * 0.9 + x[:, t]
-        found[:, t] = state
-    return found * x + state[:, None]
+        result[:, t] = state
+    return result * x + state[:, None]
 
 
 def chunked(x, size=4):
     length = x.shape[1]
     more = (size - length % size) % size
     x = functional.pad(x, (0, 0, 0, more)).reshape(x.shape[0], -1, size, x.shape[2])
-    found, state = torch.zeros_like(x), torch.zeros(x.shape[0], x.shape[3])
+    result, state = torch.zeros_like(x), torch.zeros(x.shape[0], x.shape[3])
     for chunk in range((length + more) // size):
-        found[:, chunk] = x[:, chunk] + state[:, None]
+        result[:, chunk] = x[:, chunk] + state[:, None]
         state = state * 0.5 + x[:, chunk].sum(1)
-    return found.reshape(x.shape[0], length + more, -1)[:, :length]
+    return result.reshape(x.shape[0], length + more, -1)[:, :length]
 
 
 def nested(x):
@@ -133,11 +133,11 @@ def test_a_loop_runs_at_any_length(name):
     assert {node.op_type for node in graph.nodes} >= {"Scan"}
     for batch, length in ((1, 1), (2, 2), (3, 9), (1, 21)):
         x = torch.randn(batch, length, 3)
-        found = graph.run({graph.inputs[0].name: x.numpy()}).values()
+        result = graph.run({graph.inputs[0].name: x.numpy()}).values()
         with torch.no_grad():
             expected = module(x)
         expected = [expected] if isinstance(expected, torch.Tensor) else expected
-        for actual, wanted in zip(found, expected, strict=True):
+        for actual, wanted in zip(result, expected, strict=True):
             torch.testing.assert_close(torch.from_numpy(actual), wanted, rtol=1e-4, atol=1e-4)
 
 

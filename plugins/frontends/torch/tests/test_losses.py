@@ -87,12 +87,14 @@ def test_losses_of_classes(kind, form, masked, weights, reduction):
         )
     ) == pytest.approx(plain, rel=1e-5)
     for size in (SAMPLES, 8):
-        found = tt.evaluate(passing(*sizes), {"x": x, "labels": labels}, loss=loss, batch_size=size, backend="numpy")
-        assert found["loss"] == pytest.approx(plain, rel=2e-6), size
+        result = tt.evaluate(passing(*sizes), {"x": x, "labels": labels}, loss=loss, batch_size=size, backend="numpy")
+        assert result["loss"] == pytest.approx(plain, rel=2e-6), size
     for shares in (np.ones(SAMPLES, np.float32), RANDOM.random(SAMPLES).astype(np.float32)):
         data = {"x": x, "labels": labels, "shares": shares}
-        found = tt.evaluate(passing(*sizes), data, loss=loss, sample_weights="shares", batch_size=8, backend="numpy")
-        assert found["loss"] == pytest.approx(expected_loss(torch_scores, labels, weights, shares, reduction), rel=2e-6)
+        result = tt.evaluate(passing(*sizes), data, loss=loss, sample_weights="shares", batch_size=8, backend="numpy")
+        assert result["loss"] == pytest.approx(
+            expected_loss(torch_scores, labels, weights, shares, reduction), rel=2e-6
+        )
 
 
 ELEMENTS = {
@@ -114,10 +116,10 @@ def test_losses_of_elements(kind, sizes, reduction, weighted):
     expected = (each * wide).sum() / (wide.sum() if reduction == "mean" else 1)
     data = {"x": x, "labels": labels, "shares": shares}
     for size in (SAMPLES, 8):
-        found = tt.evaluate(
+        result = tt.evaluate(
             passing(*sizes), data, loss=kind(reduction), sample_weights="shares", batch_size=size, backend="numpy"
         )
-        assert found["loss"] == pytest.approx(float(expected), rel=2e-6)
+        assert result["loss"] == pytest.approx(float(expected), rel=2e-6)
 
 
 @pytest.mark.parametrize("weights", [None, WEIGHTS], ids=["alike", "weighted"])
@@ -186,18 +188,18 @@ def test_metrics_of_classes(form, masked, beside):
     loss = tt.SoftmaxCrossEntropy(ignore_index=-100 if masked else None, **options) if beside else None
     averages = ("macro", "micro", "weighted")
     metrics = ["accuracy", tt.TopK(2), "perplexity"]
-    found = tt.evaluate(passing(*sizes), (scores, labels), metrics, loss=loss, batch_size=8, backend="numpy")
-    assert found["accuracy"] == pytest.approx(sk.accuracy_score(truth, rows.argmax(1)), rel=1e-6)
-    assert found["top_2"] == pytest.approx(sk.top_k_accuracy_score(truth, rows, k=2), rel=1e-6)
-    assert found["perplexity"] == pytest.approx(np.exp(sk.log_loss(truth, shares)), rel=1e-5)
+    result = tt.evaluate(passing(*sizes), (scores, labels), metrics, loss=loss, batch_size=8, backend="numpy")
+    assert result["accuracy"] == pytest.approx(sk.accuracy_score(truth, rows.argmax(1)), rel=1e-6)
+    assert result["top_2"] == pytest.approx(sk.top_k_accuracy_score(truth, rows, k=2), rel=1e-6)
+    assert result["perplexity"] == pytest.approx(np.exp(sk.log_loss(truth, shares)), rel=1e-5)
     for average in averages:
-        found = tt.evaluate(passing(*sizes), (scores, labels), [tt.F1(average)], loss=loss, backend="numpy")
-        assert found["f1"] == pytest.approx(sk.f1_score(truth, rows.argmax(1), average=average))
+        result = tt.evaluate(passing(*sizes), (scores, labels), [tt.F1(average)], loss=loss, backend="numpy")
+        assert result["f1"] == pytest.approx(sk.f1_score(truth, rows.argmax(1), average=average))
     if form == "rows":
         probabilities = torch.softmax(torch.tensor(scores), 1).numpy()
-        found = tt.evaluate(passing(*sizes), (probabilities, labels), ["roc_auc"], loss=loss, backend="numpy")
+        result = tt.evaluate(passing(*sizes), (probabilities, labels), ["roc_auc"], loss=loss, backend="numpy")
         expected = sk.roc_auc_score(truth, probabilities[labels != -100], multi_class="ovr")
-        assert found["roc_auc"] == pytest.approx(expected)
+        assert result["roc_auc"] == pytest.approx(expected)
 
 
 @pytest.mark.parametrize("columns", [(), (1,)], ids=str)
@@ -212,10 +214,10 @@ def test_one_column(columns, dtype, ends, loss, flat):
     truth = ((scores > 0) ^ (RANDOM.random(40) < 0.2)).astype(int)
     labels = truth.astype(dtype).reshape(-1) if flat else truth.astype(dtype).reshape(x.shape)
     graph = passing(*columns, activation="sigmoid" if ends == "sigmoid" else None)
-    found = tt.evaluate(graph, (x, labels), ["accuracy", "f1", "roc_auc"], loss=loss, batch_size=16, backend="numpy")
-    assert found["accuracy"] == pytest.approx(sk.accuracy_score(truth, scores > 0))
-    assert found["f1"] == pytest.approx(sk.f1_score(truth, scores > 0))
-    assert found["roc_auc"] == pytest.approx(sk.roc_auc_score(truth, scores))
+    result = tt.evaluate(graph, (x, labels), ["accuracy", "f1", "roc_auc"], loss=loss, batch_size=16, backend="numpy")
+    assert result["accuracy"] == pytest.approx(sk.accuracy_score(truth, scores > 0))
+    assert result["f1"] == pytest.approx(sk.f1_score(truth, scores > 0))
+    assert result["roc_auc"] == pytest.approx(sk.roc_auc_score(truth, scores))
     perfect = tt.evaluate(graph, (x, (x > 0).astype(dtype)), ["accuracy"], backend="numpy")
     assert perfect == {"accuracy": 1.0}
 
@@ -226,18 +228,18 @@ def test_several_labels_for_a_sample(dtype, loss):
     x = normal(40, 4)
     truth = ((x > 0) ^ (RANDOM.random(x.shape) < 0.2)).astype(int)
     labels = truth.astype(dtype)
-    found = tt.evaluate(passing(4), (x, labels), ["accuracy", "roc_auc"], loss=loss, backend="numpy")
-    assert found["accuracy"] == pytest.approx(sk.accuracy_score(truth, x > 0))
-    assert found["roc_auc"] == pytest.approx(sk.roc_auc_score(truth, x))
+    result = tt.evaluate(passing(4), (x, labels), ["accuracy", "roc_auc"], loss=loss, backend="numpy")
+    assert result["accuracy"] == pytest.approx(sk.accuracy_score(truth, x > 0))
+    assert result["roc_auc"] == pytest.approx(sk.roc_auc_score(truth, x))
     for average in ("macro", "micro", "weighted"):
-        found = tt.evaluate(passing(4), (x, labels), [tt.F1(average)], loss=loss, backend="numpy")
-        assert found["f1"] == pytest.approx(sk.f1_score(truth, x > 0, average=average))
+        result = tt.evaluate(passing(4), (x, labels), [tt.F1(average)], loss=loss, backend="numpy")
+        assert result["f1"] == pytest.approx(sk.f1_score(truth, x > 0, average=average))
 
 
 def test_distances():
     x, labels = normal(21, 3), normal(21, 3)
-    found = tt.evaluate(passing(3), (x, labels), ["mean_absolute_error"], batch_size=8, backend="numpy")
-    assert found["mean_absolute_error"] == pytest.approx(sk.mean_absolute_error(labels, x), rel=1e-6)
+    result = tt.evaluate(passing(3), (x, labels), ["mean_absolute_error"], batch_size=8, backend="numpy")
+    assert result["mean_absolute_error"] == pytest.approx(sk.mean_absolute_error(labels, x), rel=1e-6)
 
 
 # ----- errors ---------------------------------------------------------------------------------------------------------
@@ -261,10 +263,10 @@ def test_an_ambiguous_axis_has_to_be_given():
         assert "class_axis=-1" in caught.value.do
     for axis in (1, -1):
         loss = tt.SoftmaxCrossEntropy(class_axis=axis)
-        found = tt.evaluate(passing(CLASSES, CLASSES), (x, labels), ["accuracy", "f1"], loss=loss)
+        result = tt.evaluate(passing(CLASSES, CLASSES), (x, labels), ["accuracy", "f1"], loss=loss)
         chosen = x.argmax(axis).reshape(-1)
-        assert found["accuracy"] == pytest.approx(sk.accuracy_score(labels.reshape(-1), chosen))
-        assert found["f1"] == pytest.approx(sk.f1_score(labels.reshape(-1), chosen, average="macro"))
+        assert result["accuracy"] == pytest.approx(sk.accuracy_score(labels.reshape(-1), chosen))
+        assert result["f1"] == pytest.approx(sk.f1_score(labels.reshape(-1), chosen, average="macro"))
     with pytest.raises(InvalidCall, match="class_axis is not an axis of the scores"):
         tt.evaluate(passing(CLASSES, CLASSES), (x, labels), loss=tt.SoftmaxCrossEntropy(class_axis=0))
 

@@ -30,9 +30,9 @@ def test_narrow_integers_run_on_onnxruntime(dtype, name, tmp_path):
     tx.export(graph, tmp_path / "m.onnx")
     session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"), providers=["CPUExecutionProvider"])
     feeds = {graph.inputs[0].name: x.numpy()}
-    found = FUNCTIONS[name](x)
-    wanted = [each.numpy() for each in (found if isinstance(found, tuple) else (found,))]
+    result = FUNCTIONS[name](x)
+    expected = [each.numpy() for each in (result if isinstance(result, tuple) else (result,))]
     for outputs in (session.run(None, feeds), graph.run(feeds, backend="numpy").values()):
-        for ours, theirs in zip(outputs, wanted, strict=True):
+        for ours, theirs in zip(outputs, expected, strict=True):
             assert ours.dtype == theirs.dtype
             np.testing.assert_array_equal(ours, theirs)

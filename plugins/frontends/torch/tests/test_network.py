@@ -49,10 +49,10 @@ def test_cases_of_the_onnx_suite(name, request):
     network = tenonnx_torch.module(tx.load(model))
     for inputs, outputs in stored:
         with torch.no_grad():
-            found = network(*inputs)
-        found = found if isinstance(found, tuple) else (found,)
-        assert len(found) >= len(outputs)
-        onnx_suites.compare_outputs(case, map(to_arrays, found), outputs)
+            result = network(*inputs)
+        result = result if isinstance(result, tuple) else (result,)
+        assert len(result) >= len(outputs)
+        onnx_suites.compare_outputs(case, map(to_arrays, result), outputs)
 
 
 @functools.cache
@@ -125,10 +125,10 @@ def test_networks_are_pickled(tmp_path):
     network.load_state_dict({"w": torch.tensor([3.0, 4.0])})
     network.w.requires_grad_(False)
     torch.save(network, tmp_path / "network.pt")
-    for found in (torch.load(tmp_path / "network.pt", weights_only=False), copy.deepcopy(network)):
-        assert found(torch.ones(2)).tolist() == [3, 4]
-        assert not found.training
-        assert not found.w.requires_grad
+    for result in (torch.load(tmp_path / "network.pt", weights_only=False), copy.deepcopy(network)):
+        assert result(torch.ones(2)).tolist() == [3, 4]
+        assert not result.training
+        assert not result.w.requires_grad
 
 
 @pytest.mark.parametrize("place", [torch.float64, torch.device("meta")])
@@ -136,10 +136,10 @@ def test_copies_of_networks_have_the_type_and_the_device_of_the_original(place):
     text = """g (float[2] x) => (float[2] y) <float[2] w = {1, 2}>
         { c = Constant <value = float[2] {1, 2}> () t = Mul(x, w) y = Add(t, c) }"""
     network = tenonnx_torch.module(parse(text)).to(place)
-    found = copy.deepcopy(network)
+    result = copy.deepcopy(network)
     kinds = [
         {name: (each.dtype, each.device) for name, each in (*module.named_parameters(), *module.named_buffers())}
-        for module in (network, found)
+        for module in (network, result)
     ]
     assert len(kinds[0]) == 2
     assert kinds[0] == kinds[1]

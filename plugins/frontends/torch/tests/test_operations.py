@@ -46,10 +46,10 @@ def extremes(x):
 
 def specials(x):
     small = x.clamp(-2, 2).tanh()
-    found = [small.erfinv(), torch.special.ndtri(x.sigmoid()), torch.special.log_ndtr(x), torch.erfc(x)]
-    found += [torch.i0(x), torch.special.i0e(x), torch.special.i1(x), torch.special.i1e(x), torch.special.erfcx(small)]
-    found += [x.digamma(), x.lgamma(), torch.polygamma(1, x.abs() + 0.1), torch.polygamma(2, x.abs() + 0.1)]
-    return *found, torch.special.zeta(x.abs() + 1.5, 2.0)
+    result = [small.erfinv(), torch.special.ndtri(x.sigmoid()), torch.special.log_ndtr(x), torch.erfc(x)]
+    result += [torch.i0(x), torch.special.i0e(x), torch.special.i1(x), torch.special.i1e(x), torch.special.erfcx(small)]
+    result += [x.digamma(), x.lgamma(), torch.polygamma(1, x.abs() + 0.1), torch.polygamma(2, x.abs() + 0.1)]
+    return *result, torch.special.zeta(x.abs() + 1.5, 2.0)
 
 
 def drawn(x):

@@ -78,8 +78,8 @@ SAMPLED = [
 def test_samples_of_pytorch_are_the_same_at_opset_13(name, tmp_path):
     pytest.importorskip("expecttest", reason="PyTorch's samples need it")
     module, examples = list(samples(name))[-1]
-    found = tenonnx_torch.export(module, examples, tmp_path / "m.onnx", opset_version=13)
-    assert found.passed is not False  # None where PyTorch returns only NaN
+    result = tenonnx_torch.export(module, examples, tmp_path / "m.onnx", opset_version=13)
+    assert result.passed is not False  # None where PyTorch returns only NaN
 
 
 def test_every_core_operator_has_a_form():
@@ -109,10 +109,10 @@ def test_every_core_operator_has_a_form():
 def test_factors_are_those_of_lapack(shape):
     matrix = torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     for mode in ("reduced", "complete", "r"):
-        found = zip(matrices.qr(matrix, mode), torch.linalg.qr(matrix, mode=mode), strict=True)
-        assert all(torch.allclose(mine, theirs) for mine, theirs in found)
-    found = zip(matrices.lu(matrix), torch.linalg.lu(matrix), strict=True)
-    assert all(torch.allclose(mine, theirs) for mine, theirs in found)
+        result = zip(matrices.qr(matrix, mode), torch.linalg.qr(matrix, mode=mode), strict=True)
+        assert all(torch.allclose(mine, theirs) for mine, theirs in result)
+    result = zip(matrices.lu(matrix), torch.linalg.lu(matrix), strict=True)
+    assert all(torch.allclose(mine, theirs) for mine, theirs in result)
     both, places, _ = matrices.lu_factor(matrix)
     assert places.tolist() == torch.linalg.lu_factor(matrix)[1].tolist()
     if shape[-1] == shape[-2]:
@@ -190,10 +190,10 @@ def test_functions_keep_their_digits(function, reference):
     ],
 )
 def test_functions_of_two_numbers_are_those_of_pytorch(function, reference):
-    found, expected = function(*PAIRS), reference(*PAIRS)
-    assert torch.allclose(found, expected, rtol=1e-5, atol=2e-8, equal_nan=True)
+    result, expected = function(*PAIRS), reference(*PAIRS)
+    assert torch.allclose(result, expected, rtol=1e-5, atol=2e-8, equal_nan=True)
     zero = (expected == 0) & (reference is torch.copysign)
-    assert torch.equal(found.signbit()[zero], expected.signbit()[zero])
+    assert torch.equal(result.signbit()[zero], expected.signbit()[zero])
 
 
 def test_losses_of_large_logits_do_not_overflow():
@@ -204,8 +204,8 @@ def test_losses_of_large_logits_do_not_overflow():
     x = torch.tensor([0.5, -1.0, 2.0])
     graph = tx.load(Loss(), x, x.sigmoid())
     large = torch.tensor([-300.0, 300.0, -120.0])
-    found = graph.run({"x": large.numpy(), "y": torch.ones(3).numpy()})
-    losses, logarithms = found.values()
+    result = graph.run({"x": large.numpy(), "y": torch.ones(3).numpy()})
+    losses, logarithms = result.values()
     assert losses.tolist() == [300.0, 0.0, 120.0]
     assert logarithms.tolist() == [-300.0, 0.0, -120.0]
 
@@ -341,8 +341,8 @@ def test_incomplete_gamma_functions(name, dtype):
     shapes = torch.tensor([1e-6, 1e-3, 0.1, 1, 5, 30, 100, 1e4, 0, -1, torch.inf], dtype=dtype)
     ends = torch.tensor([1e-8, 0.1, 0.99, 1, 2, 7, 28, 31, 90, 110, 1040, 1e4, 0, -1, torch.inf], dtype=dtype)
     a, x = torch.meshgrid(shapes, ends, indexing="ij")
-    found, expected = getattr(special, name)(a, x), getattr(torch, name)(a, x)
-    assert torch.allclose(found, expected, rtol=0, atol=2e-9 if dtype is torch.float64 else 1e-6, equal_nan=True)
+    result, expected = getattr(special, name)(a, x), getattr(torch, name)(a, x)
+    assert torch.allclose(result, expected, rtol=0, atol=2e-9 if dtype is torch.float64 else 1e-6, equal_nan=True)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.bfloat16])
@@ -351,10 +351,10 @@ def test_nextafter_is_that_of_pytorch_bit_for_bit(dtype):
     numbers = [0.0, -0.0, 1, -1, 2, 0.5, 3.3, -7.1, 1e-30, limits.max, -limits.max, torch.inf, -torch.inf, torch.nan]
     held = torch.tensor([*numbers, limits.tiny, limits.tiny * limits.eps * 3], dtype=dtype)
     x, y = torch.meshgrid(held, held, indexing="ij")
-    found, expected = numerics.nextafter(x, y), torch.nextafter(x, y)
-    assert found.dtype is dtype
-    assert torch.equal(found.nan_to_num(7.0), expected.nan_to_num(7.0))
-    assert torch.equal(found.isnan(), expected.isnan())
+    result, expected = numerics.nextafter(x, y), torch.nextafter(x, y)
+    assert result.dtype is dtype
+    assert torch.equal(result.nan_to_num(7.0), expected.nan_to_num(7.0))
+    assert torch.equal(result.isnan(), expected.isnan())
 
 
 def test_mode():
@@ -450,8 +450,8 @@ def test_a_fully_masked_query_results_in_0(mask, scale, tmp_path):
 
 def test_any_of_a_batch_that_is_empty_is_false():
     graph = tx.load(Apply(lambda x: (x.any(0), x.any(), x.all(0))), torch.rand(2, 3), dims={"inputs_0": {0: "n"}})
-    found = graph.run({graph.inputs[0].name: torch.rand(0, 3).numpy()})
-    assert [each.tolist() for each in found.values()] == [[False] * 3, False, [True] * 3]
+    result = graph.run({graph.inputs[0].name: torch.rand(0, 3).numpy()})
+    assert [each.tolist() for each in result.values()] == [[False] * 3, False, [True] * 3]
 
 
 @pytest.mark.parametrize(

@@ -24,10 +24,10 @@ CASES = {
 def check(function, x, *other, **options):
     graph = tx.load(Apply(function), x, input_names=["x"], **options)
     for each in (x, *other):
-        found = function(each)
-        wanted = found if isinstance(found, tuple) else (found,)
+        result = function(each)
+        expected = result if isinstance(result, tuple) else (result,)
         for backend in ("numpy", "onnxruntime"):
-            for ours, theirs in zip(graph.run({"x": each.numpy()}, backend=backend).values(), wanted, strict=True):
+            for ours, theirs in zip(graph.run({"x": each.numpy()}, backend=backend).values(), expected, strict=True):
                 np.testing.assert_allclose(ours, theirs.numpy(), rtol=1e-4, atol=1e-6)
 
 

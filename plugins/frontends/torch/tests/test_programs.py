@@ -81,15 +81,15 @@ def test_modules_of_torch_jit_are_read_by_their_examples(made, tmp_path):
     old = torch.jit.script(module) if made == "scripted" else torch.jit.trace(module, x)
     assert tenonnx_torch.export(old, (x,), tmp_path / "m.onnx", opset_version=13).passed
     graph = tx.load(tmp_path / "m.onnx")
-    (found,) = graph.run({graph.inputs[0].name: x.numpy()}).values()
-    torch.testing.assert_close(torch.from_numpy(found), module(x).detach())
+    (result,) = graph.run({graph.inputs[0].name: x.numpy()}).values()
+    torch.testing.assert_close(torch.from_numpy(result), module(x).detach())
     assert {"layer.weight", "layer.bias"} <= {value.name for value in tx.load(old, x).variables}
     with pytest.raises(tx.InvalidCall, match="without examples"):
         tx.load(old)
     if made == "scripted":  # a traced one has fixed sizes
         more, freed = torch.randn(7, 3), tx.load(old, x)
-        (found,) = freed.run({freed.inputs[0].name: more.numpy()}).values()
-        torch.testing.assert_close(torch.from_numpy(found), module(more).detach())
+        (result,) = freed.run({freed.inputs[0].name: more.numpy()}).values()
+        torch.testing.assert_close(torch.from_numpy(result), module(more).detach())
 
 
 @pytest.mark.filterwarnings("ignore:`torch.jit:DeprecationWarning")

@@ -52,11 +52,13 @@ def test_a_file_is_read_and_verified(honest):
     assert {"l.weight", "l.bias", "b"} <= {value.name for value in graph.variables}
     assert not isinstance(graph.inputs[0].shape[0], int)
     x, s = torch.randn(7, 3), torch.tensor([2.0, 3.0])
-    wanted = torch.export.load(honest).module()(x, s, more={"s": s})
-    found = graph.run({"x": x.numpy(), "n": s.numpy(), "more_s": s.numpy()})
-    np.testing.assert_allclose(found["y"], wanted["y"].detach().numpy(), rtol=1e-5, atol=1e-6)
-    np.testing.assert_array_equal(found["k_1"], wanted["k"][1].numpy())
-    assert tx.load(honest, trust=True).run({"x": x.numpy(), "n": s.numpy(), "more_s": s.numpy()}).keys() == found.keys()
+    expected = torch.export.load(honest).module()(x, s, more={"s": s})
+    result = graph.run({"x": x.numpy(), "n": s.numpy(), "more_s": s.numpy()})
+    np.testing.assert_allclose(result["y"], expected["y"].detach().numpy(), rtol=1e-5, atol=1e-6)
+    np.testing.assert_array_equal(result["k_1"], expected["k"][1].numpy())
+    assert (
+        tx.load(honest, trust=True).run({"x": x.numpy(), "n": s.numpy(), "more_s": s.numpy()}).keys() == result.keys()
+    )
 
 
 class Branch(nn.Module):
@@ -98,11 +100,13 @@ def test_usual_layers_are_read(module, argument, shapes, tmp_path):
     path = saved(module, (argument,), tmp_path / "m.pt2", None, shapes)
     graph = tx.load(path)
     (name,) = (value.name for value in graph.inputs)
-    wanted = torch.export.load(path).module()(argument)
-    for found, each in zip(
-        graph.run({name: argument.numpy()}).values(), wanted if isinstance(wanted, tuple) else (wanted,), strict=True
+    expected = torch.export.load(path).module()(argument)
+    for result, each in zip(
+        graph.run({name: argument.numpy()}).values(),
+        expected if isinstance(expected, tuple) else (expected,),
+        strict=True,
     ):
-        np.testing.assert_allclose(found, each.detach().numpy(), rtol=1e-3, atol=1e-4)
+        np.testing.assert_allclose(result, each.detach().numpy(), rtol=1e-3, atol=1e-4)
 
 
 def test_examples_may_be_given(honest):
@@ -185,8 +189,8 @@ def test_torchscript_and_pickled_modules_need_trust(tmp_path):
         with pytest.raises(tx.InvalidCall, match=r"(?s)was not read.*--trust"):
             tx.load(tmp_path / name, x)
         graph = tx.load(tmp_path / name, x, trust=True)
-        (found,) = graph.run({graph.inputs[0].name: x.numpy()}).values()
-        np.testing.assert_allclose(found, module(x).detach().numpy(), rtol=1e-5, atol=1e-6)
+        (result,) = graph.run({graph.inputs[0].name: x.numpy()}).values()
+        np.testing.assert_allclose(result, module(x).detach().numpy(), rtol=1e-5, atol=1e-6)
     assert tx.load(tmp_path / "script.pt", input_shape=[2, 3], trust=True).inputs[0].shape[1] == 3
     with pytest.raises(tx.InvalidCall, match="without examples"):
         tx.load(tmp_path / "script.pt", trust=True)
@@ -203,9 +207,9 @@ def test_a_file_is_verified_in_a_worker_process(honest, monkeypatch):
 
     monkeypatch.setattr("tenonnx_torch.verification.called", refuse)
     graph, verifier = load_and_verifier(honest)
-    found = verifier(graph)
-    assert found.verified, found.summary()
-    assert len(found.runs) > 1
+    result = verifier(graph)
+    assert result.verified, result.summary()
+    assert len(result.runs) > 1
 
 
 def test_a_file_that_ends_the_process_is_not_verified(honest, tmp_path, monkeypatch):
@@ -213,12 +217,12 @@ def test_a_file_that_ends_the_process_is_not_verified(honest, tmp_path, monkeypa
     code = "import os, signal\ndef outputs(*given): os.kill(os.getpid(), signal.SIGSEGV)\n"
     crashing.write_text(f"{Path(program_process.__file__).read_text()}\n{code}")
     monkeypatch.setattr("tenonnx_torch.pt2.program_file._FUNCTIONS", crashing)
-    said = r"not verified against PyTorch: PyTorch crashed its process \(SIGSEGV\)"
-    with pytest.warns(UnverifiedWarning, match=said):
+    output = r"not verified against PyTorch: PyTorch crashed its process \(SIGSEGV\)"
+    with pytest.warns(UnverifiedWarning, match=output):
         assert tx.load(honest).nodes
-    found = tx.convert(honest, tmp_path / "m.onnx").verification
-    assert not found.outputs
-    assert set(found.unverified) == {"y", "k_0", "k_1"}
+    result = tx.convert(honest, tmp_path / "m.onnx").verification
+    assert not result.outputs
+    assert set(result.unverified) == {"y", "k_0", "k_1"}
     with pytest.raises(tx.VerificationFailed, match="nothing could be compared"):
         tx.convert(honest, tmp_path / "n.onnx", verify=True)
     assert [each.name for each in tmp_path.glob("*.onnx")] == ["m.onnx"]

@@ -72,8 +72,8 @@ def test_a_layer_agrees_with_numpy(name, attributes):
             given["activations"] = attributes["activations"] * 2
         graph, feeds = layer(name, **given)
         expected = graph.run(feeds, backend="numpy")["y"]
-        found = graph.compile(backend="torch", strict=True)(feeds)["y"]
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6, err_msg=str(given))
+        result = graph.compile(backend="torch", strict=True)(feeds)["y"]
+        np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-6, err_msg=str(given))
 
 
 @pytest.mark.parametrize(("name", "attributes"), USUAL)
@@ -81,11 +81,11 @@ def test_the_gradient_by_a_kernel_is_ours(name, attributes):
     graph, feeds = layer(name, **attributes)
     total = ops.reduce_sum(graph.outputs[0] * graph.outputs[0], keepdims=0)
     graph.output("total", total)
-    wanted = tx.grad(graph, "total", ["w", "r", "b"]).run(feeds, backend="numpy")
+    expected = tx.grad(graph, "total", ["w", "r", "b"]).run(feeds, backend="numpy")
     network = tenonnx_torch.module(graph)
     network(**{key: torch.from_numpy(array) for key, array in feeds.items()})[-1].backward()
     for key, parameter in network.named_parameters():
-        np.testing.assert_allclose(parameter.grad, wanted[f"{key}/grad"], rtol=1e-4, atol=1e-5, err_msg=key)
+        np.testing.assert_allclose(parameter.grad, expected[f"{key}/grad"], rtol=1e-4, atol=1e-5, err_msg=key)
 
 
 def test_kernels_accept_the_usual_layers_and_no_others():

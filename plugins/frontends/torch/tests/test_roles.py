@@ -233,8 +233,8 @@ def test_simplified_weights_keep_their_names_and_know_how_they_lie(by, tmp_path)
         np.testing.assert_allclose(after if lies is None else after.T, array, rtol=1e-4, atol=1e-6)
     for target in (simple, graph):  # each in its own layout
         network.write_back(target)
-        found = target.run({"x": x.numpy()}, backend="numpy")
-        np.testing.assert_allclose(next(iter(found.values())), module(x).detach(), rtol=1e-4, atol=1e-5)
+        result = target.run({"x": x.numpy()}, backend="numpy")
+        np.testing.assert_allclose(next(iter(result.values())), module(x).detach(), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("adapted_from", ["graph", "simplified"])
@@ -255,8 +255,8 @@ def test_adapters_of_layers_without_bias_are_merged_as_these_lie(adapted_from, m
     again = tt.load_adapters(graphs[merged_into], tmp_path / "adapter.safetensors")
     whole = tt.merged(graphs[merged_into], again)
     assert [node.op_type for node in whole.nodes] == [node.op_type for node in graphs[merged_into].nodes]
-    found = next(iter(whole.run({"x": x.numpy()}, backend="numpy").values()))
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    result = next(iter(whole.run({"x": x.numpy()}, backend="numpy").values()))
+    np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
     state = tenonnx_torch.module(whole).state_dict()
     module.load_state_dict(state, strict=False)
     np.testing.assert_allclose(module(x).detach(), expected, rtol=1e-4, atol=1e-5)

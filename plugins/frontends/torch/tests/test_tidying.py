@@ -30,9 +30,9 @@ def test_a_convolution_without_bias_has_none(tmp_path):
     assert kinds(graph) == ["Conv", "BatchNormalization", "Relu"]
     assert len(graph.nodes[0].inputs) == 2
     by_name = {v.name: np.asarray(v.data.array()) for v in graph.variables}
-    wanted = {name: t.detach().numpy() for name, t in module.state_dict().items() if t.ndim}
-    assert by_name.keys() == wanted.keys()
-    assert all(np.array_equal(by_name[name], array) for name, array in wanted.items())
+    expected = {name: t.detach().numpy() for name, t in module.state_dict().items() if t.ndim}
+    assert by_name.keys() == expected.keys()
+    assert all(np.array_equal(by_name[name], array) for name, array in expected.items())
     for opset in (13, 17, 21):
         done = tenonnx_torch.export(module, x, tmp_path / "m.onnx", opset_version=opset, simplify=True)
         assert done.verification.equal
@@ -92,9 +92,9 @@ def test_parts_are_tensors_and_have_gradients(name):
     y = module(x)
     g = torch.randn_like(y)
     y.backward(g)
-    found = slope.run({"x": x.detach().numpy(), "g": g.numpy()})
-    assert np.allclose(found["x/grad"], x.grad, atol=1e-5)
-    assert np.allclose(found["linear.weight/grad"], module.linear.weight.grad, atol=1e-5)
+    result = slope.run({"x": x.detach().numpy(), "g": g.numpy()})
+    assert np.allclose(result["x/grad"], x.grad, atol=1e-5)
+    assert np.allclose(result["linear.weight/grad"], module.linear.weight.grad, atol=1e-5)
 
 
 def test_attention_by_one_product_is_trained_as_pytorch_trains_it():
@@ -154,7 +154,7 @@ def written(module, x, path, **options):
 
 def test_by_default_weights_take_in_what_only_takes_nodes(tmp_path):
     module, x = image()
-    graph, whole = (written(module, x, tmp_path / "m.onnx", simplify=wanted) for wanted in (None, False))
+    graph, whole = (written(module, x, tmp_path / "m.onnx", simplify=expected) for expected in (None, False))
     assert not {"BatchNormalization", "Slice"}.intersection(kinds(graph))
     assert "BatchNormalization" in kinds(whole)
     by_name = {value.name: value.role for value in graph.variables}
@@ -214,7 +214,7 @@ def test_large_weights_are_folded_too(tmp_path):
 
 def test_merged_weights_are_not_taken_for_parameters(tmp_path):
     module, x = image()
-    whole, merged = (tx.load(module, x, simplify=wanted) for wanted in (False, None))
+    whole, merged = (tx.load(module, x, simplify=expected) for expected in (False, None))
     network = tenonnx_torch.module(merged)
     network.write_back()
     with pytest.raises(tx.InvalidCall, match=r'"conv1\.weight" is made of different parameters'):

@@ -66,14 +66,14 @@ class Experts(nn.Module):
     def forward(self, x):
         self.router = self.router.to(torch.float32)
         chosen = functional.one_hot(self.router(x).topk(2, 1)[1], 4).permute(2, 1, 0)
-        found = torch.zeros_like(x)
+        result = torch.zeros_like(x)
         for place in torch.greater(chosen.sum((-1, -2)), 0).nonzero():
             at, rows = torch.where(chosen[place[0]].squeeze(0))
             if rows.numel() == 0:
                 continue
             y = self.experts[f"expert_{place[0]}"](x[rows]) @ self.weights[place[0]]
-            found.index_add_(0, rows, y * (at + 1)[:, None])
-        return found
+            result.index_add_(0, rows, y * (at + 1)[:, None])
+        return result
 
 
 def test_loops_over_selected_experts():
@@ -82,16 +82,16 @@ def test_loops_over_selected_experts():
     graph = tx.load(module, torch.randn(5, 4), dims={"x": {0: "rows"}}, verify=False)
     for rows in (1, 7):  # one row selects two of the three
         x = torch.randn(rows, 4)
-        (found,) = graph.run({"x": x.numpy()}, backend="onnxruntime").values()
-        assert torch.allclose(torch.from_numpy(found), module(x), atol=1e-5)
+        (result,) = graph.run({"x": x.numpy()}, backend="onnxruntime").values()
+        assert torch.allclose(torch.from_numpy(result), module(x), atol=1e-5)
 
 
 def test_loops_over_nonzero_entries_that_select_nothing_are_refused():
     def total(x):
-        found = torch.zeros(())
+        result = torch.zeros(())
         for place in (x[:3] > 0).nonzero():
-            found = found + x[place[0]]
-        return found
+            result = result + x[place[0]]
+        return result
 
     with pytest.raises(tx.NotRepresentable, match="trace"):
         tx.load(Apply(total), torch.randn(4))
@@ -153,19 +153,19 @@ def test_places_that_a_mask_of_later_axes_names_are_written(index, value, shape,
     graph, names = tx.load(path), [value.name for value in tx.load(path).inputs]
     for mask in (torch.tensor([False] * 3), torch.tensor([True] * 3)):  # none, and all
         given = dict(zip(names, (x.numpy(), mask.numpy()), strict=False))
-        found = next(iter(graph.run(given).values()))
-        torch.testing.assert_close(torch.from_numpy(found), write(x, mask))
+        result = next(iter(graph.run(given).values()))
+        torch.testing.assert_close(torch.from_numpy(result), write(x, mask))
 
 
 def test_masks_together_with_further_indices(tmp_path):
     def write(x, rows, columns, last, i):
-        found = []
+        result = []
         for place in [(rows, i), (rows, 0), (rows, WHOLE, -1), (WHOLE, columns, i), (i[:2], WHOLE, last)]:
             y = x.clone()
             y[place] = x[place] * 2 + 1
-            found += [x[place], y]
+            result += [x[place], y]
         y = x.index_put((rows, i), torch.tensor(0.5), accumulate=True)
-        return *found, x[rows, i[:, None]], y
+        return *result, x[rows, i[:, None]], y
 
     masks = (torch.tensor(mask) > 0 for mask in ([1, 0, 1, 1], [1, 0, 1, 0, 1], [1, 0, 1]))
     passes(write, torch.randn(4, 5, 3), *masks, torch.tensor([0, 2, 1]), path=tmp_path)

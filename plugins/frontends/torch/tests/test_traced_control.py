@@ -79,9 +79,9 @@ def test_a_file_computes_what_the_model_does(name, tmp_path, capsys):
     assert main(["convert", str(source), "-o", str(path)]) == 0, capsys.readouterr().err
     module = torch.export.load(path).module()
     for feed in feeds:
-        found = module(torch.from_numpy(feed))
+        result = module(torch.from_numpy(feed))
         wanted = graph.run({"x": feed}, backend="numpy")
-        for each, expected in zip(found if isinstance(found, tuple) else (found,), wanted.values(), strict=True):
+        for each, expected in zip(result if isinstance(result, tuple) else (result,), wanted.values(), strict=True):
             np.testing.assert_allclose(each.detach().numpy(), expected, rtol=1e-5, atol=1e-5)
 
 

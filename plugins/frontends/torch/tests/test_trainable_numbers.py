@@ -64,5 +64,5 @@ def test_numbers_are_trained(kind: str) -> None:
         batch = slice(start, start + 8)
         functional.cross_entropy(module(torch.from_numpy(x[batch])), torch.from_numpy(labels[batch])).backward()
         steps.step()
-    (found,) = graph.run({"x": x}).values()
-    np.testing.assert_allclose(found, module(torch.from_numpy(x)).detach(), rtol=1e-5, atol=1e-5)
+    (result,) = graph.run({"x": x}).values()
+    np.testing.assert_allclose(result, module(torch.from_numpy(x)).detach(), rtol=1e-5, atol=1e-5)

@@ -295,11 +295,11 @@ def test_gradients_are_those_of_pytorch(name: str) -> None:
         seeds={f"y{place}": "seed"},
     )
     feeds = {value.name: {**given, "seed": seed}[value.name].detach().numpy() for value in slope.inputs}
-    found = slope.run(feeds, backend="numpy")
-    assert_within_rounding(found[f"y{place}"], y, exact_y, "y")
+    result = slope.run(feeds, backend="numpy")
+    assert_within_rounding(result[f"y{place}"], y, exact_y, "y")
     for key, *gradients in zip(given, expected, exact, strict=True):
         if gradients[0] is not None:
-            assert_within_rounding(found[f"{key}/grad"], *gradients, key)
+            assert_within_rounding(result[f"{key}/grad"], *gradients, key)
 
 
 def _by_pytorch(name: str, place: int, dtype: torch.dtype) -> tuple[Any, ...]:

@@ -133,8 +133,8 @@ def test_nearest_elements_are_those_of_pytorch_at_any_size(mode, sizes):
     for height in (4, 20, 21, 26, 39, 40, 42, 45, 49, 50, 52, 62, 76, 78):
         x = torch.arange(5.0 * height).reshape(1, 1, height, 5)
         for backend in ("numpy", "onnxruntime"):
-            (found,) = graph.run({"inputs_0": x.numpy()}, backend=backend).values()
-            assert torch.equal(torch.from_numpy(found), module(x)), (height, backend)
+            (result,) = graph.run({"inputs_0": x.numpy()}, backend=backend).values()
+            assert torch.equal(torch.from_numpy(result), module(x)), (height, backend)
 
 
 @pytest.mark.parametrize(("before", "kind"), [(10, "Resize"), (6, "Resize"), (40, "Gather")])
@@ -144,8 +144,8 @@ def test_static_sizes_are_resized_where_positions_agree(before, kind):
     graph = tx.load(module, x)
     assert {node.op_type for node in graph.nodes} == {kind}
     for backend in ("numpy", "onnxruntime"):
-        (found,) = graph.run({"inputs_0": x.numpy()}, backend=backend).values()
-        assert torch.equal(torch.from_numpy(found), module(x))
+        (result,) = graph.run({"inputs_0": x.numpy()}, backend=backend).values()
+        assert torch.equal(torch.from_numpy(result), module(x))
 
 
 @pytest.mark.filterwarnings("ignore:LSTM with projections")
@@ -157,9 +157,9 @@ def test_packed_sequences_have_any_lengths(kind, tmp_path):
     for lengths in ([1, 3, 4, 2], [1], [5, 5]):
         x, given = torch.randn(len(lengths), 5, 4), torch.tensor(lengths)
         steps = module(x, given)[0].detach()
-        found = graph.run({"x": x.numpy(), "lengths": given.numpy()})
+        result = graph.run({"x": x.numpy(), "lengths": given.numpy()})
         assert steps.shape[1] == max(lengths)
-        torch.testing.assert_close(torch.from_numpy(found["output_0"].copy()), steps, atol=1e-5, rtol=1e-5)
+        torch.testing.assert_close(torch.from_numpy(result["output_0"].copy()), steps, atol=1e-5, rtol=1e-5)
 
 
 @pytest.mark.parametrize("axis", [0, 1, 2])
@@ -171,8 +171,8 @@ def test_zero_points_of_channels_may_be_floats(axis):
     x = torch.randn(3, 3, 3, generator=torch.Generator().manual_seed(0)) * 9
     graph = tx.load(Apply(quantized), x)
     for backend in ("numpy", "onnxruntime"):
-        (found,) = graph.run({"inputs_0": x.numpy()}, backend=backend).values()
-        torch.testing.assert_close(torch.from_numpy(found.copy()), quantized(x), atol=1e-5, rtol=1e-5)
+        (result,) = graph.run({"inputs_0": x.numpy()}, backend=backend).values()
+        torch.testing.assert_close(torch.from_numpy(result.copy()), quantized(x), atol=1e-5, rtol=1e-5)
 
 
 def test_packed_sequences_may_lie_by_time_and_be_padded_to_a_length():

@@ -29,7 +29,7 @@ def suppressed(boxes, scores, threshold):
 def pooled(x, rois, scale, height, width, ratio, aligned):
     """Reference: bilinear samples at ``ratio`` positions of each window along each axis."""
     shift = 0.5 if aligned else 0.0
-    found = []
+    result = []
     for image, *corners in rois.tolist():
         left, top, right, bottom = (corner * scale - shift for corner in corners)
         sizes = [bottom - top, right - left] if aligned else [max(bottom - top, 1.0), max(right - left, 1.0)]
@@ -44,8 +44,8 @@ def pooled(x, rois, scale, height, width, ratio, aligned):
         sampled = nn.functional.grid_sample(
             x[int(image)][None], (near / ends * 2 - 1)[None], padding_mode="border", align_corners=True
         )
-        found.append(nn.functional.avg_pool2d(sampled.masked_fill(outside, 0.0), ratio)[0])
-    return torch.stack(found) if found else x.new_zeros(0, x.shape[1], height, width)
+        result.append(nn.functional.avg_pool2d(sampled.masked_fill(outside, 0.0), ratio)[0])
+    return torch.stack(result) if result else x.new_zeros(0, x.shape[1], height, width)
 
 
 def deformed(x, weight, offset, mask, bias, sh, sw, ph, pw, dh, dw, groups, offset_groups, use_mask):
@@ -120,19 +120,19 @@ class Detector(nn.Module):
         self.head = nn.Linear(8 * 9, classes)
 
     def forward(self, image):
-        found = self.body(image)
-        rows, columns = torch.arange(found.shape[2]) * 4.0 + 2, torch.arange(found.shape[3]) * 4.0 + 2
+        result = self.body(image)
+        rows, columns = torch.arange(result.shape[2]) * 4.0 + 2, torch.arange(result.shape[3]) * 4.0 + 2
         y, x = torch.meshgrid(rows, columns, indexing="ij")
         middle = torch.stack([x, y], -1).reshape(-1, 2)
-        sizes = self.boxes(found)[0].flatten(1).T.sigmoid() * 8 + 1
+        sizes = self.boxes(result)[0].flatten(1).T.sigmoid() * 8 + 1
         boxes = torch.cat([middle - sizes[:, :2], middle + sizes[:, 2:]], 1)
-        scores = self.scores(found)[0].flatten().sigmoid()
+        scores = self.scores(result)[0].flatten().sigmoid()
         chosen = scores > scores.mean()
         boxes, scores = boxes[chosen], scores[chosen]
         kept = torch.ops.torchvision.nms(boxes, scores, 0.3)
         boxes, scores = boxes[kept], scores[kept]
         rois = torch.cat([boxes.new_zeros(boxes.shape[0], 1), boxes], 1)
-        parts = torch.ops.torchvision.roi_align(found, rois, 0.25, 3, 3, 2, self.aligned)
+        parts = torch.ops.torchvision.roi_align(result, rois, 0.25, 3, 3, 2, self.aligned)
         return {"boxes": boxes, "labels": self.head(parts.flatten(1)).argmax(1), "scores": scores}
 
 

@@ -46,13 +46,7 @@ _LATENT = {
 }
 _LONGCAT = {"expert_ffn_hidden_size": 16, "zero_expert_num": 2}
 _T5 = {**_TOKENS, "d_model": 32, "d_kv": 8, "d_ff": 64, "num_layers": 2, "num_heads": 4, "decoder_start_token_id": 0}
-_MAMBA_HEADS = {
-    "mamba_n_heads": 8,
-    "mamba_d_head": 8,
-    "mamba_d_state": 8,
-    "mamba_n_groups": 2,
-    "mamba_chunk_size": 4,
-}
+_MAMBA_HEADS = {"mamba_n_heads": 8, "mamba_d_head": 8, "mamba_d_state": 8, "mamba_n_groups": 2, "mamba_chunk_size": 4}
 _DELTA = {
     "layer_types": ["linear_attention", "full_attention"],
     "linear_key_head_dim": 8,
@@ -76,12 +70,12 @@ def make(name: str, seed: int = 0) -> Any:
     config, fields, model = CONFIGURATIONS[name]
     made = getattr(transformers, config)(**fields)
     kind = getattr(transformers, model)
-    found = (kind.from_config(made) if model.startswith("Auto") else kind(made)).eval()
+    result = (kind.from_config(made) if model.startswith("Auto") else kind(made)).eval()
     with torch.no_grad():
-        for parameter in found.parameters():
+        for parameter in result.parameters():
             if parameter.ndim > 1:
                 parameter.normal_(0, 0.3)
-    return found
+    return result
 
 
 CONFIGURATIONS = {

@@ -57,8 +57,8 @@ def test_adapters_are_exported_with_their_base(tmp_path):
         for name in names[:2]:
             a, b = (first[f"base_model.model.{name}.lora_{side}.weight"] for side in "AB")
             model.get_parameter(f"{name}.weight").add_(6 / 2 * b @ a)
-        found = torch.from_numpy(session.run(["logits"], feeds, options)[0])
-        assert torch.allclose(found, model(tokens).logits, atol=1e-4)
+        result = torch.from_numpy(session.run(["logits"], feeds, options)[0])
+        assert torch.allclose(result, model(tokens).logits, atol=1e-4)
 
 
 @pytest.mark.parametrize(

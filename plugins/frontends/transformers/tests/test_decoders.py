@@ -68,11 +68,11 @@ def test_a_beam_is_followed_by_reordering_the_states(llama):
         "attention_mask": np.ones((2, 5), np.int64),
         "position_ids": np.full((2, 1), 4),
     }
-    found = session.run(["logits"], {**step, **arrays})[0][:, 0]
+    result = session.run(["logits"], {**step, **arrays})[0][:, 0]
     whole = torch.tensor([[9, 10, 11, 12, 3], [9, 10, 11, 12, 4]])
     with torch.no_grad():
         expected = model(whole).logits[:, -1].numpy()
-    assert np.allclose(found, expected, atol=1e-4)
+    assert np.allclose(result, expected, atol=1e-4)
 
 
 def test_a_model_that_fails_by_itself_is_refused(tmp_path):
@@ -137,8 +137,8 @@ def test_recurrent_states_are_refused_by_layer(tmp_path):
 def test_different_tokens_are_an_error_except_for_ties():
     expected = np.array([[1, 2, 3], [1, 2, 3]])
     actual = np.array([[1, 2, 3], [1, 0, 3]])
-    found = compare_tokens("x", actual, expected, lambda row, step: np.array([4.0, 0.0, 4.00001]), ROUNDING)
-    assert (found.equal, found.tokens, found.ties) == (4, 6, 1)
+    result = compare_tokens("x", actual, expected, lambda row, step: np.array([4.0, 0.0, 4.00001]), ROUNDING)
+    assert (result.equal, result.tokens, result.ties) == (4, 6, 1)
     with pytest.raises(tx.VerificationFailed, match="generated tokens that differ") as error:
         compare_tokens("x", actual, expected, lambda row, step: np.array([3.9, 0.0, 4.0]), ROUNDING)
     assert "prompt 2, token 2: 0 instead of 2" in str(error.value)

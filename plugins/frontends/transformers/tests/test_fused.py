@@ -58,37 +58,37 @@ def nodes_of(graph):
 
 
 def test_attention_includes_cache_and_rotary_embedding(llama, tmp_path):
-    found = fused(llama, POSITIONS)
-    nodes = nodes_of(found)
+    result = fused(llama, POSITIONS)
+    nodes = nodes_of(result)
     attention = nodes["GroupQueryAttention"]
     assert (attention.attributes["num_heads"], attention.attributes["kv_num_heads"]) == (4, 2)
     assert attention.attributes["do_rotary"] == 1
     assert [attention.inputs[place].shape for place in (7, 8)] == [(POSITIONS, 8)] * 2
     assert "SkipSimplifiedLayerNormalization" in nodes
     assert not {"Softmax", "Cos", "Attention"} & nodes.keys()
-    assert [value.name for value in found.outputs] == [value.name for value in llama.outputs]
+    assert [value.name for value in result.outputs] == [value.name for value in llama.outputs]
 
     path = tmp_path / "model.onnx"
-    tx.export(found, path, opset_version=17, domains=["ai.onnx", "com.microsoft"])
+    tx.export(result, path, opset_version=17, domains=["ai.onnx", "com.microsoft"])
     session = onnxruntime.InferenceSession(str(path))
     for new, past in ((5, 0), (1, 6)):
         given = feeds_of(new, past)
-        wanted = llama.run(given, backend="numpy")
-        actual = dict(zip(wanted, session.run(list(wanted), given), strict=True))
+        expected = llama.run(given, backend="numpy")
+        actual = dict(zip(expected, session.run(list(expected), given), strict=True))
         seen = given["attention_mask"][:, past:] == 1
-        assert np.allclose(actual["logits"][seen], wanted["logits"][seen], atol=1e-4)
-        assert np.allclose(actual["present.0.value"], wanted["present.0.value"], atol=1e-5)
+        assert np.allclose(actual["logits"][seen], expected["logits"][seen], atol=1e-4)
+        assert np.allclose(actual["present.0.value"], expected["present.0.value"], atol=1e-5)
 
 
 def test_a_graph_that_differs_is_written_without_fused_operators(tmp_path, monkeypatch):
     """Attention that ignores its scale simulates a wrong kernel of the runtime."""
 
     def wrong(graph, positions):
-        found = fused(graph, positions)
-        for node in found.nodes:
+        result = fused(graph, positions)
+        for node in result.nodes:
             if node.op_type == "GroupQueryAttention":
                 node.attributes["scale"] = 9.0
-        return found
+        return result
 
     monkeypatch.setattr(writing, "fused", wrong)
     report = tenonnx_transformers.export(model_of(), tmp_path, target="onnxruntime-cpu")

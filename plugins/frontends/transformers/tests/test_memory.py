@@ -45,11 +45,11 @@ def test_weights_become_float32_in_files(large, tmp_path, monkeypatch):
     monkeypatch.setattr(mapped_weights, "_PIECE", 1000)
     scratch = tmp_path / "scratch"
     scratch.mkdir()
-    found = weights_of(source_of(large, scratch=scratch).model)
+    result = weights_of(source_of(large, scratch=scratch).model)
     expected = weights_of(source_of(large).model)
     assert len(list(scratch.glob("*.safetensors"))) > 1
-    assert found.keys() == expected.keys()
-    for name, array in found.items():
+    assert result.keys() == expected.keys()
+    for name, array in result.items():
         assert array.dtype == np.float32
         np.testing.assert_array_equal(array, expected[name])
 

@@ -36,11 +36,11 @@ def names(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(tt, "fit", partial(tt.fit, shuffle=False), raising=False)
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     first = re.search(r"```python\n(.*?)```", PAGE.read_text("utf-8"), re.DOTALL)
     assert first is not None
-    exec(first[1], found)
-    return found
+    exec(first[1], result)
+    return result
 
 
 def digits_without_dropout(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:

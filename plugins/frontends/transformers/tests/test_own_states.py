@@ -26,9 +26,9 @@ def test_states_continue_a_text(name, kinds, parts):
     model = make(name)
     with quiet():
         states = decoder_states(model)
-        found = decoder_parts(model, states)
+        result = decoder_parts(model, states)
     assert kinds <= {(state.layer, state.kind) for state in states}
-    assert [part.name for part in found] == parts
+    assert [part.name for part in result] == parts
 
 
 def test_attributes_created_by_a_call_are_not_states():

@@ -63,9 +63,9 @@ def test_image_classification(photo, tmp_path):
     pipeline = transformers.pipeline("image-classification", model=model, image_processor=processor)
     expected = pipeline(image, top_k=5)
     whole = whole_of(model, processor, tmp_path, "--encoded", "--decode", "classification")
-    found = whole.run({"image": data})
-    assert found["labels"][0].tolist() == [each["label"] for each in expected]
-    np.testing.assert_allclose(found["scores"][0], [each["score"] for each in expected], rtol=1e-3)
+    result = whole.run({"image": data})
+    assert result["labels"][0].tolist() == [each["label"] for each in expected]
+    np.testing.assert_allclose(result["scores"][0], [each["score"] for each in expected], rtol=1e-3)
 
 
 def test_object_detection(photo, tmp_path):
@@ -79,13 +79,13 @@ def test_object_detection(photo, tmp_path):
     expected = pipeline(image, threshold=0.05)
     assert expected
     whole = whole_of(model, processor, tmp_path, "--encoded", "--decode", "detection", "--threshold", "0.05")
-    found = whole.run({"image": data})
-    order = np.argsort(-found["scores"], kind="stable")
+    result = whole.run({"image": data})
+    order = np.argsort(-result["scores"], kind="stable")
     expected.sort(key=lambda each: -each["score"])
-    assert found["labels"][order].tolist() == [each["label"] for each in expected]
-    np.testing.assert_allclose(found["scores"][order], [each["score"] for each in expected], rtol=1e-3)
+    assert result["labels"][order].tolist() == [each["label"] for each in expected]
+    np.testing.assert_allclose(result["scores"][order], [each["score"] for each in expected], rtol=1e-3)
     boxes = [[each["box"][key] for key in ("xmin", "ymin", "xmax", "ymax")] for each in expected]
-    np.testing.assert_allclose(found["boxes"][order], boxes, atol=1.01)  # the pipeline truncates to integers
+    np.testing.assert_allclose(result["boxes"][order], boxes, atol=1.01)  # the pipeline truncates to integers
 
 
 def test_image_segmentation(photo, tmp_path):
@@ -103,13 +103,13 @@ def test_image_segmentation(photo, tmp_path):
     pipeline = transformers.pipeline("image-segmentation", model=model, image_processor=processor)
     expected = {each["label"]: np.asarray(each["mask"]) > 0 for each in pipeline(image)}
     whole = whole_of(model, processor, tmp_path, "--encoded", "--decode", "segmentation", "--colors")
-    found = whole.run({"image": data})
-    classes = found["segmentation"][0]
+    result = whole.run({"image": data})
+    classes = result["segmentation"][0]
     assert classes.shape == (53, 70)
     assert len(expected) > 1
     alike = np.mean([expected[NAMES[k]][classes == k].mean() for k in np.unique(classes)])
     assert alike > 0.99  # rounding decides about pixels between two classes
-    assert found["colors"].shape == (1, 53, 70, 3)
+    assert result["colors"].shape == (1, 53, 70, 3)
 
 
 def test_text_classification(tmp_path):
@@ -127,10 +127,10 @@ def test_text_classification(tmp_path):
     whole = whole_of(model, tokenizer, tmp_path, "--decode", "classification")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", tx.FallbackWarning)
-        found = whole.run({"text": np.array(texts, object)})
+        result = whole.run({"text": np.array(texts, object)})
     for row, each in enumerate(expected):
-        assert found["labels"][row].tolist() == [pair["label"] for pair in each]
-        np.testing.assert_allclose(found["scores"][row], [pair["score"] for pair in each], rtol=1e-3)
+        assert result["labels"][row].tolist() == [pair["label"] for pair in each]
+        np.testing.assert_allclose(result["scores"][row], [pair["score"] for pair in each], rtol=1e-3)
 
 
 SENTENCES = ["hello world, this is a test", "the quick brown fox jumps over the lazy dog", "12 34"]
@@ -175,8 +175,8 @@ def test_translation(tmp_path):
     whole = tx.load(tmp_path / "whole.onnx")
     assert [value.name for value in whole.outputs] == ["generated_text"]
     assert len(set(expected)) > 1
-    found = whole.run({"text": np.array(texts, object)})["generated_text"]
-    assert found.tolist() == expected
+    result = whole.run({"text": np.array(texts, object)})["generated_text"]
+    assert result.tolist() == expected
 
 
 def test_audio_classification(tmp_path):
@@ -188,9 +188,9 @@ def test_audio_classification(tmp_path):
     wave = np.random.default_rng(0).standard_normal(1600).astype(np.float32) / 8 + np.float32(0.5)
     pipeline = transformers.pipeline("audio-classification", model=model, feature_extractor=extractor)
     expected = pipeline(wave, top_k=5)
-    found = whole_of(model, extractor, tmp_path, "--decode", "classification").run({"audio": wave[None]})
-    assert found["labels"][0].tolist() == [each["label"] for each in expected]
-    np.testing.assert_allclose(found["scores"][0], [each["score"] for each in expected], rtol=1e-3)
+    result = whole_of(model, extractor, tmp_path, "--decode", "classification").run({"audio": wave[None]})
+    assert result["labels"][0].tolist() == [each["label"] for each in expected]
+    np.testing.assert_allclose(result["scores"][0], [each["score"] for each in expected], rtol=1e-3)
 
 
 @pytest.mark.parametrize("settings", [{}, {"feature_size": 128, "chunk_length": 5}, {"hop_length": 100, "n_fft": 320}])
@@ -201,5 +201,5 @@ def test_features_of_whisper(settings, count, tmp_path):
     wave = np.random.default_rng(count).standard_normal((2, count)).astype(np.float32) * np.linspace(0, 1, count)
     wave = wave.astype(np.float32)
     expected = extractor(list(wave), sampling_rate=16000, return_tensors="np")["input_features"]
-    found = tx.feature_extractor(tmp_path).run({"audio": wave})["input_features"]
-    np.testing.assert_allclose(found, expected, atol=1e-4)
+    result = tx.feature_extractor(tmp_path).run({"audio": wave})["input_features"]
+    np.testing.assert_allclose(result, expected, atol=1e-4)

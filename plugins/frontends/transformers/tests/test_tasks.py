@@ -32,8 +32,8 @@ def test_the_list_has_forty_decoders_and_the_other_kinds():
     ],
 )
 def test_inputs_follow_from_config_and_signature(name, inputs):
-    found = inputs_for(source_of(make(name)), batch=2, length=5)
-    assert {key: tuple(tensor.shape) for key, tensor in found.items()} == inputs
+    result = inputs_for(source_of(make(name)), batch=2, length=5)
+    assert {key: tuple(tensor.shape) for key, tensor in result.items()} == inputs
 
 
 @pytest.mark.parametrize(
@@ -75,8 +75,8 @@ def test_a_folder_of_a_classifier_is_read_as_one_graph(tmp_path):
     graph = tx.load(tmp_path / "bert")
     assert [value.name for value in graph.outputs] == ["logits"]
     inputs = inputs_for(source_of(model), batch=3, length=9)
-    found = graph.run({name: tensor.numpy() for name, tensor in inputs.items()})
-    assert np.allclose(found["logits"], model(**inputs).logits.detach(), atol=1e-4)
+    result = graph.run({name: tensor.numpy() for name, tensor in inputs.items()})
+    assert np.allclose(result["logits"], model(**inputs).logits.detach(), atol=1e-4)
 
 
 def test_a_folder_of_text_to_text_is_refused_as_one_graph(tmp_path):

@@ -127,9 +127,9 @@ def costs(graph: Graph, input_shapes: Mapping[str, Sequence[int | str | None]] |
         sized = retarget_to(sized, target_for(sized), refuse=False).graph
         infer(sized, input_shapes, strict=False)
     kinds = [value.type for value in sized.all_inputs if isinstance(value.type, TensorType)]
-    found = Costs(sizes={s: 1 for kind in kinds for dim in kind.shape or () for s in sorted(symbols_of(dim))})
+    result = Costs(sizes={s: 1 for kind in kinds for dim in kind.shape or () for s in sorted(symbols_of(dim))})
     for value in (value for nested in sized.nested() for value in nested.values()):
-        value._replace_fields(type=substitute_type(value.type, found.sizes))
+        value._replace_fields(type=substitute_type(value.type, result.sizes))
     last = {value: place for place, node in enumerate(sized.nodes) for value in node.uses}
     last |= dict.fromkeys(sized.outputs, len(sized.nodes))
     live = {value: _bytes(value.type) for value in sized.inputs}
@@ -140,7 +140,7 @@ def costs(graph: Graph, input_shapes: Mapping[str, Sequence[int | str | None]] |
         live |= dict(zip(outputs, written, strict=True))
         constants = {value for value in node.uses if value.is_constant} - seen
         seen |= constants
-        found.nodes.append(
+        result.nodes.append(
             Cost(
                 node.label,
                 f"{node.domain}::{node.op_type}".removeprefix("ai.onnx::"),
@@ -151,7 +151,7 @@ def costs(graph: Graph, input_shapes: Mapping[str, Sequence[int | str | None]] |
             )
         )
         live = {value: size for value, size in live.items() if last.get(value, -1) > place}
-    return found
+    return result
 
 
 def _sum(sizes: Any) -> int | None:

@@ -190,10 +190,10 @@ class PushedLayout:
 
     def axis(self, axis: int) -> int:
         """Position of an axis in the unmoved input. Raises ``NotRepresentable`` for an axis that was not moved."""
-        found = self.axes[axis]
-        if found is None:
+        result = self.axes[axis]
+        if result is None:
             raise NotRepresentable("an axis lies outside the moved axes", given=str(axis))
-        return found
+        return result
 
     def placed(self, value: Value, axes: Sequence[int | None]) -> Laid:
         """A result in another layout than the inputs."""

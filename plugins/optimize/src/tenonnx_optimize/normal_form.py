@@ -59,10 +59,10 @@ class Normalizer(Rewriter):
         while given and given[-1] is None:
             given.pop()
         key = op, tuple(sorted(given, key=id) if op in self.associative else given), written
-        found = self.calls.get(key)
-        if found is None or len(found) < len(known) or None in found:
-            found = self.calls[key] = super().add(op, inputs, attributes, known, **options)
-        return found
+        result = self.calls.get(key)
+        if result is None or len(result) < len(known) or None in result:
+            result = self.calls[key] = super().add(op, inputs, attributes, known, **options)
+        return result
 
 
 def _normal(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:

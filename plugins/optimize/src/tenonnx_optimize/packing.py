@@ -25,9 +25,9 @@ def pack(graph: Graph, simplify: Callable[[Graph], Graph]) -> Graph:
 
         def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
             nonlocal decided
-            found = deciding(rewriter, call)
-            decided = decided or found is not None
-            return found
+            result = deciding(rewriter, call)
+            decided = decided or result is not None
+            return result
 
         walked = Rewriter(source, decide).run()
         return min(source, simplify(walked), key=size) if decided else source

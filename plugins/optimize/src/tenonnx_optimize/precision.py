@@ -308,11 +308,11 @@ class _Lowering(Rewriter):
         """A float value cast to another float type; other values are unchanged."""
         if value is None or not _is_any(value, DType.float32, self.half) or value.tensor.dtype is dtype:
             return value
-        found = self.cast_values.get((value, dtype))
-        if found is None:
-            found = self._weight(value) if self._is_weight(value) else operators().cast(value, dtype)
-            self.cast_values[value, dtype] = found
-        return found
+        result = self.cast_values.get((value, dtype))
+        if result is None:
+            result = self._weight(value) if self._is_weight(value) else operators().cast(value, dtype)
+            self.cast_values[value, dtype] = result
+        return result
 
     def _weight(self, value: Value) -> Value:
         assert value.data is not None
@@ -338,13 +338,13 @@ class _Lowering(Rewriter):
         return None if lowered is None else self.capture(lowered)
 
     def _output(self, value: Value) -> Value:
-        found = super()._output(value)
-        if self.convert_interface or not _is_any(found, self.half) or not _is_float(value):
-            return found
+        result = super()._output(value)
+        if self.convert_interface or not _is_any(result, self.half) or not _is_float(value):
+            return result
         self.prefix = value.name
-        name = found.name
-        found._replace_fields(name=self.name(f"{name}/half"))
-        back = operators().cast(found, DType.float32)
+        name = result.name
+        result._replace_fields(name=self.name(f"{name}/half"))
+        back = operators().cast(result, DType.float32)
         back._replace_fields(name=name)
         return back  # type: ignore[no-any-return]
 

@@ -118,8 +118,8 @@ class Placement:
         queue = [(-subject.position[node], id(node), node) for node in pending]
         heapq.heapify(queue)
         region: set[Node] = set()
-        found: list[Node] = []
-        while queue and not (alone and len(found) > MOST_REPLACED):
+        result: list[Node] = []
+        while queue and not (alone and len(result) > MOST_REPLACED):
             node = heapq.heappop(queue)[2]
             needless = alone or all(
                 v is None or v in heads or (v not in subject.results and region.issuperset(subject.readers.get(v, ())))
@@ -128,10 +128,10 @@ class Placement:
             if not needless:
                 continue
             region.add(node)
-            found.append(node)
+            result.append(node)
             for value in node.uses:
                 source = value.producer
                 if value not in given and source is not None and source not in pending:
                     pending.add(source)
                     heapq.heappush(queue, (-subject.position[source], id(source), source))
-        return found
+        return result

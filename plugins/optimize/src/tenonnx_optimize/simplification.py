@@ -53,9 +53,9 @@ def simplify(
     most = LARGEST_RESULT if largest is None else largest
     simplify_again = functools.partial(_simplified, keep=keep, largest=most, observe=observe)
     simplified = simplify_again(graph)
-    found = pack(simplified, simplify_again) if join else simplified
+    result = pack(simplified, simplify_again) if join else simplified
     # rules return ops of the newest version
-    return retarget(found) if _is_newer(found) and not _is_newer(graph) else found
+    return retarget(result) if _is_newer(result) and not _is_newer(graph) else result
 
 
 def _is_newer(graph: Graph) -> bool:
@@ -133,17 +133,17 @@ def _dims(value: Value) -> tuple[Dim | None, ...]:
 
 def _constants(graph: Graph) -> set[str]:
     """The labels of nodes that depend only on static contents."""
-    found: set[str] = set()
+    result: set[str] = set()
     fold = folding()
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
         results = fold(rewriter, call)
         if results is not None and call.node is not None:
-            found.add(call.node.label)
+            result.add(call.node.label)
         return results
 
     Rewriter(graph, decide).run()
-    return found
+    return result
 
 
 def _first_of(
@@ -167,9 +167,9 @@ def _absorbing(graph: Graph) -> Decision:
         shared.update(inner.outputs)
 
     def decide(rewriter: Rewriter, call: Call) -> Sequence[Value | None] | None:
-        found = _rule_result(rewriter, call, lambda: rewriter.ask("rewrite.alone", call))
-        read_elsewhere = found is not None and any(rewriter.mapping.get(v) in call.inputs for v in shared)
-        return None if read_elsewhere else found
+        result = _rule_result(rewriter, call, lambda: rewriter.ask("rewrite.alone", call))
+        read_elsewhere = result is not None and any(rewriter.mapping.get(v) in call.inputs for v in shared)
+        return None if read_elsewhere else result
 
     return decide
 

@@ -41,19 +41,19 @@ def trainable_variables(graph: Graph) -> TrainableVariables:
     Declared roles (``Value.role``) have priority. Without one, constants with axes are trainable if ops use them as
     weights, according to the traits ``weights`` and ``adjusts``.
     """
-    found = TrainableVariables()
+    result = TrainableVariables()
     floats = [v for v in graph.variables if isinstance(v.type, TensorType) and v.type.dtype.is_float]
     weights = _Weights(graph).names if any(not _has_role(value) for value in floats) else set()
     for value in floats:
         if value.role is None or not _has_role(value):
             is_weight = value.name in weights and value.tensor.shape and not _is_computed_number(value)
-            (found.parameters if is_weight else found.undeclared).append(value.name)
+            (result.parameters if is_weight else result.undeclared).append(value.name)
             continue
-        kinds = {"parameter": found.parameters, "frozen": found.frozen}
-        kinds.get(value.role.kind, found.buffers).append(value.name)
+        kinds = {"parameter": result.parameters, "frozen": result.frozen}
+        kinds.get(value.role.kind, result.buffers).append(value.name)
         if value.role.fixed_rows:
-            found.fixed_rows[value.name] = value.role.fixed_rows
-    return found
+            result.fixed_rows[value.name] = value.role.fixed_rows
+    return result
 
 
 def check_made_alike(source: Graph, target: Graph, names: Iterable[str]) -> None:

@@ -29,11 +29,11 @@ class Prover:
         ``alone`` requires only the first one, if inner values have no other consumers.
         """
         try:
-            found = self._traced(proposal, root, alone=alone)
+            result = self._traced(proposal, root, alone=alone)
         except TenonnxError:
             return None
-        same = found[0] is not None and any(self.matcher.match(found[0], root, Match(), frozenset()))
-        return found if same else None
+        same = result[0] is not None and any(self.matcher.match(result[0], root, Match(), frozenset()))
+        return result if same else None
 
     def _traced(self, proposal: Proposal, root: Value, *, alone: bool) -> Sequence[Value | None]:
         op, inputs, attributes, after = proposal.op, proposal.inputs, proposal.attributes, proposal.after

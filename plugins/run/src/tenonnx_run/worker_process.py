@@ -48,14 +48,14 @@ def receive(stream: BinaryIO) -> Any:
 
 
 def _exactly(stream: BinaryIO, count: int) -> bytearray:
-    found = bytearray(count)
-    view, start = memoryview(found), 0
+    result = bytearray(count)
+    view, start = memoryview(result), 0
     while start < count:
         read = stream.readinto(view[start:])  # type: ignore[attr-defined]
         if not read:
             raise EOFError("the stream ended within a message")
         start += read
-    return found
+    return result
 
 
 def _encoded(contents: Any, parts: list[Any]) -> Any:

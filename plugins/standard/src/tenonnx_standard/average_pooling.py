@@ -89,18 +89,18 @@ def _divisors(X: Value, window: Windows, count_include_pad: int) -> list[Value |
     begins, ends = window.padding(sizes)
     reached = reaching(window, sizes, begins, ends) if window.ceil_mode else ends
     outputs = window.outputs(sizes)
-    found: list[Value | float] = []
+    result: list[Value | float] = []
     for k in range(window.rank):
         before, counted, after = begins[k], sizes[k], reached[k]
         if count_include_pad:
             before, counted, after = 0, begins[k] + sizes[k] + ends[k], reached[k] - ends[k]
         if isinstance(before, int) and isinstance(after, int) and not before and not after:
-            found.append(float(window.kernel[k]))
+            result.append(float(window.kernel[k]))
             continue
         ones = pad(expand(constant(np.ones((1, 1, 1)), X.dtype), [1, 1, counted]), [0, 0, before, 0, 0, after])
         counts = along_axes(ones, one_axis(window, k), outputs[k : k + 1], sum_taps)
-        found.append(reshape(counts, [-1, *(1,) * (window.rank - 1 - k)]))
-    return found
+        result.append(reshape(counts, [-1, *(1,) * (window.rank - 1 - k)]))
+    return result
 
 
 average_pool.until(19, lacks=["dilations"])

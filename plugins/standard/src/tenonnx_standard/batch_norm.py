@@ -149,8 +149,8 @@ def batch_normalization_by_outputs(X, scale, B, mean, var, *, epsilon=1e-5, mome
 def batch_normalization_spatial(X, scale, B, mean, var, *, epsilon=1e-5, momentum=0.9, spatial=1, _outputs=None):
     """Batch normalization by channel, or with ``spatial`` 0 by position, with statistics over the batch axis only."""
     axes = but_channels(X.ndim) if spatial else [0]
-    found = _normalized_batch(X, scale, B, mean, var, axes, epsilon, momentum, training=_trains(_outputs))
-    return found[:_outputs] if isinstance(found, tuple) else found
+    result = _normalized_batch(X, scale, B, mean, var, axes, epsilon, momentum, training=_trains(_outputs))
+    return result[:_outputs] if isinstance(result, tuple) else result
 
 
 @batch_normalization_spatial.until(7)
@@ -159,8 +159,8 @@ def batch_normalization_is_test(
 ):
     """Batch normalization by channel or by position, in training unless ``is_test``."""
     axes = but_channels(X.ndim) if spatial else [0]
-    found = _normalized_batch(X, scale, B, mean, var, axes, epsilon, momentum, training=not is_test)
-    return found[:_outputs] if isinstance(found, tuple) else found
+    result = _normalized_batch(X, scale, B, mean, var, axes, epsilon, momentum, training=not is_test)
+    return result[:_outputs] if isinstance(result, tuple) else result
 
 
 @batch_normalization_is_test.until(6)

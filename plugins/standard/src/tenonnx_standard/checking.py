@@ -40,12 +40,12 @@ def axis_within(op: Op, axis: int, rank: int) -> int:
 
 def axes_within(op: Op, axes: Iterable[Any], rank: int) -> tuple[int, ...]:
     """``axes`` as non-negative numbers, in their order. Raises ``TypeMismatch`` if one is repeated or out of range."""
-    found = tuple(axis_within(op, int(axis), rank) for axis in axes)
-    if len(set(found)) < len(found):
+    result = tuple(axis_within(op, int(axis), rank) for axis in axes)
+    if len(set(result)) < len(result):
         raise TypeMismatch(
-            f"{op.title}: axes names an axis twice", given=f"axes {list(found)} of a tensor of rank {rank}"
+            f"{op.title}: axes names an axis twice", given=f"axes {list(result)} of a tensor of rank {rank}"
         )
-    return found
+    return result
 
 
 def numpy_rule(op: Op) -> Callable[[Callable[..., Any]], Callable[..., Any]]:

@@ -490,5 +490,5 @@ def scan_vjp(g: Any, way: LoopResiduals | None, *inputs: Value, body: Graph, **_
 def loop_vjp(
     g: Any, way: LoopResiduals | None, M: Any, cond: Any, *v_initial: Value, body: Graph, _outputs: Any
 ) -> Any:
-    found = (None,) * (len(v_initial) + len(body.captures)) if way is None else way.gradients(_tuple(g))
-    return None, None, *found
+    result = (None,) * (len(v_initial) + len(body.captures)) if way is None else way.gradients(_tuple(g))
+    return None, None, *result

@@ -271,8 +271,8 @@ def _probabilities(biased: Value, empty: Value | None, dtype: DType) -> Value:
     back = biased.dtype
     if empty is not None:
         biased = where(empty, constant(0.0, back), biased)
-    found = softmax(biased) if dtype is back else cast(softmax(cast(biased, to=dtype)), to=back)
-    return found if empty is None else where(empty, constant(0.0, back), found)
+    result = softmax(biased) if dtype is back else cast(softmax(cast(biased, to=dtype)), to=back)
+    return result if empty is None else where(empty, constant(0.0, back), result)
 
 
 def float_dtype(title: str, softmax_precision: int) -> DType:

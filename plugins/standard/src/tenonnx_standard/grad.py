@@ -182,9 +182,9 @@ class _Sweep:
             raise error
 
     def gradient(self, value: Value) -> Value:
-        found = self.cotangents.get(value)
-        if found is not None:
-            return found
+        result = self.cotangents.get(value)
+        if result is not None:
+            return result
         self.builder.prefix = f"{value.name}/zero"
         return operators().zeros_like(value)  # type: ignore[no-any-return]
 
@@ -239,11 +239,11 @@ class _Sweep:
 
 def _sources(nodes: Sequence[Node], values: set[Value]) -> set[Value]:
     """The values on which ``values`` depend through ``nodes``, including themselves."""
-    found = set(values)
+    result = set(values)
     for node in reversed(nodes):
-        if any(v in found for v in node.outputs):
-            found.update(node.uses)
-    return found
+        if any(v in result for v in node.outputs):
+            result.update(node.uses)
+    return result
 
 
 def _may_be_gradient(found: TensorType, wanted: TensorType, broadcasts: bool) -> bool:

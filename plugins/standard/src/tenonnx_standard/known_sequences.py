@@ -58,10 +58,10 @@ def _elements(sequence: Value, cut: TakePiece) -> list[Element] | None:
         edits.append(node)
         before = node.inputs[0]
         node = None if before is None else before.producer
-    found = None if node is None else _constructed(node, cut)
+    result = None if node is None else _constructed(node, cut)
     for edit in reversed(edits):
-        found = None if found is None else _edited(found, edit)
-    return found
+        result = None if result is None else _edited(result, edit)
+    return result
 
 
 def _constructed(node: Node, cut: TakePiece) -> list[Element] | None:
@@ -116,15 +116,15 @@ def _pieces(node: Node, cut: TakePiece) -> list[Element] | None:
 
 def _by_split(x: Value, sizes: list[int], axis: int, place: int) -> Value:
     """Take a piece by a Split into all pieces, which common subexpression elimination shares."""
-    found: Any = x if len(sizes) == 1 else ops.split(x, sizes, axis=axis, _outputs=len(sizes))[place]
-    return found
+    result: Any = x if len(sizes) == 1 else ops.split(x, sizes, axis=axis, _outputs=len(sizes))[place]
+    return result
 
 
 def _by_slice(x: Value, sizes: list[int], axis: int, place: int) -> Value:
     """Take a piece by its own Slice, so that each piece keeps its name."""
     start = sum(sizes[:place])
-    found: Value = ops.slice_(x, [start], [start + sizes[place]], [axis])
-    return found
+    result: Value = ops.slice_(x, [start], [start + sizes[place]], [axis])
+    return result
 
 
 _replace_readers("rewrite", _by_split)

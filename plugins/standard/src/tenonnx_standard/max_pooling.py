@@ -150,11 +150,11 @@ def reads(window: Windows, sizes: Sequence[int]) -> list[tuple[tuple[slice, ...]
         taps_inside(size, window, k, begins[k], count)
         for k, (size, count) in enumerate(zip(sizes, window.outputs(sizes), strict=True))
     ]
-    found = []
+    result = []
     for offset in offsets:
         taps = [axis[place] for axis, place in zip(axes, offset, strict=True)]
-        found.append((tuple(slice(low, high) for low, high, _ in taps), tuple(source for _, _, source in taps)))
-    return found
+        result.append((tuple(slice(low, high) for low, high, _ in taps), tuple(source for _, _, source in taps)))
+    return result
 
 
 def first_maxima(x: Array, y: Array, window: Windows) -> Array:

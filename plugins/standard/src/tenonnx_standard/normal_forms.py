@@ -134,8 +134,8 @@ def transpose_normal(data: Value, *, perm: Sequence[int] | None) -> Value | None
     order = list(range(data.ndim))[::-1] if perm is None else list(perm)
     if number != 1.0:
         return transpose(inner, perm=order) * number
-    found = transposed_once(data, perm=perm)
-    return transpose(data, perm=order) if found is None and perm is None else found
+    result = transposed_once(data, perm=perm)
+    return transpose(data, perm=order) if result is None and perm is None else result
 
 
 @reshape.rule("normal")

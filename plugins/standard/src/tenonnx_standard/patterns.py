@@ -327,11 +327,11 @@ def by_position(x: Value, table: Value, heads: int) -> Value | None:
     """A table that is the same for all heads (axis ``heads``), as (batch or 1, length, half); else None."""
     node, length = table.producer, x.shape[3 - heads]
     inner = None if node is None or node.op is not unsqueeze else node.uses[0]
-    for found in (inner, table if heads == 1 else None):
-        if found is not None and found.rank == 3 and found.shape[:2] in ((1, length), (x.shape[0], length)):
-            return found
-        if found is not None and found.rank == 2 and found.shape[0] == length:
-            return unsqueeze(found, [0])
+    for result in (inner, table if heads == 1 else None):
+        if result is not None and result.rank == 3 and result.shape[:2] in ((1, length), (x.shape[0], length)):
+            return result
+        if result is not None and result.rank == 2 and result.shape[0] == length:
+            return unsqueeze(result, [0])
     wide = unsqueeze(table, [0]) if table.rank == 3 and heads == 2 else table
     return squeeze(wide, [heads]) if wide.rank == 4 and wide.shape[heads] == 1 else None
 

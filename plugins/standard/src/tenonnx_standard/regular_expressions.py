@@ -224,10 +224,10 @@ class _Automaton:
 
     def _search(self, text: str, start: int) -> Span | None:
         """The first match from ``start`` on; of those with the same start, the most preferred."""
-        found: Span | None = None
+        result: Span | None = None
         threads: list[tuple[int, int]] = []  # start of a match and its state, the most preferred first
         for place in range(start, len(text) + 1):
-            if found is None:
+            if result is None:
                 threads.append((place, 0))
             elif not threads:
                 break
@@ -239,11 +239,11 @@ class _Automaton:
             for begin, state in reached:
                 kind, to, test = self.steps[state]
                 if kind == _END:
-                    found = (begin, place)
+                    result = (begin, place)
                     break
                 if place < len(text) and test is not None and test(text[place]):
                     threads.append((begin, to[0]))
-        return found
+        return result
 
     def _read(self, states: Sequence[int], character: str) -> list[int]:
         steps = (self.steps[state] for state in states)

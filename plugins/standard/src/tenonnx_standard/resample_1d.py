@@ -198,8 +198,8 @@ def outside(axis: Axis, method: Method) -> Array | None:
     if method.coordinates != "tf_crop_and_resize":
         return None
     x = _source(axis, method)
-    found = (x < 0) | (x > axis.size - 1)
-    return found if found.any() else None
+    result = (x < 0) | (x > axis.size - 1)
+    return result if result.any() else None
 
 
 def _source(axis: Axis, method: Method) -> Array:
@@ -242,15 +242,15 @@ def axes_to_resample(
     else:
         factors = [float(s) for s in scales]
         outputs = [scaled_size(shape[a], s) for a, s in zip(chosen, scales, strict=True)]
-    found = {}
+    result = {}
     for k, a in enumerate(chosen):
         start, end = (0.0, 1.0) if roi is None else (float(roi[k]), float(roi[k + len(chosen)]))
         axis = Axis(int(shape[a]), outputs[k], factors[k], factors[k] * shape[a], start, end)
         if axis.output and not axis.size:
             raise TypeMismatch("an empty axis has no elements to resample", given=f"axis {a}, resized to {axis.output}")
         if not axis.unchanged:
-            found[a] = axis
-    return found
+            result[a] = axis
+    return result
 
 
 def scaled_size(size: int, scale: Any) -> int:

@@ -86,11 +86,11 @@ def prepared(graph: Graph, of: Collection[Value], wrt: Collection[Value]) -> Pre
 
 def dependents(nodes: Sequence[Node], values: Collection[Value]) -> set[Value]:
     """The values that depend on ``values`` through ``nodes``, including ``values``."""
-    found = set(values)
+    result = set(values)
     for node in nodes:
-        if any(v in found for v in node.uses):
-            found.update(v for v in node.outputs if v is not None)
-    return found
+        if any(v in result for v in node.uses):
+            result.update(v for v in node.outputs if v is not None)
+    return result
 
 
 class _Path:

@@ -136,8 +136,8 @@ def kernel_of(
     together = made(joined=True)
 
     def layer(*arrays: Any) -> tuple[Array, ...]:
-        found = together(*arrays)
-        return found if all(np.isfinite(state).all() for state in found[1:]) else made(joined=False)(*arrays)
+        result = together(*arrays)
+        return result if all(np.isfinite(state).all() for state in result[1:]) else made(joined=False)(*arrays)
 
     return layer
 

@@ -100,8 +100,8 @@ def top_k_type(X, K, *, axis, largest, sorted):
     count, size = contents[0] if contents else None, kind.shape[axis]
     if isinstance(count, int) and (count < 0 or (isinstance(size, int) and count > size)):
         raise TypeMismatch(f"{top_k.title}: K cannot exceed the length of the axis", given=f"K {count} for {X!r}")
-    found = kind.with_shape((*kind.shape[:axis], count, *kind.shape[axis + 1 :]))
-    return found, found.with_dtype(DType.int64)
+    result = kind.with_shape((*kind.shape[:axis], count, *kind.shape[axis + 1 :]))
+    return result, result.with_dtype(DType.int64)
 
 
 @numpy_rule(top_k)
@@ -124,9 +124,9 @@ def _best(keys: Array, count: int, largest: bool) -> Array:
     """The indices of the best elements in each row, sorted."""
     size = keys.shape[1]
     if 0 < 4 * count <= size and size >= _SHORT and keys.size >= _FEW:
-        found = _best_of_few(keys, count, largest)
-        if found is not None:
-            return found
+        result = _best_of_few(keys, count, largest)
+        if result is not None:
+            return result
     order = np.argsort(_reversed(keys) if largest else keys, axis=1, kind="stable")
     if largest and keys.dtype.kind == "f" and np.isnan(np.take_along_axis(keys, order[:, -1:], axis=1)).any():
         order = np.lexsort((_reversed(keys), ~np.isnan(keys)), axis=1)
@@ -205,8 +205,8 @@ def unique_type(X, *, axis, sorted):
     if kind.shape is None:
         return kind, places, places, places
     axis = axis_within(unique, axis, len(kind.shape))
-    found = kind.with_shape((*kind.shape[:axis], None, *kind.shape[axis + 1 :]))
-    return found, places, places.with_shape((kind.shape[axis],)), places
+    result = kind.with_shape((*kind.shape[:axis], None, *kind.shape[axis + 1 :]))
+    return result, places, places.with_shape((kind.shape[axis],)), places
 
 
 @numpy_rule(unique)
@@ -222,8 +222,8 @@ def unique_numpy(x, *, axis, sorted):
         ranks = np.empty_like(order)
         ranks[order] = np.arange(order.size)
         first, inverse, counts = first[order], ranks[inverse], counts[order]
-    found = (x.reshape(-1) if axis is None else x).take(first, along)
-    return found, *(places.astype(np.int64, copy=False) for places in (first, inverse, counts))
+    result = (x.reshape(-1) if axis is None else x).take(first, along)
+    return result, *(places.astype(np.int64, copy=False) for places in (first, inverse, counts))
 
 
 @unique.vjp

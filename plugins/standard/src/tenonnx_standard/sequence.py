@@ -44,10 +44,10 @@ def _element(title: str, sequence: Value) -> Type | None:
 
 
 def _common(kinds: list[Type | None]) -> Type | None:
-    found = kinds[0] if kinds else None
+    result = kinds[0] if kinds else None
     for kind in kinds[1:]:
-        found = join_types(found, kind)
-    return found
+        result = join_types(result, kind)
+    return result
 
 
 def place_in(op: Op, position: Any, length: int, *, last: int = -1) -> int:

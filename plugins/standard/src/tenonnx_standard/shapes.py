@@ -145,20 +145,20 @@ def _reshaped(old: tuple[Any, ...] | None, wanted: list[Any], allowzero: int) ->
     if problem:
         raise TypeMismatch(f"{reshape.title}: {problem}", given=f"shape {wanted}")
     copied = [k for k, item in enumerate(wanted) if not allowzero and isinstance(item, int) and item == 0]
-    found = [(None if old is None else old[k]) if k in copied else item for k, item in enumerate(wanted)]
+    result = [(None if old is None else old[k]) if k in copied else item for k, item in enumerate(wanted)]
     open_places = [k for k, item in enumerate(wanted) if item is None or item == -1]
     for place in open_places:
-        found[place] = None
+        result[place] = None
     if len(open_places) == 1 and old is not None:
         # Dims copied on both sides cancel: they may be unknown, or 0.
         whole = symbolic.product(d for k, d in enumerate(old) if k not in copied)
-        others = symbolic.product(d for k, d in enumerate(found) if k not in copied and k not in open_places)
+        others = symbolic.product(d for k, d in enumerate(result) if k not in copied and k not in open_places)
         if isinstance(whole, int) and isinstance(others, int) and others and whole % others:
             raise TypeMismatch(
                 f"{reshape.title}: the dim for -1 is not a whole number", given=f"shape {wanted} for dims {old}"
             )
-        found[open_places[0]] = symbolic.floor_div(whole, others)
-    return found
+        result[open_places[0]] = symbolic.floor_div(whole, others)
+    return result
 
 
 @reshape.symbolic

@@ -163,8 +163,8 @@ def _transposed_directly(data: Value, shape: Value, allowzero: int) -> Value | N
 
 
 def _shape_after(data: Value, shape: Value, allowzero: int) -> tuple[Any, ...] | None:
-    found: tuple[Any, ...] | None = reshape.rules["type"](data, shape, allowzero=allowzero).shape
-    return None if found is None or None in found else found
+    result: tuple[Any, ...] | None = reshape.rules["type"](data, shape, allowzero=allowzero).shape
+    return None if result is None or None in result else result
 
 
 def _constant_shape(source: Value, data: Value, shape: Value, allowzero: int, compared: bool) -> list[int] | None:
@@ -266,9 +266,9 @@ def squeeze_rewrite(data: Value, axes: Value | None) -> Value | None:
     if node is not None and node.op is unsqueeze and _places(node.inputs[1], data.rank) == places:
         return node.inputs[0]
     if (shape := known_shape(data)) is not None:
-        found = _before(data, [dim for axis, dim in enumerate(shape) if axis not in places])
-        if found is not None:
-            return found
+        result = _before(data, [dim for axis, dim in enumerate(shape) if axis not in places])
+        if result is not None:
+            return result
     if node is None or node.op is not squeeze or node.inputs[0] is None or node.inputs[0].rank is None:
         return None
     first = node.inputs[0]
@@ -302,9 +302,9 @@ def unsqueeze_rewrite(data: Value, axes: Value) -> Value | None:
     outer = {int(axis) % rank for axis in contents.reshape(-1)}
     left = [axis for axis in range(rank) if axis not in outer]
     if (shape := known_shape(data)) is not None:
-        found = _before(data, [1 if axis in outer else shape[left.index(axis)] for axis in range(rank)])
-        if found is not None:
-            return found
+        result = _before(data, [1 if axis in outer else shape[left.index(axis)] for axis in range(rank)])
+        if result is not None:
+            return result
     if node is None or node.op is not unsqueeze or node.inputs[0] is None:
         return None
     inner = _places(node.inputs[1], data.rank)

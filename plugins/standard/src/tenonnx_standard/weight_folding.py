@@ -131,8 +131,8 @@ def _with_weights(
             return None
         stays = of is kernel and bool((taken.factor == 1).all())
         new_weights.append(kernel if stays else constant(rounded, kernel.dtype, made_of=[of, *taken.told_by]))
-    found: Value = op(x, *new_weights, **attributes)
-    return found
+    result: Value = op(x, *new_weights, **attributes)
+    return result
 
 
 for _made in (sub, mul, div):
@@ -145,8 +145,8 @@ for _made in (sub, mul, div):
 @add.rewrite(alone=True)
 def add_rewrite(A: Value, B: Value) -> Value | None:
     """Fold a shift per channel, constant or not, into the bias of a convolution."""
-    found = _fold_into_layer(_scaled_and_shifted(add, A, B))
-    for x, shift in ((A, B), (B, A)) if found is None else ():
+    result = _fold_into_layer(_scaled_and_shifted(add, A, B))
+    for x, shift in ((A, B), (B, A)) if result is None else ():
         layer = x.producer
         if layer is None or layer.op not in (conv, conv_transpose) or layer.inputs[2:] not in ((), (None,)):
             continue
@@ -155,7 +155,7 @@ def add_rewrite(A: Value, B: Value) -> Value | None:
         if vector is not None and vector.shape == (channels,) and wide == (1, channels, *(1,) * (x.ndim - 2)):
             (image, kernel, *_), attributes = bind(layer)
             return layer.op(image, kernel, vector, **attributes)
-    return found
+    return result
 
 
 def _vector_under(x: Value) -> Value | None:

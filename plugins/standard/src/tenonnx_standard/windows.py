@@ -65,13 +65,13 @@ class Windows(NamedTuple):
                 f"{self.title}: kernel does not have one size for each spatial axis",
                 given=f"kernel {list(self.kernel)} for {len(sizes)} spatial axes",
             )
-        found = []
+        result = []
         for axis, size in enumerate(sizes):
             try:
-                found.append(self._output(axis, size))
+                result.append(self._output(axis, size))
             except OverflowError:  # from a symbolic expression
-                found.append(None)
-        return found
+                result.append(None)
+        return result
 
     def _output(self, axis: int, size: Length) -> Length:
         stride = self.strides[axis]
@@ -351,16 +351,16 @@ def taps_inside(
 
     The windows are a range, 0 to 0 if there are none.
     """
-    found = []
+    result = []
     stride = window.strides[k]
     for place in range(window.kernel[k]) if places is None else places:
         at = place * window.dilations[k] - begin
         low, high = max(0, -(at // stride)), min(count, (size - 1 - at) // stride + 1)
         if low < high:
-            found.append((low, high, slice(at + low * stride, at + (high - 1) * stride + 1, stride)))
+            result.append((low, high, slice(at + low * stride, at + (high - 1) * stride + 1, stride)))
         else:
-            found.append((0, 0, slice(0, 0)))
-    return found
+            result.append((0, 0, slice(0, 0)))
+    return result
 
 
 def pool(shape: Sequence[int], window: Windows, combine: np.ufunc, neutral: Any) -> Callable[[Array], Array]:

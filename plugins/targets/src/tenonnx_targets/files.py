@@ -24,21 +24,21 @@ _SCHEMA = "docs/reference/target-files.md says what is in such a file"
 
 def runtimes() -> tuple[dict[str, Target], list[PluginError]]:
     """The targets of all installed files by name, and the errors of unreadable files."""
-    found: dict[str, Target] = {}
+    result: dict[str, Target] = {}
     failures: list[PluginError] = []
     for package, folder in _folders(failures):
         for file in sorted((f for f in folder.iterdir() if f.name.endswith(SUFFIXES)), key=lambda f: f.name):
             try:
                 text, is_json = file.read_text("utf-8"), file.name.endswith(".json")
                 targets = list(read_targets(text, json=is_json, package=package))
-                taken = [p for p in targets if p.name in found]
+                taken = [p for p in targets if p.name in result]
                 if taken:
-                    raise WrongTarget(f'"{taken[0].name}" is a target of {found[taken[0].name].package} too')
+                    raise WrongTarget(f'"{taken[0].name}" is a target of {result[taken[0].name].package} too')
             except (OSError, ValueError) as error:
                 failures.append(PluginError(f"target file {file.name} of {package} is ignored: {error}", do=_SCHEMA))
             else:
-                found.update((target.name, target) for target in targets)
-    return found, failures
+                result.update((target.name, target) for target in targets)
+    return result, failures
 
 
 def find_runtime(name: str) -> Target:

@@ -85,11 +85,11 @@ def _all_ways(retargeting: Retargeting, call: Call, own: Ways, most: Accuracy) -
 @functools.cache
 def _lowerings(*installed: Plugin) -> dict[Op[Any], list[tuple[Accuracy, Callable[..., Any]]]]:
     """The lowerings of packages by op, cached for this set of packages."""
-    found: dict[Op[Any], list[tuple[Accuracy, Callable[..., Any]]]] = {}
+    result: dict[Op[Any], list[tuple[Accuracy, Callable[..., Any]]]] = {}
     for plugin in installed:
         for op, ways in plugin.load().LOWERINGS.items():
-            found.setdefault(op, []).extend((Accuracy[name.upper()], function) for name, function in ways)
-    return found
+            result.setdefault(op, []).extend((Accuracy[name.upper()], function) for name, function in ways)
+    return result
 
 
 # ----- kinds of calls -------------------------------------------------------------------------------------------------
@@ -240,15 +240,15 @@ class _Planner:
                     return None
         except TenonnxError:
             return None
-        found = []
+        result = []
         for inner in tracer.calls:
             key = kind_of_call(inner)
             if key is None:
                 return None
             if key not in self.nodes:
                 self.nodes[key] = self._kind_of_calls(inner)
-            found.append(key)
-        return found
+            result.append(key)
+        return result
 
     def _solve(self, kinds: Sequence[Hashable], accuracy: Accuracy) -> dict[Hashable, _Cost]:
         """The minimum cost of each kind, by Knuth's generalization of Dijkstra's algorithm to AND-OR graphs."""

@@ -95,25 +95,25 @@ def _parsed(text: str, json: bool) -> dict[str, Any]:
     import tomllib
 
     try:
-        found = json_module.loads(text) if json else tomllib.loads(text)
+        result = json_module.loads(text) if json else tomllib.loads(text)
     except (ValueError, RecursionError) as error:
         wrong = WrongTarget(str(error))
         number = re.search(r"line (\d+)", str(error))
         wrong.line = int(number[1]) if number else len(text.splitlines())
         raise wrong from error
-    if not isinstance(found, dict):
+    if not isinstance(result, dict):
         raise WrongTarget("it is not an object of keys")
-    return found
+    return result
 
 
 def _line(text: str, near: tuple[str, ...]) -> int | None:
     """The number of the first line that has these words, each searched after the previous one."""
-    lines, start, found = text.splitlines(), 0, None
+    lines, start, result = text.splitlines(), 0, None
     for word in near:
         pattern = re.compile(rf"(?<![\w-]){re.escape(word)}(?![\w-])")
         place = next((k for k in range(start, len(lines)) if pattern.search(lines[k])), None)
-        start, found = (start, found) if place is None else (place, place + 1)
-    return found
+        start, result = (start, result) if place is None else (place, place + 1)
+    return result
 
 
 def _target(name: str, table: Mapping[str, Any], package: str, by_path: bool) -> Target:

@@ -272,13 +272,13 @@ def load(declaring: Iterable[Plugin] | None = None) -> dict[str, Exception | Non
     """
     from tenonnx.extend.testing import plugins
 
-    found: dict[str, Exception | None] = {}
+    result: dict[str, Exception | None] = {}
     for plugin in plugins("tenonnx.conformance") if declaring is None else declaring:
         try:
-            _load_package(plugin.load(), found)
+            _load_package(plugin.load(), result)
         except PluginError as error:
-            found[plugin.value] = error
-    return found
+            result[plugin.value] = error
+    return result
 
 
 def _load_package(package: Any, found: dict[str, Exception | None]) -> None:

@@ -115,8 +115,8 @@ def equals_reference(case: Case, drawn: Call, expected: Outputs) -> bool:
 
 def _run_reference(case: Case, drawn: Call) -> Sequence[Any]:
     assert case.reference is not None, "the check applies to cases that have one"
-    found = case.reference(*drawn.inputs, **drawn.attributes)
-    return found if isinstance(found, tuple) else (found,)
+    result = case.reference(*drawn.inputs, **drawn.attributes)
+    return result if isinstance(result, tuple) else (result,)
 
 
 # ----- oracles ------------------------------------------------------------------------------------------------------

@@ -76,11 +76,11 @@ def _items_of_others(modules: Container[str], registry: Registry) -> Iterator[It
 
 def _cases_of(modules: Container[str], domains: Collection[str]) -> dict[Op, list[Case]]:
     """Cases of some modules by op, in these domains or, if empty, in all."""
-    found: dict[Op, list[Case]] = {}
+    result: dict[Op, list[Case]] = {}
     for case in collected():
         if case.module in modules and (not domains or case.op.domain in domains):
-            found.setdefault(case.op, []).append(case)
-    return found
+            result.setdefault(case.op, []).append(case)
+    return result
 
 
 def _items_of_ops(

@@ -72,12 +72,12 @@ class Differentiability:
 @functools.cache
 def differentiability(op: Op) -> Differentiability:
     """Try the gradient of every float input of an op."""
-    found = Differentiability(op)
+    result = Differentiability(op)
     for count in CALLS:
         for case in collected(op):
-            for drawn in calls(case, count) if found.open or not found.met | found.tried else ():
-                _try(found, case, drawn)
-    return found
+            for drawn in calls(case, count) if result.open or not result.met | result.tried else ():
+                _try(result, case, drawn)
+    return result
 
 
 def _try(found: Differentiability, case: Case, drawn: Call) -> None:

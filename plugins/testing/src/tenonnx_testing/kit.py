@@ -179,10 +179,10 @@ def _calls(draw: Callable[[st.SearchStrategy[Any]], Any], case: Case) -> Call:
 
 @lru_cache(maxsize=16)  # checks of a case run one after the other, followed by those of its op
 def _draws(case: Case, count: int) -> list[_Drawn]:
-    found: list[_Drawn] = []
-    _draw(case, count, found.append)
-    case.combinations = undrawn_combinations([drawn.call for drawn in found])
-    return found
+    result: list[_Drawn] = []
+    _draw(case, count, result.append)
+    case.combinations = undrawn_combinations([drawn.call for drawn in result])
+    return result
 
 
 @lru_cache(maxsize=16)

@@ -210,8 +210,8 @@ def called(op: Op, drawn: Call) -> Outputs:
 def _in_graph(op: Op, drawn: Call, symbolic: bool, inferred: list[Type | None]) -> Outputs:
     def apply(_: Builder, values: Sequence[Value | None]) -> Sequence[Value | None]:
         counted = {} if drawn.outputs is None else {"_outputs": drawn.outputs}
-        found = call(op, values, {**drawn.attributes, **counted})
-        return found if isinstance(found, tuple) else (found,)
+        result = call(op, values, {**drawn.attributes, **counted})
+        return result if isinstance(result, tuple) else (result,)
 
     graph, feeds = trace(op, drawn, apply, symbolic=symbolic)
     inferred += [value.type for value in graph.outputs]

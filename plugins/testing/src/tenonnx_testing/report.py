@@ -24,11 +24,11 @@ SEED = "the checksum of each case: every run draws the same calls"
 
 def seen_here() -> Seen:
     """Comparisons of this process, to be merged with those of others."""
-    found: Seen = {"cases": {}, "outcomes": outcomes()}
+    result: Seen = {"cases": {}, "outcomes": outcomes()}
     for case in collected():
         if case.compared or case.drawn_names:
-            found["cases"][f"{case.module}:{case.title}"] = _described(case)
-    return found
+            result["cases"][f"{case.module}:{case.title}"] = _described(case)
+    return result
 
 
 def _described(case: Case) -> dict[str, Any]:
@@ -150,13 +150,13 @@ def _hash(body: Mapping[str, Any]) -> str:
 
 
 def _versions(*distributions: str) -> dict[str, str]:
-    found = {}
+    result = {}
     for name in distributions:
         try:
-            found[name] = metadata.version(name)
+            result[name] = metadata.version(name)
         except metadata.PackageNotFoundError:
             continue
-    return found
+    return result
 
 
 def _ops(cases: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:

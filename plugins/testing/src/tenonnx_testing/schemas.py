@@ -135,9 +135,9 @@ def _of_onnxruntime() -> _Schemas:
 
 
 def _collected(schemas: Iterable[Any], types: str, homogeneous: str, *, judged: bool) -> _Schemas:
-    found: _Schemas = {}
+    result: _Schemas = {}
     for schema in sorted(schemas, key=lambda schema: schema.since_version):
-        versions = found.setdefault((canonical_domain(schema.domain), schema.name), {})
+        versions = result.setdefault((canonical_domain(schema.domain), schema.name), {})
         inputs, outputs = (
             tuple(
                 Formal(f.name, f.option.name, getattr(f, types), bool(getattr(f, homogeneous)), _is_differentiable(f))
@@ -155,7 +155,7 @@ def _collected(schemas: Iterable[Any], types: str, homogeneous: str, *, judged: 
             judged=judged and not schema.deprecated,
         )
         versions[schema.since_version] = schema_read
-    return found
+    return result
 
 
 def _is_differentiable(formal: Any) -> bool:

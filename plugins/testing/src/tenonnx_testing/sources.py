@@ -78,12 +78,12 @@ def source_conformance(
 
 
 def _reader(name: str) -> Any:
-    found = next((plugin.load() for plugin in plugins("tenonnx.frontends") if plugin.name == name), None)
-    if found is None:
+    result = next((plugin.load() for plugin in plugins("tenonnx.frontends") if plugin.name == name), None)
+    if result is None:
         pytest.fail(f"no front end is called {name}", pytrace=False)
-    if not callable(getattr(found, "verifier", None)):
+    if not callable(getattr(result, "verifier", None)):
         pytest.fail(f"front end {name} has a function read, but no function verifier", pytrace=False)
-    return found
+    return result
 
 
 def _verified(case: SourceCase, reader: Any, graph: Graph, examples: Sequence[Any] = ()) -> Any:

@@ -87,13 +87,13 @@ def broadcastable(
     def drawn(draw: Draw) -> list[Array]:
         kind = _draw_dtype(draw, dtype)
         whole = draw(shapes(min_rank, max_rank, min_side, max_side))
-        found = []
+        result = []
         for _ in range(n):
             rank = draw(st.one_of(st.just(len(whole)), st.integers(min_rank, len(whole))))
             ones = draw(st.integers(0, (1 << rank) - 1)) & draw(st.integers(0, (1 << rank) - 1))
             sides = tuple(1 if ones >> axis & 1 else side for axis, side in enumerate(whole[len(whole) - rank :]))
-            found.append(draw(tensors(kind, shape=sides, **same)))
-        return found
+            result.append(draw(tensors(kind, shape=sides, **same)))
+        return result
 
     return _of(drawn)
 

@@ -57,11 +57,11 @@ def _items_of(op: str, items: list[Item]) -> list[Item]:
     names = {
         title: {title, title.partition("@")[0], title.partition("@")[0].rpartition(".")[2]} for title in titles.values()
     }
-    found = [item for item in items if item.label in titles and op in names[titles[item.label]]]
-    if not found:
+    result = [item for item in items if item.label in titles and op in names[titles[item.label]]]
+    if not result:
         known = sorted({title.partition("@")[0] for title in titles.values()})
         raise InvalidCall(f'there is no op "{op}" with conformance tests', available=", ".join(known))
-    return found
+    return result
 
 
 #: Outcome of each test of this process, by test id.

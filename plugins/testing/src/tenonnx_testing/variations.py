@@ -107,14 +107,14 @@ def _with_rank(given: dict[int, Any], rank: int) -> dict[int, Any]:
 
 def _named_sizes(case: Case, drawn: Call) -> list[int]:
     """Sizes of the axes that attributes refer to."""
-    found = []
+    result = []
     names = [case.op.signature.input_at(k).name for k in range(len(drawn.inputs))]
     for requirement in case.op.requirements.declared:
         name, of = requirement.names if requirement.constructor == "axis" else ("", "")
         array, axis = drawn.inputs[names.index(of)] if of in names else None, drawn.attributes.get(name)
         if isinstance(array, np.ndarray) and isinstance(axis, int) and -array.ndim <= axis < array.ndim:
-            found.append(array.shape[axis])
-    return found
+            result.append(array.shape[axis])
+    return result
 
 
 def _with_an_axis(given: dict[int, Any], turn: int) -> dict[int, Any]:

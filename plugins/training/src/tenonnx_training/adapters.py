@@ -204,13 +204,13 @@ def _insert(graph: Graph, place: _Place, down: Value, up: Value, scale: float, d
 
 def adapters(graph: Graph, name: str = "default") -> dict[str, Array]:
     """Contents of the adapters of that name, keyed ``{module}.lora_A`` and ``{module}.lora_B``."""
-    found = {}
+    result = {}
     for value in graph.variables:
         if is_adapter(value.name) and value.name.endswith(f".{name}.weight") and value.data is not None:
-            found[value.name.removesuffix(f".{name}.weight")] = value.data.array()
-    if not found:
+            result[value.name.removesuffix(f".{name}.weight")] = value.data.array()
+    if not result:
         raise InvalidCall(f'the graph has no adapters named "{name}"', do="tt.lora(graph, patterns)")
-    return found
+    return result
 
 
 def merged(graph: Graph, adapted: Graph, name: str = "default", *, keep_training_form: bool = False) -> Graph:
@@ -269,15 +269,15 @@ def _origin(value: Value) -> tuple[Value, Callable[[Array], Array]]:
 
 def _readers(graph: Graph, weight: Value) -> set[Node]:
     """The nodes that read a weight, directly or through layout and type changes."""
-    found, uses, forms = set(), graph.uses(), [weight]
+    result, uses, forms = set(), graph.uses(), [weight]
     for form in forms:
         for node in uses.get(form, ()):
             outputs = [value for value in node.outputs if value is not None]
             if node.op in _FORMS or any(source_of(value) is not value for value in outputs):
                 forms.extend(outputs)
             else:
-                found.add(node)
-    return found
+                result.add(node)
+    return result
 
 
 def save_adapters(graph: Graph, path: str | os.PathLike[str], name: str = "default") -> None:
@@ -357,12 +357,12 @@ def _scale_of_peft(path: Path, contents: Mapping[str, Array]) -> float | dict[st
         rank, alpha = float(config["r"]), float(config["lora_alpha"])
         if not config.get("rank_pattern") and not config.get("alpha_pattern"):
             return alpha / root(rank)
-        found = {}
+        result = {}
         for key in (each for each in contents if each.endswith(".lora_A")):
             module, ranked = key.removesuffix(".lora_A"), len(contents[key])
             alphas = (a for p, a in (config.get("alpha_pattern") or {}).items() if _pattern(p).matches(module))
-            found[module] = float(next(alphas, alpha)) / root(ranked)
-        return found
+            result[module] = float(next(alphas, alpha)) / root(ranked)
+        return result
     except (OSError, ArithmeticError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise InvalidCall(
             f"{path} lacks lora_alpha or r, which give the scale of the adapters",
@@ -384,24 +384,24 @@ def _modules(graph: Graph, patterns: Sequence[str] | None = None) -> dict[str, l
     groups: dict[Value, list[_Place]] = {}
     for place in _places(graph):
         groups.setdefault(_origin(place.weight)[0], []).append(place)
-    found: dict[str, list[_Place]] = {}
+    result: dict[str, list[_Place]] = {}
     for places in groups.values():
         module, node = places[0].module, places[0].node
-        if module in found:  # of two weights that exporters gave no name and one path
+        if module in result:  # of two weights that exporters gave no name and one path
             module = (node.name or places[0].weight.name).strip("/").replace("/", ".")
-        found[module] = [replace(place, module=module) for place in places]
+        result[module] = [replace(place, module=module) for place in places]
     if patterns is None:
-        return found
+        return result
     unwanted = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
     wanted = [pattern for pattern in patterns if not pattern.startswith("!")]
     for pattern in (*wanted, *unwanted):
-        if not any(_matches(places, [pattern]) for places in found.values()):
+        if not any(_matches(places, [pattern]) for places in result.values()):
             raise InvalidCall(
                 "no MatMul, Gemm, Conv or MatMulNBits with a fixed weight matches",
                 given=pattern,
-                available=", ".join([places[0].names[0][0] for places in found.values()][:50]),
+                available=", ".join([places[0].names[0][0] for places in result.values()][:50]),
             )
-    chosen = {name: places for name, places in found.items() if _matches(places, wanted or ["*"])}
+    chosen = {name: places for name, places in result.items() if _matches(places, wanted or ["*"])}
     chosen = {name: places for name, places in chosen.items() if not unwanted or not _matches(places, unwanted)}
     if not chosen:
         raise InvalidCall("the adapters match no weight of the graph", given=", ".join(patterns))
@@ -457,12 +457,12 @@ def _places(graph: Graph) -> Iterator[_Place]:
 def _fixed(graph: Graph) -> dict[Value, Value]:
     """The values that depend on constants but not on adapters, each with its first variable."""
     variables = set(graph.variables)
-    found = {v: v for v in graph.values() if v.producer is None and v.data is not None and not is_adapter(v.name)}
+    result = {v: v for v in graph.values() if v.producer is None and v.data is not None and not is_adapter(v.name)}
     for node in graph.nodes:
-        if all(v in found for v in node.uses):
-            readers = [found[v] for v in node.uses if found[v] in variables and v.rank]
-            found.update({v: readers[0] if readers else v for v in node.outputs if v is not None})
-    return found
+        if all(v in result for v in node.uses):
+            readers = [result[v] for v in node.uses if result[v] in variables and v.rank]
+            result.update({v: readers[0] if readers else v for v in node.outputs if v is not None})
+    return result
 
 
 def _module(weight: str, node: Node) -> str:

@@ -22,8 +22,8 @@ Array = np.ndarray[Any, Any]
 def _epoch_setter(source: Any) -> Callable[[int], object] | None:
     """``set_epoch`` of a loader or of its sampler, with which PyTorch reshuffles each epoch."""
     for each in (source, getattr(source, "sampler", None)):
-        if callable(found := getattr(each, "set_epoch", None)):
-            return found  # type: ignore[no-any-return]
+        if callable(result := getattr(each, "set_epoch", None)):
+            return result  # type: ignore[no-any-return]
     return None
 
 

@@ -241,15 +241,15 @@ class _Run:
         """Notes on a resumed epoch: unmeasurable metrics, and data that may continue at another sample."""
         if not self.samples:
             return []
-        found = []
+        result = []
         if unknown := ", ".join(self.gathered.unknown):
-            found.append(f"epoch {self.number + 1} is resumed: its {unknown} will cover the remaining samples only")
+            result.append(f"epoch {self.number + 1} is resumed: its {unknown} will cover the remaining samples only")
         if not self.batches.repeats:
-            found.append(
+            result.append(
                 f"epoch {self.number + 1} is resumed after {self.samples} samples, which were trained on if data comes "
                 "in the same order; a loader that shuffles by itself needs a method set_epoch for that"
             )
-        return found
+        return result
 
     def epoch(self, left: int = 0) -> dict[str, float]:
         """Train one epoch, or the remainder of one, measure it and save; ``left`` epochs follow."""
@@ -269,26 +269,26 @@ class _Run:
                 return {"epoch": self.number + 1, **self.gathered.means()}
             if self.every is not None and len(self.history.losses) % self.every == 0:
                 self.save(within=True)
-        found = self._end_epoch()
-        return self.epoch(left) if empty else found  # the checkpoint was written after the last batch
+        result = self._end_epoch()
+        return self.epoch(left) if empty else result  # the checkpoint was written after the last batch
 
     def _end_epoch(self) -> dict[str, float]:
         """Measure the finished epoch, and save."""
-        found = {"epoch": self.number + 1, **self.gathered.values()}
+        result = {"epoch": self.number + 1, **self.gathered.values()}
         self.check()
         if self.validation is not None:
-            found.update({f"validation_{name}": value for name, value in self._validate().items()})
+            result.update({f"validation_{name}": value for name, value in self._validate().items()})
         with self.interruption.whole():
             self._next()
-            self.history.epochs.append(found)
-        self.progress.end(found)
+            self.history.epochs.append(result)
+        self.progress.end(result)
         self.save()
-        self.training.measured = found
+        self.training.measured = result
         self.call("on_epoch")
         if self.training.rate_changed:
             self.training.rate_changed = False
             self.save()
-        return found
+        return result
 
     def call(self, hook: str) -> None:
         """Call a hook of all callbacks."""

@@ -108,10 +108,10 @@ class Measuring:
     def means(self) -> dict[str, float]:
         """Results that graphs compute, over all samples so far."""
         scalars = [scalar for scalar in self.scalars if scalar.name in self.sums]
-        found = {scalar.name: scalar.finish(mean_of(*self.sums[scalar.name])) for scalar in scalars}
+        result = {scalar.name: scalar.finish(mean_of(*self.sums[scalar.name])) for scalar in scalars}
         for scalar in (each for each in scalars if each.terms):
-            found[scalar.name] = sum(weight * found[name] for name, weight in scalar.terms)
-        return found
+            result[scalar.name] = sum(weight * result[name] for name, weight in scalar.terms)
+        return result
 
     def values(self) -> dict[str, float]:
         """All results, over all samples."""

@@ -391,14 +391,14 @@ def as_metric(metric: str | Metric) -> tuple[str, Metric]:
 def metric_names(metrics: Sequence[str | Metric]) -> list[str]:
     """A unique name for each metric: equal ones get the settings in which they differ, or a number."""
     plain = [as_metric(metric) for metric in metrics]
-    found: list[str] = []
+    result: list[str] = []
     for name, metric in plain:
         full_name = name + _settings_of(metric, [other for its, other in plain if its == name])
         free, number = full_name, 1
-        while free in found:
+        while free in result:
             free, number = f"{full_name}_{number + 1}", number + 1
-        found.append(free)
-    return found
+        result.append(free)
+    return result
 
 
 def _settings_of(metric: Metric, others: Sequence[Metric]) -> str:

@@ -135,13 +135,13 @@ def grouped(graph: Graph, groups: Sequence[Group]) -> dict[str, Group]:
     """The first of ``groups`` that each variable matches. Raises ``InvalidCall`` for a pattern that matches none."""
     kinds = {v.name: v.tensor for v in graph.variables if isinstance(v.type, TensorType)}
     names = names_of(graph, kinds) if groups else {}
-    found: dict[str, Group] = {}
+    result: dict[str, Group] = {}
     for group in groups:
         matched = [name for name in names if matches(names[name], [group.pattern])]
         if not matched:
             raise InvalidCall(f'the group "{group.pattern}" matches no variable', available=", ".join(list(names)[:50]))
-        found = {**dict.fromkeys(matched, group), **found}
-    return found
+        result = {**dict.fromkeys(matched, group), **result}
+    return result
 
 
 def not_frozen(graph: Graph) -> list[str] | None:
@@ -161,11 +161,11 @@ def names_of(graph: Graph, kinds: Mapping[str, TensorType]) -> dict[str, tuple[l
     Scalars have no paths, since exporters store constants in them.
     """
     others, nodes = aliases(graph), users(graph)
-    found = {}
+    result = {}
     for name, kind in kinds.items():
         paths = [path for node in nodes.get(name, ()) if kind.shape for path in paths_of(node)]
-        found[name] = [name, *(value.name for value in others.get(name, ()))], paths
-    return found
+        result[name] = [name, *(value.name for value in others.get(name, ()))], paths
+    return result
 
 
 def matches(names: tuple[list[str], list[str]], patterns: Sequence[str]) -> bool:

@@ -11,14 +11,14 @@ def prediction_of(graph: Graph, name: str | None) -> Value:
     floats = [v for v in graph.outputs if isinstance(v.type, TensorType) and v.type.dtype.is_float]
     if name is None and floats:
         return floats[0]
-    found = next((v for v in graph.values() if v.name == name), None)
-    if found is None:
+    result = next((v for v in graph.values() if v.name == name), None)
+    if result is None:
         raise InvalidCall(
             "the model has no floating-point output for a loss" if name is None else f'no value "{name}" to train on',
             available=", ".join(f"{v.name}: {v.type}" for v in graph.outputs),
             do="name one: output= (--of)",
         )
-    return found
+    return result
 
 
 def before(graph: Graph, value: Value, activation: str) -> Value:

@@ -34,11 +34,11 @@ class RateSearch:
     @property
     def smoothed(self) -> list[float]:
         """Exponential moving average of the losses, with bias correction."""
-        found, mean = [], 0.0
+        result, mean = [], 0.0
         for k, loss in enumerate(self.losses, 1):
             mean = SMOOTHING * mean + (1 - SMOOTHING) * loss
-            found.append(mean / (1 - SMOOTHING**k))
-        return found
+            result.append(mean / (1 - SMOOTHING**k))
+        return result
 
     @property
     def suggestion(self) -> float:
@@ -116,21 +116,21 @@ def find_learning_rate(
         "seed": step.seed,
     }
     batches = Batches(data, inputs, step.labels, config.sample_weights, **cutting)
-    found = RateSearch()
+    result = RateSearch()
     for k, batch in enumerate(islice(_endless(batches), steps)):
         rate = low * (high / low) ** (k / (steps - 1))
         measured = step.train(batch, learning_rate=rate)
         loss = measured.mean(step._step_graph.measured.loss)
         if not math.isfinite(loss):
             break
-        found.rates.append(rate)
-        found.losses.append(loss)
-        smoothed, least = found.smoothed, min(found.smoothed)
+        result.rates.append(rate)
+        result.losses.append(loss)
+        smoothed, least = result.smoothed, min(result.smoothed)
         if k > 1 and smoothed[-1] > least + DIVERGED * max(smoothed[0] - least, abs(smoothed[0]) / 2):
             break
-    if not found.losses:
+    if not result.losses:
         raise InvalidCall("the loss is not finite at the first learning rate", given=f"low={low!r}")
-    return found
+    return result
 
 
 def _endless(batches: Batches) -> Iterator[Batch]:

@@ -109,19 +109,19 @@ class _Source:
 
 def _iterations(rewriter: Rewriter) -> Sequence[Value]:
     """The iteration numbers of all enclosing loops."""
-    found = []
+    result = []
     while isinstance(rewriter.outer, Rewriter):
         node = rewriter.outer.node
         op = None if node is None else node.op
         if op in tuple(loop.meanings):
-            found.append(rewriter.graph.all_inputs[0])
+            result.append(rewriter.graph.all_inputs[0])
         elif op not in tuple(if_.meanings):
             raise UnsupportedOp(
                 f"{'a subgraph' if node is None else node.title} draws the same random numbers in every iteration",
                 do="draw them outside and pass them in, or write it as a Loop",
             )
         rewriter = rewriter.outer
-    return found
+    return result
 
 
 def _unsigned(x: Value) -> Value:

@@ -106,12 +106,12 @@ def biases_of(graph: Graph) -> list[Bias]:
 def following(graph: Graph, biases: Collection[Bias], contents: Mapping[str, Array]) -> dict[str, Array]:
     """Scales and quantized values of ``biases``, by name, recomputed for new scales in ``contents``."""
     arrays = {v.name: v.data for v in graph.variables if v.data is not None}
-    found: dict[str, Array] = {}
+    result: dict[str, Array] = {}
     for bias in biases:
         if not contents.keys().isdisjoint(bias.factors):
             factors = {n: np.asarray(contents[n] if n in contents else arrays[n].array()) for n in bias.factors}
-            found.update(bias.follow(factors, np.asarray(arrays[bias.scale].array())))
-    return found
+            result.update(bias.follow(factors, np.asarray(arrays[bias.scale].array())))
+    return result
 
 
 def as_floats(graph: Graph, biases: Collection[Bias]) -> None:

@@ -66,17 +66,17 @@ def resolved_settings(state: TrainingState | None, given: Mapping[str, Any]) -> 
     Raises ``InvalidCall`` for a missing setting that files cannot store.
     """
     stored = {} if state is None else state.settings
-    found, notes = {}, []
+    result, notes = {}, []
     for name, value in given.items():
         before = stored.get(name)
         same = name == "optimizer" and isinstance(before, Mapping) and value == before.get("name")
         if value is None or same:
-            found[name] = DEFAULTS.get(name) if before is None else revived(before, name)
+            result[name] = DEFAULTS.get(name) if before is None else revived(before, name)
             continue
-        found[name] = value
+        result[name] = value
         if name in stored and described(value) != before:
             notes += _changes(name, before, described(value))
-    return found, notes
+    return result, notes
 
 
 def described(setting: Any) -> Any:
@@ -141,8 +141,8 @@ def named_optimizer(name: str | None, state: TrainingState | None, changes: Mapp
     """The optimizer of that name, with the settings of ``state`` or defaults, updated by ``changes``."""
     before = None if state is None else state.settings.get("optimizer")
     if isinstance(before, Mapping) and name in (None, before.get("name")):
-        found: Optimizer = revived({**before, **changes}, "optimizer")
-        return found
+        result: Optimizer = revived({**before, **changes}, "optimizer")
+        return result
     if name is not None and name not in OPTIMIZERS:
         raise InvalidCall(f'no optimizer is called "{name}"', available=", ".join(OPTIMIZERS))
     optimizer: Optimizer = OPTIMIZERS[name or "adam"](**changes)

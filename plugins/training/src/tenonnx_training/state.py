@@ -70,12 +70,12 @@ def _equal(one: Array, other: Array) -> bool:
 def not_finite(graph: Graph, step_graph: StepGraph, state: Mapping[str, Any]) -> list[str]:
     """The trained variables that are finite in ``graph`` but not in a program."""
     variables = {value.name: value.data for value in graph.variables}
-    found = []
+    result = []
     for name in (*step_graph.parameters, *step_graph.statistics):
         before = variables[name]
         if not np.isfinite(state[name]).all() and before is not None and np.isfinite(before.array()).all():
-            found.append(name)
-    return found
+            result.append(name)
+    return result
 
 
 def restore(

@@ -28,11 +28,11 @@ OF_GROUPS = ("triplet", "info_nce")
 def read_files(graph: Graph, data: Any, config: TrainingConfig) -> tuple[Any, TrainingConfig]:
     """Replace paths of data and validation data by their contents."""
     given: dict[str, Any] = {"loss": config.loss, "weights": config.sample_weights, "output": config.output}
-    found, validation = (
+    result, validation = (
         read_data(graph, each, **given) if isinstance(each, str | os.PathLike) else each
         for each in (data, config.validation)
     )
-    return found, replace(config, validation=validation)
+    return result, replace(config, validation=validation)
 
 
 def read_data(graph: Graph, path: str | os.PathLike[str], *, output: str | None = None, **how: Any) -> dict[str, Any]:

@@ -55,30 +55,30 @@ class Separated:
 
     def notes(self) -> list[str]:
         """Notes for the user, with how to choose otherwise."""
-        found = []
+        result = []
         if self.new_variables:
             names = [f"{', '.join(copies)} from {name}" for name, copies in self.new_variables.items()]
-            found.append(
+            result.append(
                 f"separated weights that the exporter stored once, as they were equal (untie=False / --no-untie keeps "
                 f"them tied): {_listed(names, '; ')}"
             )
         if self.biases:
-            found.append(
+            result.append(
                 "restored biases that the exporter removed, as they were zero (untie=False / --no-untie leaves them "
                 f"out): {_listed(self.biases, ', ')}"
             )
         if self.copies:
             names = [f"{copy} is {name}" for copy, name in self.copies.items()]
-            found.append(
+            result.append(
                 "weights that the exporter stored again, transposed, trained as one (train them apart with "
                 f"untie=True / --untie): {_listed(names, '; ')}"
             )
         if self.shared:
             shared = [f"{name}: shared by {_counted(readers)}" for name, readers in self.shared.items()]
-            found.append(
+            result.append(
                 f"tied weights, trained as one (separate them with untie=True / --untie): {_listed(shared, '; ')}"
             )
-        return found
+        return result
 
 
 def separate(graph: Graph, untie: bool | str | Sequence[str] | None = None) -> Separated:
@@ -90,11 +90,11 @@ def separate(graph: Graph, untie: bool | str | Sequence[str] | None = None) -> S
     default.
     Raises ``InvalidCall`` for a pattern that matches no shared weight.
     """
-    found = Separated()
+    result = Separated()
     if untie is not False:
-        found.biases = restore_biases(graph)
+        result.biases = restore_biases(graph)
     if untie is not True:
-        found.copies = retie_copies(graph)
+        result.copies = retie_copies(graph)
     trainable = trainable_variables(graph)
     candidates = {*trainable.parameters, *trainable.buffers, *trainable.frozen}
     shared = {}
@@ -104,12 +104,12 @@ def separate(graph: Graph, untie: bool | str | Sequence[str] | None = None) -> S
             shared[name] = each
     _check_patterns(untie, shared)
     groups = {name: _groups(graph[name], each, untie) for name, each in shared.items()}
-    found.shared = {name: first for name, (first, *_) in groups.items() if _is_tied(first)}
+    result.shared = {name: first for name, (first, *_) in groups.items() if _is_tied(first)}
     if any(len(each) > 1 for each in groups.values()):
         with graph.editing():
             for name, (_, *others) in groups.items():
-                _give_variables(graph, graph[name], others, found)
-    return found
+                _give_variables(graph, graph[name], others, result)
+    return result
 
 
 def _groups(value: Value, each: Sequence[Reader], untie: bool | str | Sequence[str] | None) -> list[list[Reader]]:

@@ -207,12 +207,12 @@ class TrainingStep:
 
     def measuring(self, *, going_on: bool = False) -> Measuring:
         """Accumulator for measurements of this step, resumed from the state of its graph if ``going_on``."""
-        found = Measuring(self._step_graph.measured.scalars, self._step_graph.measured.metrics)
+        result = Measuring(self._step_graph.measured.scalars, self._step_graph.measured.metrics)
         if going_on and (state := self._source.training_state) is not None:
-            found.sums |= state.settings.get("sums", {})
+            result.sums |= state.settings.get("sums", {})
             measured = [name for name in state.tensors if name.startswith((PREDICTIONS, LABELS))]
-            found.arrays |= {name: [state.tensors[name].array()] for name in measured}
-        return found
+            result.arrays |= {name: [state.tensors[name].array()] for name in measured}
+        return result
 
     def _values(self, measurement: Measurement) -> dict[str, float]:
         gathered = self.measuring()

@@ -103,7 +103,7 @@ class Updates:
         whole = self._share
         if whole is not None:
             gradients = {name: gradient * _as(whole, gradient.dtype) for name, gradient in gradients.items()}
-        factor, found, shared = self._factor(list(gradients.values())), {}, _Shared(self.all_inputs[RATE], number)
+        factor, result, shared = self._factor(list(gradients.values())), {}, _Shared(self.all_inputs[RATE], number)
         for name, gradient in gradients.items():
             parameter, stage, group = self.all_inputs[name], gradient.dtype, self._groups.get(name, Group(""))
             scaled = gradient if factor is None else gradient * _as(factor, stage)
@@ -119,12 +119,12 @@ class Updates:
             else:
                 after, *others = optimizer.update(wide, scaled, kept[name], scalars)
             after = self._with_fixed_rows(name, wide, after)
-            found[name] = _as(after, parameter.dtype)
-            found.update({slot.name: value for slot, value in zip(kept[name], others, strict=True)})
+            result[name] = _as(after, parameter.dtype)
+            result.update({slot.name: value for slot, value in zip(kept[name], others, strict=True)})
             if name in averages:
                 share = self.recipe.average or 0.0
-                found[averages[name].name] = averages[name] * share + after * (1.0 - share)
-        return found
+                result[averages[name].name] = averages[name] * share + after * (1.0 - share)
+        return result
 
     def _wide(self, name: str) -> Value:
         """A parameter in the dtype in which it is updated."""

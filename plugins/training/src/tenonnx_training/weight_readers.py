@@ -34,21 +34,21 @@ def name_of(value: Value | None) -> str:
 def aliases(graph: Graph) -> dict[str, list[Value]]:
     """For each variable with other names, the values with these names, except graph outputs."""
     variables, shown = set(graph.variables), set(graph.outputs)
-    found: dict[str, list[Value]] = {}
+    result: dict[str, list[Value]] = {}
     for node in graph.nodes:
         for value in node.outputs if is_op(node, "Identity") else ():
             if value is not None and value not in shown and source_of(value) in variables:
-                found.setdefault(name_of(value), []).append(value)
-    return found
+                result.setdefault(name_of(value), []).append(value)
+    return result
 
 
 def users(graph: Graph) -> dict[str, list[Node]]:
     """The nodes that use each variable, under any of its names."""
-    found: dict[str, list[Node]] = {}
+    result: dict[str, list[Node]] = {}
     for node in graph.nodes:
         for value in () if is_op(node, "Identity") else node.uses:
-            found.setdefault(name_of(value), []).append(node)
-    return found
+            result.setdefault(name_of(value), []).append(node)
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Reader:
 
 def readers(graph: Graph) -> dict[str, list[Reader]]:
     """The readers of each variable by its name, including those in subgraphs and functions."""
-    found: dict[str, list[Reader]] = {}
+    result: dict[str, list[Reader]] = {}
     consumers = {each: each.uses() for each in graph.nested()}
     for variable in graph.variables:
         waiting: list[tuple[Graph, Value, tuple[Node, ...], tuple[Level, ...]]] = [(graph, variable, (), ())]
@@ -116,8 +116,8 @@ def readers(graph: Graph) -> dict[str, list[Reader]]:
                 for place in [place for place, each in enumerate(node.captures) if each is value]:
                     levels = [(each, each.captures[place]) for each in node.subgraphs]
                     waiting += [(each, inner, views, (*within, (node, each))) for each, inner in levels]
-        found[variable.name] = reached
-    return found
+        result[variable.name] = reached
+    return result
 
 
 def _reader(node: Node, slot: int, views: tuple[Node, ...], within: tuple[Level, ...], variable: Value) -> Reader:

@@ -34,8 +34,8 @@ class Recurrent(nn.Module):
         self.head = nn.Linear(8, CLASSES)
 
     def forward(self, x):
-        found, _ = self.lstm(x)
-        return self.head(found[:, -1])
+        result, _ = self.lstm(x)
+        return self.head(result[:, -1])
 
 
 class Encoder(nn.Module):
@@ -129,7 +129,7 @@ def main():
         labels = random.integers(0, CLASSES, (STEPS, BATCH))
         export(copy.deepcopy(start), name, torch.from_numpy(x[0]))
         strip(FOLDER / f"{name}.onnx")
-        found = {"x": x, "labels": labels}
+        result = {"x": x, "labels": labels}
         for optimizer_name, make in OPTIMIZERS.items():
             model = copy.deepcopy(start).train()
             optimizer = make(model.parameters())
@@ -140,10 +140,10 @@ def main():
                 loss.backward()
                 optimizer.step()
                 losses.append(loss.item())
-            found[optimizer_name] = np.array(losses)
+            result[optimizer_name] = np.array(losses)
             statistics = {k: v.numpy() for k, v in model.state_dict().items() if k.endswith(("_mean", "_var"))}
-            found.update({f"{optimizer_name}/{key}": value for key, value in statistics.items()})
-        np.savez_compressed(FOLDER / f"{name}.npz", **found)
+            result.update({f"{optimizer_name}/{key}": value for key, value in statistics.items()})
+        np.savez_compressed(FOLDER / f"{name}.npz", **result)
 
 
 if __name__ == "__main__":

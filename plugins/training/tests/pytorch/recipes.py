@@ -43,31 +43,31 @@ def main():
     def fresh():
         return copy.deepcopy(start)
 
-    found = {}
+    result = {}
     model = fresh()
     groups = [
         {"params": [model[4].weight, model[4].bias], "lr": 3e-2, "weight_decay": 0.0},
         {"params": [p for k in (0, 2) for p in model[k].parameters()], "lr": 3e-3},
     ]
-    found["groups"] = steps(model, torch.optim.AdamW(groups, lr=3e-3, weight_decay=0.1), data)
+    result["groups"] = steps(model, torch.optim.AdamW(groups, lr=3e-3, weight_decay=0.1), data)
     model = fresh()
-    found["clip_value"] = steps(model, torch.optim.SGD(model.parameters(), lr=0.5), data, clip_value=0.01)
+    result["clip_value"] = steps(model, torch.optim.SGD(model.parameters(), lr=0.5), data, clip_value=0.01)
     model = fresh()
-    found["clip_norm"] = steps(model, torch.optim.SGD(model.parameters(), lr=0.5), data, clip_norm=0.1)
+    result["clip_norm"] = steps(model, torch.optim.SGD(model.parameters(), lr=0.5), data, clip_norm=0.1)
     model = fresh()
-    found["accumulate"] = steps(model, torch.optim.Adam(model.parameters(), lr=1e-2), data, accumulate=4)
+    result["accumulate"] = steps(model, torch.optim.Adam(model.parameters(), lr=1e-2), data, accumulate=4)
     model = fresh()
-    found["rmsprop"] = steps(model, torch.optim.RMSprop(model.parameters(), lr=3e-3), data)
+    result["rmsprop"] = steps(model, torch.optim.RMSprop(model.parameters(), lr=3e-3), data)
     for name, kind in (("bfloat16", torch.bfloat16), ("float16", torch.float16)):
         model = fresh()
-        found[name] = steps(model, torch.optim.Adam(model.parameters(), lr=1e-2), data, autocast=kind)
+        result[name] = steps(model, torch.optim.Adam(model.parameters(), lr=1e-2), data, autocast=kind)
     model = fresh()
     averaged = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.9))
     averaged.update_parameters(model)  # the first call copies
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    found["average"] = steps(model, optimizer, data, after=lambda: averaged.update_parameters(model))
-    found |= {f"average/{name}": value.numpy() for name, value in averaged.module.state_dict().items()}
-    np.savez_compressed(FOLDER / "recipes.npz", **found)
+    result["average"] = steps(model, optimizer, data, after=lambda: averaged.update_parameters(model))
+    result |= {f"average/{name}": value.numpy() for name, value in averaged.module.state_dict().items()}
+    np.savez_compressed(FOLDER / "recipes.npz", **result)
 
 
 if __name__ == "__main__":

@@ -174,12 +174,12 @@ def normalized(draw, rows, *, optional):
 
 
 def projections(draw, rows, columns, bits):
-    found = []
+    result = []
     for count in columns:
-        found += [*weights(draw, count, rows, bits, 32, "float32"), None]
+        result += [*weights(draw, count, rows, bits, 32, "float32"), None]
         if draw(st.booleans()):
-            found[-1] = draw(tensors("float32", shape=(count,)))
-    return found
+            result[-1] = draw(tensors("float32", shape=(count,)))
+    return result
 
 
 @cases(

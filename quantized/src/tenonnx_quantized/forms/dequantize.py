@@ -48,8 +48,8 @@ def _before_quantization(quantized: Value, parameters: Sequence[Value | None], d
     if not all(p is None or is_single(p) for p in parameters):
         return None
     x = _before_quantization(inputs[0], parameters, dtype)
-    found = None if x is None else node.op(x, *inputs[1:], **attributes)
-    return found[0] if isinstance(found, tuple) else found
+    result = None if x is None else node.op(x, *inputs[1:], **attributes)
+    return result[0] if isinstance(result, tuple) else result
 
 
 def _numbers(call: Call, start: int, stop: int) -> Array:

@@ -128,11 +128,11 @@ def outputs_of(graph: Graph, feeds: Sequence[Batch], backend: str) -> dict[str, 
     if not feeds:
         return {}
     program = compile_graph(graph, backend)
-    found: dict[str, list[Any]] = {}
+    result: dict[str, list[Any]] = {}
     for batch in feeds:
         for name, contents in program(batch).items():
-            found.setdefault(name, []).append(flat(contents))
-    return found
+            result.setdefault(name, []).append(flat(contents))
+    return result
 
 
 def flat(contents: Any) -> Any:

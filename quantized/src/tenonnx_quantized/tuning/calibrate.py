@@ -108,8 +108,8 @@ def observe(
     """
     if method not in METHODS:
         raise InvalidCall("unknown calibration method", given=method, available=", ".join(METHODS))
-    found = Observed()
-    sample = _Sample(found)
+    result = Observed()
+    sample = _Sample(result)
     inputs = [] if moments is None else moments.begin()
     outputs = [value.name for value in graph.outputs]
     program = watching(graph, list(dict.fromkeys((*outputs, *names, *inputs))), backend)
@@ -136,18 +136,18 @@ def observe(
         if moments is not None:
             moments.add(values)
         sample.add(batch, {name: values[name] for name in outputs})
-        found.first = found.first or {name: values[name] for name in names}
-    if not found.count:
+        result.first = result.first or {name: values[name] for name in names}
+    if not result.count:
         raise InvalidCall("calibration got no data", do="give one batch or more")
     if moments is not None:
-        moments.batches = found.batches
-    found.extremes = {name: (low[name], high[name]) for name in names}
-    found.ranges = {name: (min(low[name], 0.0), max(high[name], 0.0)) for name in names}
+        moments.batches = result.batches
+    result.extremes = {name: (low[name], high[name]) for name in names}
+    result.ranges = {name: (min(low[name], 0.0), max(high[name], 0.0)) for name in names}
     choose = METHODS[method]
     if method == "percentile":
         choose = partial(_percentile, percentile=percentile)
-    _choose(program, found, names, choose, partial(_rounded, dtype=dtype, symmetric=symmetric))
-    return found
+    _choose(program, result, names, choose, partial(_rounded, dtype=dtype, symmetric=symmetric))
+    return result
 
 
 def _choose(program: Program, found: Observed, names: Sequence[str], choose: Choice | None, rounded: Rounding) -> None:

@@ -100,10 +100,14 @@ class Checkpoint:
         if self.folder is None or not self._path(number, "channels.json").is_file():
             return None
         try:
-            found = np.asarray(self._read(number, "channels.json"), np.float64)
-            if found.ndim != 1 or len(found) != (count or len(found)) or not np.all((found > 0) & np.isfinite(found)):
+            result = np.asarray(self._read(number, "channels.json"), np.float64)
+            if (
+                result.ndim != 1
+                or len(result) != (count or len(result))
+                or not np.all((result > 0) & np.isfinite(result))
+            ):
                 raise ValueError("no list of a positive number for each channel")
-            return found
+            return result
         except TenonnxError:
             raise
         except Exception as error:  # numpy raises many kinds of errors for damaged files

@@ -20,7 +20,7 @@ def caches_of(graph: Graph) -> list[tuple[Value, Value]]:
     ``InvalidCall`` if the graph has none.
     """
     inputs = set(graph.inputs)
-    found = []
+    result = []
     for node in dict.fromkeys(value.producer for value in graph.outputs):
         if node is None:
             continue
@@ -29,14 +29,14 @@ def caches_of(graph: Graph) -> list[tuple[Value, Value]]:
         present = [value for value in present if any(_extends(value, each) for each in past)]
         past = [value for value in past if any(_extends(each, value) for each in present)]
         if len(past) == len(present):
-            found += list(zip(past, present, strict=True))
-    if not found:
+            result += list(zip(past, present, strict=True))
+    if not result:
         raise InvalidCall(
             "the model has no key and value caches",
             given=f"inputs {', '.join(value.name for value in graph.inputs)}",
             do="export the decoder with past keys and values as inputs, and present ones as outputs",
         )
-    return found
+    return result
 
 
 def _rank(value: Value) -> int:
@@ -93,13 +93,13 @@ def _take_name(graph: Graph, new: Value, old: Value) -> None:
 
 def with_quantized_feeds(graph: Graph, feeds: Mapping[str, Any]) -> dict[str, Any]:
     """Feeds of the float model for one with quantized caches: float caches become quantized values."""
-    uses, found = graph.uses(), dict(feeds)
+    uses, result = graph.uses(), dict(feeds)
     for value in graph.inputs:
         readers = [node for node in uses.get(value, ()) if is_dequantize(node.op)]
-        given = found.get(value.name)
+        given = result.get(value.name)
         if not readers or not isinstance(given, np.ndarray) or given.dtype == value.dtype.numpy:
             continue
         scale, zero = (static(each) for each in readers[0].inputs[1:3])
         if scale is not None and zero is not None:
-            found[value.name] = encode(given, QuantizationParameters(scale, zero, value.dtype), None).quantized
-    return found
+            result[value.name] = encode(given, QuantizationParameters(scale, zero, value.dtype), None).quantized
+    return result

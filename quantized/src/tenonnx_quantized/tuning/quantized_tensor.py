@@ -173,11 +173,11 @@ def _ranged(
 ) -> tuple[Array, QuantizationParameters]:
     """The blocks of rows of a matrix, and their parameters."""
     dtype, parts = _OF_BITS[bits], _split_blocks(x, block_size)
-    found = parameters(parts.min(1), parts.max(1), dtype, symmetric=symmetric)
+    result = parameters(parts.min(1), parts.max(1), dtype, symmetric=symmetric)
     if search == "hqq":
         is_data = (np.arange(parts.shape[0] * block_size) < len(x)).reshape(-1, block_size, 1)
-        found = _half_quadratic(parts, is_data, found, symmetric=symmetric)
-    return parts, found
+        result = _half_quadratic(parts, is_data, result, symmetric=symmetric)
+    return parts, result
 
 
 def _zeros(found: QuantizationParameters) -> Array:

@@ -78,7 +78,7 @@ def check_ops(graph: Graph, chosen: QuantizeConfig) -> None:
 
 def candidates(graph: Graph, chosen: QuantizeConfig) -> list[Node]:
     """The nodes to quantize."""
-    found, uses = [], graph.uses()
+    result, uses = [], graph.uses()
     defaults = {value for value in graph.all_inputs if value.data is not None}
     for node in graph.nodes:
         wanted = (chosen.ops is None or node.op_type in chosen.ops) and defaults.isdisjoint(node.inputs)
@@ -96,8 +96,8 @@ def candidates(graph: Graph, chosen: QuantizeConfig) -> list[Node]:
         else:
             chosen_node = weighted or _is_table(uses, node) or (chosen.mode == "static" and _is_activated(node))
         if chosen_node:
-            found.append(node)
-    return _between_quantized(graph, found) if chosen.ops is None else found
+            result.append(node)
+    return _between_quantized(graph, result) if chosen.ops is None else result
 
 
 def _is_activated(node: Node) -> bool:

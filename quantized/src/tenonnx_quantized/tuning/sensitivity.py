@@ -35,7 +35,7 @@ def sensitivity(
 
     With ``times``, the latency of each layer is measured, too, also in floating point.
     """
-    found = []
+    result = []
     given = {} if times is None or not batches else _inputs(quantizer.graph, nodes, batches[0], backend)
     for node in nodes:
         weights = [value for position, _ in weight_places(node) if (value := node.inputs[position]) is not None]
@@ -55,8 +55,8 @@ def sensitivity(
         if times is not None:
             layer.errors[32], layer.sizes[32] = 0.0, 32 * elements
             layer.times[32] = times.of(node, quantizer.graph, given[node], 32)
-        found.append(layer)
-    return found
+        result.append(layer)
+    return result
 
 
 def _inputs(graph: Graph, nodes: Sequence[Node], batch: Batch, backend: str) -> dict[Node, Any]:

@@ -156,8 +156,8 @@ class Moments:
             program = watching(self.graph, names, self.backend)
             for batch in self.batches:
                 self.add(program(batch))
-        found = self.statistics[key]
-        return found.divided(self.divisors[key]) if key in self.divisors else found
+        result = self.statistics[key]
+        return result.divided(self.divisors[key]) if key in self.divisors else result
 
     def divide(self, key: LayerInput, by: Array) -> None:
         """Record a further division of an input."""

@@ -104,11 +104,11 @@ class Quantizer:
 
     def cache_parameters(self) -> dict[Value, QuantizationParameters]:
         """The parameters of past and present keys and values: symmetric, and equal for both."""
-        found = {}
+        result = {}
         for past, present in self.caches:
             low, high = (pick(self.ranges[v.name][k] for v in (past, present)) for k, pick in enumerate((min, max)))
-            found[past] = found[present] = parameters(low, high, DType.of(self.config.kv_cache or ""), symmetric=True)
-        return found
+            result[past] = result[present] = parameters(low, high, DType.of(self.config.kv_cache or ""), symmetric=True)
+        return result
 
     def widths(self, node: Node) -> tuple[int, ...]:
         """The numbers of bits that the weights of a node can have in the chosen form."""
@@ -147,9 +147,9 @@ class Quantizer:
         simple = settings.rounding in ("rtn", "hqq") and settings.search in ("rtn", "hqq")
         simple &= not (blocked and (settings.dtype.is_signed or settings.dtype.is_float))
         if not simple and key is not None:
-            found = self._by_matrix(node, value, axis, settings, key)
-            if not np.any(np.asarray(least) > found.parameters.scale):
-                return found
+            result = self._by_matrix(node, value, axis, settings, key)
+            if not np.any(np.asarray(least) > result.parameters.scale):
+                return result
         if blocked:
             assert value.data is not None
             options: dict[str, Any] = {"symmetric": settings.symmetric, "search": settings.search}

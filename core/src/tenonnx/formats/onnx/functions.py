@@ -57,19 +57,19 @@ def read_functions(
     model: onnx.ModelProto, registry: Registry, read_graph: ReadGraph, files: ExternalFiles | None = None
 ) -> dict[FunctionKey, Operator]:
     """The functions of a model by (domain, name, overload); ``files`` holds their external tensors."""
-    found: dict[FunctionKey, Operator] = {}
+    result: dict[FunctionKey, Operator] = {}
     functions = []
     for stored in model.functions:
         proto = inline_tensors(stored, files)
         key = (canonical_domain(proto.domain), proto.name, proto.overload)
-        reader = _FunctionReader(proto, model, found, registry, read_graph)
-        function = found[key] = Function(proto, reader.body)
+        reader = _FunctionReader(proto, model, result, registry, read_graph)
+        function = result[key] = Function(proto, reader.body)
         functions.append((function, reader))
     for function, reader in functions:  # in a second pass: a default may be a graph, whose nodes may call any function
         defaults = {each.name: read_attribute(each, reader.graph) for each in reader.proto.attribute_proto}
         attributes = {**function.signature.attributes, **defaults}
         function.signature = function.signature._replace(attributes=attributes)
-    return found
+    return result
 
 
 class _FunctionReader:

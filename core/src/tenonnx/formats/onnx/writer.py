@@ -231,15 +231,15 @@ class GraphWriter:
     # ----- initializers -------------------------------------------------------------------------------------------
 
     def _initializers(self) -> Initializers:
-        found: Initializers = []
+        result: Initializers = []
         for value in (*self.graph.variables, *self._loose_constants()):
             if isinstance(value.data, SparseContents):
                 self.proto.sparse_initializer.append(value.data.inline_proto())
             elif value.data is not None:
-                found.append((value.name, value.data))
+                result.append((value.name, value.data))
                 if value.role is not None:
                     self.roles[value.name] = value.role
-        return found
+        return result
 
     def _loose_constants(self) -> Iterable[Value]:
         listed = {*self.graph.all_inputs, *self.graph.variables, *self.graph.captures}

@@ -141,16 +141,16 @@ def write_arrays(path: str, contents: Mapping[str, Any]) -> None:
 
 def flattened(contents: Mapping[str, Any]) -> list[tuple[str, Any]]:
     """Tensors by name; elements of sequences and maps by their path, such as ``y[0]['setosa']``."""
-    found: list[tuple[str, Any]] = []
+    result: list[tuple[str, Any]] = []
     for name, each in contents.items():
         if isinstance(each, list | tuple):
-            found += flattened({f"{name}[{position}]": inner for position, inner in enumerate(each)})
+            result += flattened({f"{name}[{position}]": inner for position, inner in enumerate(each)})
         elif isinstance(each, Mapping):
-            found += flattened({f"{name}[{key!r}]": inner for key, inner in each.items()})
+            result += flattened({f"{name}[{key!r}]": inner for key, inner in each.items()})
         elif each is not None:
             array = np.asarray(each)
-            found.append((name, _as_text(array) if array.dtype == object else array))
-    return found
+            result.append((name, _as_text(array) if array.dtype == object else array))
+    return result
 
 
 def _as_text(array: Any) -> Any:

@@ -188,7 +188,7 @@ def bench(
         if name not in known:
             do = did_you_mean(name, known)
             raise InvalidCall(f'no backend "{name}" is installed', available=", ".join(known), do=do)
-    found, running = Benchmark(), []
+    result, running = Benchmark(), []
     for place, model in enumerate(models):
         graph = model if isinstance(model, Graph) else load(model)
         name = model.name if isinstance(model, Graph) else Path(model).name
@@ -197,14 +197,14 @@ def bench(
             given, expected = _inputs(graph, feeds or {}, input_shapes or {}, seed, size)
             for timing in _settings(backends or known, providers, threads):
                 timing.model, timing.batch_size = title, size
-                found.timings.append(timing)
+                result.timings.append(timing)
                 if (program := _prepared(timing, graph, given, expected)) is not None:
                     running.append((timing, program, given))
     _measure(running, seconds)
-    for timing in found.measured:
-        alike = [each for each in found.measured if each.batch_size == timing.batch_size]
+    for timing in result.measured:
+        alike = [each for each in result.measured if each.batch_size == timing.batch_size]
         timing.ratio = timing.relative_to(min(alike, key=lambda each: each.seconds))
-    return found
+    return result
 
 
 def _settings(backends: Sequence[str], providers: Sequence[str], threads: Sequence[int]) -> Iterator[Timing]:

@@ -84,8 +84,8 @@ class ComparisonOptions:
 
         with working(doing), interruptible(), within(self.timeout):
             feeds, actual = self._complete(graph, graph)
-            found = verify_outputs(graph, feeds, saved, source, atol=self.atol, rtol=self.rtol, exact=self.exact)
-        return found, actual
+            result = verify_outputs(graph, feeds, saved, source, atol=self.atol, rtol=self.rtol, exact=self.exact)
+        return result, actual
 
     def _complete(self, one: Graph, other: Graph) -> tuple[dict[str, Any], dict[str, Any]]:
         """Inputs for both models, and outputs of the first on numpy."""

@@ -52,8 +52,8 @@ class _Named:
             values = _values(args)
             *before, last = incomplete.split(",")
             return _matching([",".join([*before, name]) for name in values], ",".join([*before, last]))
-        found: list[CompletionItem] = super().get_completions(args, incomplete)  # type: ignore[misc]
-        return found
+        result: list[CompletionItem] = super().get_completions(args, incomplete)  # type: ignore[misc]
+        return result
 
 
 def _matching(names: Iterable[str], incomplete: str) -> list[CompletionItem]:

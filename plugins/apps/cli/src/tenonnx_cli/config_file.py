@@ -105,7 +105,7 @@ def _defaults(
     from tenonnx_cli.output import complain
 
     known = dict(options_in_files(command, ctx))
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for key, value in table.items():
         option = known.get(key.replace("_", "-"))
         if option is None:
@@ -115,8 +115,8 @@ def _defaults(
         if not is_named and _is_named_alone(option):
             complain(f"note: {key} in {path} is ignored, as no --config names this file")
             continue
-        found[str(option.name)] = _as_given(path, key, value, option)
-    return found
+        result[str(option.name)] = _as_given(path, key, value, option)
+    return result
 
 
 def options_in_files(command: click.Command, ctx: click.Context) -> Iterator[tuple[str, click.Option]]:

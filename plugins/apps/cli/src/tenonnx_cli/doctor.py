@@ -167,10 +167,10 @@ def _slowdowns(graph: Graph) -> list[str]:
     from tenonnx.tools import find_extension
 
     tx.infer(graph, strict=False)
-    found = []
+    result = []
     unknown = [node.op_type for node in graph.nodes if node.op is None]
     if unknown:
-        found.append(f"{plural(len(unknown), 'node')} that no installed package knows: {_some(unknown)}")
+        result.append(f"{plural(len(unknown), 'node')} that no installed package knows: {_some(unknown)}")
     for name, phrase in (("simplify", "convert --simplify removes"), ("fuse", "convert --fuse merges")):
         transform = find_extension(name)
         if transform is not None and not unknown:
@@ -179,26 +179,26 @@ def _slowdowns(graph: Graph) -> list[str]:
             except tx.TenonnxError:
                 continue
             if after < len(graph.nodes):
-                found.append(f"{phrase} {plural(len(graph.nodes) - after, 'node')} of {len(graph.nodes):,}")
+                result.append(f"{phrase} {plural(len(graph.nodes) - after, 'node')} of {len(graph.nodes):,}")
     threads = os.environ.get("OMP_NUM_THREADS", "")
     if threads.isdigit() and int(threads) < (os.cpu_count() or 1):
-        found.append(f"OMP_NUM_THREADS={threads} leaves processors unused ({os.cpu_count()} in all)")
-    found += _failing_backends(graph)
-    return found
+        result.append(f"OMP_NUM_THREADS={threads} leaves processors unused ({os.cpu_count()} in all)")
+    result += _failing_backends(graph)
+    return result
 
 
 def _failing_backends(graph: Graph) -> list[str]:
     """The backends that do not run the whole graph, with their errors."""
     from tenonnx.tools import backends, compile_graph
 
-    found = []
+    result = []
     for name in backends():
         try:
             compile_graph(graph, name, strict=True)
         except (Exception, SystemExit) as error:
             text = anonymous(str(error).splitlines()[0] if str(error) else type(error).__name__)
-            found.append(f"backend {name} does not run it, numpy computes it instead: {text}")
-    return found
+            result.append(f"backend {name} does not run it, numpy computes it instead: {text}")
+    return result
 
 
 def _some(names: list[str]) -> str:

@@ -120,7 +120,7 @@ def _chosen(listed: list[dict[str, Any]], nodes: Sequence[str], ops: Sequence[st
     """The nodes with these names, of these values or of these op types; all if none are given."""
     if not nodes and not ops:
         return listed
-    found = []
+    result = []
     known_names = {name for each in listed for name in _names(each)}
     known_ops = {name for each in listed for name in (each["op"], each["op"].rpartition("::")[2])}
     for kind, given, known in (("node", nodes, known_names), ("node of type", ops, known_ops)):
@@ -129,8 +129,8 @@ def _chosen(listed: list[dict[str, Any]], nodes: Sequence[str], ops: Sequence[st
                 raise _unknown(kind, name, sorted(known))
     for each in listed:
         if _names(each) & set(nodes) or {each["op"], each["op"].rpartition("::")[2]} & set(ops):
-            found.append(each)
-    return found
+            result.append(each)
+    return result
 
 
 def _names(node: Mapping[str, Any]) -> set[str]:

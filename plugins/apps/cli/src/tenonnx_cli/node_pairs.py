@@ -30,15 +30,15 @@ def attribute_differences(pairs: list[tuple[Node, Node]]) -> list[dict[str, str]
     """Attributes that differ between paired nodes; unwritten ones count with their defaults."""
     from tenonnx.extend.transforms import same_attribute
 
-    found = []
+    result = []
     for first, second in pairs:
         ours, theirs = _attributes(first), _attributes(second)
-        found += [
+        result += [
             {"name": f"{_title(first)}: {name}", "first": _shown(ours, name), "second": _shown(theirs, name)}
             for name in dict.fromkeys([*ours, *theirs])
             if name not in ours or name not in theirs or not same_attribute(ours[name], theirs[name])
         ]
-    return found
+    return result
 
 
 def weight_differences(pairs: list[tuple[Node, Node]]) -> list[dict[str, Any]]:

@@ -62,13 +62,13 @@ def measuring_nodes() -> list[str]:
 
 
 def _measuring() -> dict[str, Measure]:
-    found: dict[str, Measure] = {"numpy": _numpy_seconds}
+    result: dict[str, Measure] = {"numpy": _numpy_seconds}
     for name, plugin in backends().items():
         with suppress(PluginError):  # a backend that fails to load measures nothing
             function = getattr(plugin.load(), "node_seconds", None)
             if function is not None:
-                found[name] = function
-    return found
+                result[name] = function
+    return result
 
 
 def _numpy_seconds(graph: Graph, feeds: Mapping[str, Any], calls: int) -> list[dict[str, float]]:

@@ -67,14 +67,14 @@ def names_like(example: str) -> Callable[[click.Context, click.Parameter, str | 
 
 def input_columns(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> dict[str, list[str]]:
     """Parse ``x=age,income`` as the table columns of an input."""
-    found = {}
+    result = {}
     for text in values:
         name, equals, names = text.partition("=")
         parts = [part.strip() for part in names.split(",")]
         if not name or not equals or not all(parts):
             raise click.BadParameter(f"{text!r} is not of the form x=age,income", ctx, option)
-        found[name] = parts
-    return found
+        result[name] = parts
+    return result
 
 
 columns_option = click.option(
@@ -154,46 +154,46 @@ def rules_given() -> dict[str, Any]:
 
 def _free_dims(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> FreeDims:
     """Parse ``image:0=batch,2=height`` as symbols by input and axis."""
-    found: FreeDims = {}
+    result: FreeDims = {}
     for text in values:
         name, colon, dims = text.rpartition(":")
         for part in dims.split(","):
             axis, _, symbol = part.partition("=")
             if not name or not colon or not _AXIS.fullmatch(axis) or not symbol.strip():
                 raise click.BadParameter(f"{text!r} is not of the form image:0=batch", ctx, option)
-            found.setdefault(name, {})[int(axis)] = symbol.strip()
-    return found
+            result.setdefault(name, {})[int(axis)] = symbol.strip()
+    return result
 
 
 def _hooks(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> list[Any]:
     """Parse functions of files, and names of installed hooks."""
     if not values:
         return []
-    found = []
+    result = []
     for text in values:
         from tenonnx.tools import Hook, installed_hook
         from tenonnx_cli.code import function_of, loaded
 
         path, colon, name = text.rpartition(":")
         is_file = bool(colon) and path.lower().endswith(".py")
-        found.append(Hook(function_of(loaded(path), path, name), name) if is_file else installed_hook(text))
-    return found
+        result.append(Hook(function_of(loaded(path), path, name), name) if is_file else installed_hook(text))
+    return result
 
 
 def _contents(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> dict[str, Any]:
     """Parse ``NAME=FILE.npy`` and ``NAME=VALUE`` (JSON) as contents by name."""
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for text in values:
         from tenonnx_cli.arrays import read_array
 
         name, _, value = text.partition("=")
         try:
-            found[name] = read_array(value) if value.endswith(".npy") else json.loads(value)
+            result[name] = read_array(value) if value.endswith(".npy") else json.loads(value)
         except ValueError as error:
             raise click.BadParameter(
                 f"{text!r} is neither NAME=FILE.npy nor NAME=VALUE in JSON", ctx, option
             ) from error
-    return found
+    return result
 
 
 def _limits(ctx: click.Context, option: click.Parameter, values: Sequence[str]) -> float | dict[str, float] | None:
@@ -436,13 +436,13 @@ def common_sizes(one: Graph, other: Graph) -> InputShapes:
     from tenonnx import TensorType
 
     theirs = {value.name: value.type for value in other.inputs}
-    found: InputShapes = {}
+    result: InputShapes = {}
     for value in one.inputs:
         ours, kind = value.type, theirs.get(value.name)
         if isinstance(ours, TensorType) and isinstance(kind, TensorType) and ours.rank == kind.rank and ours.shape:
             pairs = zip(ours.shape, kind.shape or (), strict=True)
-            found[value.name] = tuple(b if isinstance(b, int) and not isinstance(a, int) else None for a, b in pairs)
-    return found
+            result[value.name] = tuple(b if isinstance(b, int) and not isinstance(a, int) else None for a, b in pairs)
+    return result
 
 
 def note_unused(requested: Mapping[str, int] | None, domains: Collection[str]) -> None:
@@ -456,17 +456,17 @@ def loading_options(given: Sequence[str]) -> dict[str, Any]:
     """Parse options ``NAME=VALUE`` of a front end; a value that is not JSON is a string."""
     from tenonnx import InvalidCall
 
-    found: dict[str, Any] = {}
+    result: dict[str, Any] = {}
     for each in given:
         name, separator, value = each.partition("=")
-        if not separator or not name.isidentifier() or name in found:
+        if not separator or not name.isidentifier() or name in result:
             do = "as in --load inputs=columns --load zipmap=true"
             raise InvalidCall("--load is not NAME=VALUE, or names an option twice", given=each, do=do)
         try:
-            found[name] = json.loads(value)
+            result[name] = json.loads(value)
         except ValueError:
-            found[name] = value
-    return found
+            result[name] = value
+    return result
 
 
 def load_model(path: str, *, trust: bool = False, **options: Any) -> Graph:

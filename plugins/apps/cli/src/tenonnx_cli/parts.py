@@ -45,12 +45,12 @@ def pairs(ctx: click.Context, option: click.Parameter, values: Sequence[str]) ->
 
 def pairs_among(known: Collection[str], texts: Sequence[str]) -> list[tuple[str, str]]:
     """Split texts of the form ``old=new``: where that yields a ``known`` name, else at the first equals sign."""
-    found = []
+    result = []
     for text in texts:
         ends = [each.start() for each in _EQUALS.finditer(text) if 0 < each.start() < len(text) - 1]
         cuts = [(_plain(text[:end]), _plain(text[end + 1 :])) for end in ends]
-        found.append(next((cut for cut in cuts if cut[0] in known), cuts[0]))
-    return found
+        result.append(next((cut for cut in cuts if cut[0] in known), cuts[0]))
+    return result
 
 
 def _plain(text: str) -> str:

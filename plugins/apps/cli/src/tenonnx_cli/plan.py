@@ -144,15 +144,15 @@ def _helpful_options(graph: Graph, refused: int, options: dict[str, Any]) -> dic
     """Accuracy options with which fewer nodes are refused, each with the number that remains."""
     from tenonnx.tools import plan
 
-    found: dict[str, int] = {}
+    result: dict[str, int] = {}
     for name in ("assume_finite", "approximate"):
-        if options[name] or options["approximate"] or 0 in found.values():
+        if options[name] or options["approximate"] or 0 in result.values():
             continue
         changes = plan(graph, transforms=transforms_given(), **{**options, name: True}).changes
         left = sum(change.action == "refused" for change in changes)
-        if left < min([refused, *found.values()]):
-            found[name] = left
-    return found
+        if left < min([refused, *result.values()]):
+            result[name] = left
+    return result
 
 
 def _over_devices(

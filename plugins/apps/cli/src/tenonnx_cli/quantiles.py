@@ -15,7 +15,7 @@ def quantiles(actual: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[st
     """Quantiles of absolute differences, by output and share of elements. NaN equals NaN."""
     import numpy as np
 
-    found = {}
+    result = {}
     for name, ours in expected.items():
         theirs: Any = actual.get(name)
         if not all(isinstance(each, np.ndarray) and each.dtype.kind not in "OUSb" for each in (ours, theirs)):
@@ -28,8 +28,8 @@ def quantiles(actual: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[st
             difference = np.where((one == two) | (np.isnan(one) & np.isnan(two)), 0.0, np.abs(one - two))
         difference = np.nan_to_num(difference, nan=np.finfo(np.float64).max, posinf=np.finfo(np.float64).max)
         numbers = np.quantile(difference, SHARES, method="higher")
-        found[name] = {f"{share:g}": float(number) for share, number in zip(SHARES, numbers, strict=True)}
-    return found
+        result[name] = {f"{share:g}": float(number) for share, number in zip(SHARES, numbers, strict=True)}
+    return result
 
 
 def say_quantiles(found: Mapping[str, Mapping[str, float]]) -> None:

@@ -70,12 +70,12 @@ class Source(NamedTuple):
         check_readable(self.path)
         try:
             with Path(self.path).open("rb") as file:
-                found: dict[str, Any] = {"sha256": hashlib.file_digest(file, "sha256").hexdigest()}
+                result: dict[str, Any] = {"sha256": hashlib.file_digest(file, "sha256").hexdigest()}
         except OSError as error:
             given = error.strerror or str(error)
             raise InvalidCall(f'cannot read "{self.path}"', given=given) from error
         beside = {name: _stamp(Path(self.path).parent / name) for name in _external(self.path)}
-        return {**found, "data": beside} if beside else found
+        return {**result, "data": beside} if beside else result
 
 
 def _external(path: str) -> set[str]:

@@ -123,14 +123,14 @@ class Task:
 
 def joined(slices: Sequence[Slice]) -> list[Slice]:
     """Slices with adjacent ones merged, so that a file is opened once and batches are full."""
-    found: list[Slice] = []
+    result: list[Slice] = []
     for piece in slices:
-        before = found[-1] if found else None
+        before = result[-1] if result else None
         if before is not None and (whole := before.with_next(piece)) is not None:
-            found[-1] = whole
+            result[-1] = whole
         else:
-            found.append(piece)
-    return found
+            result.append(piece)
+    return result
 
 
 def _where(chunks: Sequence[Chunk], row: int) -> tuple[str, int]:

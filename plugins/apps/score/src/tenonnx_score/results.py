@@ -23,7 +23,7 @@ def fields_of(graph: Graph, requested: Sequence[Asked], binding: Binding, output
     """
     types = {value.name: value.type for value in graph.outputs}
     is_open = any(dim is None for bound in binding.inputs for dim in bound.dims)
-    found = []
+    result = []
     for each in requested:
         contents, kind = outputs[each.computed], types[each.computed]
         if each.keys is not None:
@@ -40,8 +40,8 @@ def fields_of(graph: Graph, requested: Sequence[Asked], binding: Binding, output
                 sizes = ()
             for size, is_static in reversed(list(zip(sizes, known, strict=False))):
                 column = pa.list_(column, size if is_static or not is_open else -1)
-        found.append(pa.field(each.name, column))
-    return found
+        result.append(pa.field(each.name, column))
+    return result
 
 
 def _struct(name: str, contents: Sequence[Any]) -> pa.DataType:

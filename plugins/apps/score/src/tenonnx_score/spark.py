@@ -66,9 +66,9 @@ def _first(scorer: Scorer, frame: DataFrame) -> Any:
     rows = frame.limit(FIRST).toArrow()
     if not rows.num_rows:
         raise InvalidCall("cannot find the types of outputs: the frame has no rows")
-    found = scorer(rows)
+    result = scorer(rows)
     scorer.use(scorer.program.backend, scorer.threads or 1)  # the same in all tasks
-    return found
+    return result
 
 
 def _spark_schema(table: Any) -> Any:

@@ -102,18 +102,18 @@ def leaves(name: str, column: Any) -> Iterator[tuple[str, Any]]:
 
 def _of(column: Any) -> dict[str, Any]:
     kind = column.type
-    found: dict[str, Any] = {"count": len(column), "nulls": column.null_count}
+    result: dict[str, Any] = {"count": len(column), "nulls": column.null_count}
     if pa.types.is_floating(kind):
         nans = pc.sum(pc.is_nan(column)).as_py() or 0
-        found["nans"] = nans
+        result["nans"] = nans
         column = column.filter(pc.invert(pc.is_nan(column))) if nans else column
     if pa.types.is_floating(kind) or pa.types.is_integer(kind):
         column = column.cast(pa.float32()) if kind == pa.float16() else column
         range = pc.min_max(column)
-        found |= {"min": range["min"].as_py(), "max": range["max"].as_py()}
+        result |= {"min": range["min"].as_py(), "max": range["max"].as_py()}
     elif pa.types.is_string(kind) or pa.types.is_boolean(kind):
         counts = pc.value_counts(column.drop_null())
-        found["values"] = (
+        result["values"] = (
             {str(each["values"]): each["counts"].as_py() for each in counts} if len(counts) <= MOST_VALUES else None
         )
-    return found
+    return result

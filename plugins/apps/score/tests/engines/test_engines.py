@@ -176,11 +176,11 @@ def test_a_transformer_of_spark(spark, folder):
 
     rows, scorer, expected = clean(folder)
     frame = spark.createDataFrame(rows.to_pandas())
-    found = ScoreTransformer(scorer).transform(frame)
-    assert found.columns == ["id", "p", "same"]
-    found = found.orderBy("id").toArrow()
-    assert found["id"].to_pylist() == expected["id"].to_pylist()
-    assert np.allclose(np.stack(found["p"].to_numpy()), np.stack(expected["p"].to_numpy()), atol=1e-6)
+    result = ScoreTransformer(scorer).transform(frame)
+    assert result.columns == ["id", "p", "same"]
+    result = result.orderBy("id").toArrow()
+    assert result["id"].to_pylist() == expected["id"].to_pylist()
+    assert np.allclose(np.stack(result["p"].to_numpy()), np.stack(expected["p"].to_numpy()), atol=1e-6)
     whole = ScoreTransformer(scorer.keeping(())).transform(frame)
     assert whole.columns == [*rows.column_names, "p", "same"]
 
@@ -190,19 +190,19 @@ def test_scores_as_a_column_of_spark(spark, folder):
 
     rows, scorer, expected = clean(folder)
     frame = spark.createDataFrame(rows.to_pandas())
-    found = frame.select("id", scores(scorer, frame).alias("s")).select("id", "s.p", "s.same").orderBy("id").toArrow()
-    assert found["same"].to_pylist() == expected["same"].to_pylist()
-    assert np.allclose(np.stack(found["p"].to_numpy()), np.stack(expected["p"].to_numpy()), atol=1e-6)
+    result = frame.select("id", scores(scorer, frame).alias("s")).select("id", "s.p", "s.same").orderBy("id").toArrow()
+    assert result["same"].to_pylist() == expected["same"].to_pylist()
+    assert np.allclose(np.stack(result["p"].to_numpy()), np.stack(expected["p"].to_numpy()), atol=1e-6)
 
 
 def test_a_scorer_is_a_class_of_ray_data(ray, folder):
     rows, _, expected = clean(folder)
     pool = ray.data.ActorPoolStrategy(size=2)
-    found = ray.data.from_arrow(rows).map_batches(
+    result = ray.data.from_arrow(rows).map_batches(
         Scorer,
         fn_constructor_args=(str(folder / "model.onnx"),),
         batch_format="pyarrow",
         compute=pool,
         fn_constructor_kwargs={"columns": OPTIONS["columns"], "keep": ["id"], "batch": 100, "threads": 1},
     )
-    assert pa.concat_tables(ray.get(found.to_arrow_refs())).sort_by("id").to_pydict() == expected.to_pydict()
+    assert pa.concat_tables(ray.get(result.to_arrow_refs())).sort_by("id").to_pydict() == expected.to_pydict()

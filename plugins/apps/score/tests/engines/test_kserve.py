@@ -22,8 +22,8 @@ def check(value, kind, where):
         for name, inner in value.items():
             check(inner, fields[name], f"{where}.{name}")
     else:
-        wanted = PLAIN.get(kind, list if re.match("list", kind) else dict)
-        assert isinstance(value, wanted), f"{where}: {value!r} is no {kind}"
+        expected = PLAIN.get(kind, list if re.match("list", kind) else dict)
+        assert isinstance(value, expected), f"{where}: {value!r} is no {kind}"
 
 
 @pytest.mark.parametrize("name", ["net", "a", "n1-x", "true", "null", "on"])
@@ -44,7 +44,7 @@ def test_invalid_kserve_fields_are_found(change):
     if change[0] == "version":
         model["modelFormat"]["version"] = 1
     else:
-        found = model.pop(change[0])
-        model |= {change[1]: found} if change[1] else {}
+        result = model.pop(change[0])
+        model |= {change[1]: result} if change[1] else {}
     with pytest.raises(AssertionError):
         check(read, "V1beta1InferenceService", "service")

@@ -236,12 +236,12 @@ async def _body(request: Request) -> dict[str, Any]:
         if len(body) > LARGEST_REQUEST:
             raise Refused(413, "The request is too large: at most 1 MiB of JSON.")
     try:
-        found = json.loads(body or b"{}")
+        result = json.loads(body or b"{}")
     except (ValueError, RecursionError):
-        found = None
-    if not isinstance(found, dict):
+        result = None
+    if not isinstance(result, dict):
         raise Refused(400, "The request is not a JSON object.")
-    return found
+    return result
 
 
 async def _events(states: AsyncIterator[Job]) -> AsyncIterator[str]:

@@ -79,17 +79,17 @@ def arguments(command: str, options: Mapping[str, Any]) -> list[str]:
     Raises ``InvalidCall`` for options that the page does not offer.
     """
     known = {max(option.opts, key=len): option for option, _ in _options(command)}
-    found = []
+    result = []
     for flag, value in options.items():
         option = known.get(flag)
         if option is None:
             raise InvalidCall(f"{command} takes no {str(flag)[:80]} from the page", available=", ".join(known))
         if option.is_flag:
-            found += [flag] if value is True else option.secondary_opts[:1] if value is False else []
+            result += [flag] if value is True else option.secondary_opts[:1] if value is False else []
             continue
         texts = value if isinstance(value, list) else [value]
-        found += [f"{flag}={text}" for text in map(str, texts) if text.strip()]
-    return found
+        result += [f"{flag}={text}" for text in map(str, texts) if text.strip()]
+    return result
 
 
 def command_named(name: str) -> click.Command | None:

@@ -109,11 +109,11 @@ class Limits:
 
 def _resolved(path: Path) -> Path:
     try:
-        found = path.resolve()
-        found.exists()  # raises if a name is too long
+        result = path.resolve()
+        result.exists()  # raises if a name is too long
     except (OSError, RuntimeError, ValueError) as error:
         raise InvalidCall("cannot read the path", given=repr(str(path)), available=str(error)) from error
-    return found
+    return result
 
 
 def parameters(command: str) -> Mapping[str, click.Parameter]:

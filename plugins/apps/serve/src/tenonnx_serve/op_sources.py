@@ -12,14 +12,14 @@ from tenonnx import default_registry
 def op_sources(name: str) -> dict[str, str]:
     """The source of each function that defines the op ``name``, by module and name; primitives have none."""
     domain, _, wanted = name.rpartition("::")
-    found = {}
+    result = {}
     for op in default_registry().ops(domain or None):
         if op.name == wanted and not op.primitive:
             try:
-                found[f"{op.__module__}.{op.__name__}"] = inspect.getsource(op.function)
+                result[f"{op.__module__}.{op.__name__}"] = inspect.getsource(op.function)
             except (OSError, TypeError):
                 continue  # generated at run time
-    return found
+    return result
 
 
 if __name__ == "__main__":

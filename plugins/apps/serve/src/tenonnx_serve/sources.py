@@ -121,22 +121,22 @@ class Sources:
 
     def listing(self) -> list[str]:
         """The models in the folder, as relative paths."""
-        found: list[str] = []
+        result: list[str] = []
         if self.served_folder is None:
-            return found
+            return result
         for folder, names, files in os.walk(self.served_folder):
             names[:] = sorted(name for name in names if not name.startswith("."))
             here = Path(folder).relative_to(self.served_folder)
             if _SAVED_MODEL in files and here.parts and ".pb" in read_suffixes():
-                found.append(here.as_posix())
+                result.append(here.as_posix())
                 names.clear()
                 continue
             if len(here.parts) >= DEEPEST:
                 names.clear()
-            found += [(here / name).as_posix() for name in sorted(files) if is_listed(name)]
-            if len(found) >= LISTED:
+            result += [(here / name).as_posix() for name in sorted(files) if is_listed(name)]
+            if len(result) >= LISTED:
                 break
-        return found[:LISTED]
+        return result[:LISTED]
 
     def open(self, way: str) -> Model:
         """Open a model of the folder. Raises ``Refused`` for paths outside, links resolved."""
@@ -227,11 +227,11 @@ class Sources:
             shutil.rmtree(archive.parent, ignore_errors=True)
             raise
         archive.unlink()
-        found = next((path.parent for path in sorted(folder.rglob(_SAVED_MODEL))), None)
-        if found is None:
+        result = next((path.parent for path in sorted(folder.rglob(_SAVED_MODEL))), None)
+        if result is None:
             shutil.rmtree(archive.parent, ignore_errors=True)
             raise Refused(400, f"The archive has no {_SAVED_MODEL}: an archive is the folder of a SavedModel.")
-        return found
+        return result
 
     async def _write(self, path: Path, chunks: AsyncIterator[bytes]) -> None:
         written = 0

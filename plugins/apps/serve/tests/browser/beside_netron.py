@@ -53,10 +53,10 @@ def tree():
             parents[int(folder.name)] = int((folder / "stat").read_text().rpartition(")")[2].split()[1])
         except OSError:
             continue
-    found = {os.getpid()}
-    while more := {each for each, parent in parents.items() if parent in found} - found:
-        found |= more
-    return found - {os.getpid()}
+    result = {os.getpid()}
+    while more := {each for each, parent in parents.items() if parent in result} - result:
+        result |= more
+    return result - {os.getpid()}
 
 
 def spent():
@@ -72,15 +72,15 @@ def spent():
 
 def peak():
     """Peak memory of the tab's process in megabytes."""
-    found = [0]
+    result = [0]
     for process in tree():
         try:
             if "--type=renderer" in Path(f"/proc/{process}/cmdline").read_text():
                 status = Path(f"/proc/{process}/status").read_text()
-                found.append(int(re.search(r"VmHWM:\s+(\d+)", status)[1]))
+                result.append(int(re.search(r"VmHWM:\s+(\d+)", status)[1]))
         except OSError:
             continue
-    return max(found) / 1024
+    return max(result) / 1024
 
 
 def open_ours(page, address):
@@ -160,13 +160,13 @@ def rows(folder, times):
         ours = [sys.executable, "-m", "tenonnx", "serve", "--no-browser", str(path)]
         kinds = {"this page": (ours, open_ours), "groups open": (ours, open_all)}
         kinds["Netron"] = ([sys.executable, "-c", netron, str(path)], open_netron)
-        found = {kind: [] for kind in kinds}
+        result = {kind: [] for kind in kinds}
         for _ in range(times):
             for kind, (command, opens) in kinds.items():
-                found[kind].append(measured(command, opens))
+                result[kind].append(measured(command, opens))
         cells = [name]
         for number, form in enumerate(("{:.1f} s", "{:.0f} ms", "{:.0f} MB")):
-            for runs in found.values():
+            for runs in result.values():
                 known = [run[number] for run in runs if run is not None]
                 cells.append(form.format(statistics.median(known)) if known else "none")
         sys.stdout.write(f"{cells}\n")

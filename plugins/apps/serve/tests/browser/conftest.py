@@ -29,9 +29,9 @@ FLAGS = (
 def browser():
     from playwright.sync_api import sync_playwright
 
-    found = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
+    result = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))))
     with sync_playwright() as playwright:
-        yield playwright.chromium.launch(executable_path=found, args=[*FLAGS])
+        yield playwright.chromium.launch(executable_path=result, args=[*FLAGS])
 
 
 @pytest.fixture(scope="session")
@@ -72,7 +72,7 @@ def step_down():
 @pytest.fixture
 def opened(browser):
     """Opens pages: ``opened(address)``. Console errors and requests to other hosts fail the test."""
-    contexts, said = [], []
+    contexts, output = [], []
 
     def open_page(address, **options):
         context = browser.new_context(
@@ -81,12 +81,12 @@ def opened(browser):
         contexts.append(context)
         page = context.new_page()
         page.set_default_timeout(60_000)
-        page.on("console", lambda message: said.append(message.text) if message.type == "error" else None)
-        page.on("pageerror", lambda error: said.append(str(error)))
+        page.on("console", lambda message: output.append(message.text) if message.type == "error" else None)
+        page.on("pageerror", lambda error: output.append(str(error)))
         page.on(
             "request",
             lambda request: (
-                None if "127.0.0.1" in request.url or request.url.startswith("blob:") else said.append(request.url)
+                None if "127.0.0.1" in request.url or request.url.startswith("blob:") else output.append(request.url)
             ),
         )
         page.goto(address)
@@ -96,5 +96,5 @@ def opened(browser):
     for context in contexts:
         context.close()
     expected = ("status of 4", "ERR_")  # refused requests, which the page shows, and servers that a test ends
-    reported = [text for text in said if not any(words in text for words in expected)]
+    reported = [text for text in output if not any(words in text for words in expected)]
     assert not reported

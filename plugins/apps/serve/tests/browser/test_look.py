@@ -89,8 +89,8 @@ def pane(page):
 
 def check(page, what):
     """Accessibility: axe reports nothing, and nothing is wider than the page."""
-    found = Axe().run(page)
-    reported = [(each["id"], [node["html"][:200] for node in each["nodes"]]) for each in found.response["violations"]]
+    result = Axe().run(page)
+    reported = [(each["id"], [node["html"][:200] for node in each["nodes"]]) for each in result.response["violations"]]
     assert not reported, what
     for wide, room in (
         ("document.documentElement.scrollWidth", "innerWidth"),

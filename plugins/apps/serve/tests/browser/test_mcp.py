@@ -117,8 +117,8 @@ def test_ops_come_with_their_bodies():
 
 def test_convert_writes_a_verified_file_in_the_folder(tmp_path):
     arguments = {"model": str(CNN), "output": "a.onnx", "opset": [17], "simplify": True}
-    (found,) = results(("convert", arguments), options=["--write", tmp_path])
-    assert found["opsets"]["ai.onnx"] == 17
+    (result,) = results(("convert", arguments), options=["--write", tmp_path])
+    assert result["opsets"]["ai.onnx"] == 17
     assert onnx.load(tmp_path / "a.onnx").opset_import[0].version == 17
     before = (tmp_path / "a.onnx").read_bytes()
     (text,) = refusals(("convert", {**arguments, "opset": 18}), options=["--write", tmp_path])

@@ -386,9 +386,9 @@ def test_nothing_keeps_anyone_out(opened, address, options, step_down):
     page = opened(address, **options)
 
     def check(what):
-        found = Axe().run(page)
+        result = Axe().run(page)
         reported = [
-            (each["id"], [node["html"][:200] for node in each["nodes"]]) for each in found.response["violations"]
+            (each["id"], [node["html"][:200] for node in each["nodes"]]) for each in result.response["violations"]
         ]
         assert not reported, what
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), f"{what} is wider than the page"

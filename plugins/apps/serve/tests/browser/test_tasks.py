@@ -66,25 +66,25 @@ class Keyboard:
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A folder of models: some examples, two checkpoints of one training, and a file with a fault."""
-    found = tmp_path_factory.mktemp("models")
+    result = tmp_path_factory.mktemp("models")
     for name in (
         "digits/digits.onnx",
         "decoder/decoder.onnx",
         "exports/resnet-dynamo.onnx",
         "exports/gpt2-dynamo.onnx",
     ):
-        shutil.copy(EXAMPLES / name, found)
-    model = onnx.load(found / "digits.onnx")
+        shutil.copy(EXAMPLES / name, result)
+    model = onnx.load(result / "digits.onnx")
     weight = next(each for each in model.graph.initializer if each.data_type == TensorProto.FLOAT)
     weight.CopyFrom(numpy_helper.from_array(numpy_helper.to_array(weight) * np.float32(1.01), weight.name))
-    onnx.save(model, found / "digits-later.onnx")
+    onnx.save(model, result / "digits-later.onnx")
     ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, ["n", 4]) for name in ("x", "y")]
     nodes = [
         helper.make_node("Relu", ["x"], ["a"], name="first"),
         helper.make_node("Add", ["a", "b"], ["y"], name="sum"),
     ]
-    onnx.save(helper.make_model(helper.make_graph(nodes, "broken", ends[:1], ends[1:])), found / "broken.onnx")
-    return found
+    onnx.save(helper.make_model(helper.make_graph(nodes, "broken", ends[:1], ends[1:])), result / "broken.onnx")
+    return result
 
 
 @pytest.fixture(scope="module")
@@ -139,9 +139,9 @@ def test_look_up_the_weights_of_a_node(person, folder):
     name = re.fullmatch(
         "(.+) as [.]npy", pane.get_by_role("link", name=re.compile("as [.]npy")).first.get_attribute("aria-label")
     )[1]
-    found = np.load(take(person, pane.get_by_role("link", name=f"{name} as .npy", exact=True)))
+    result = np.load(take(person, pane.get_by_role("link", name=f"{name} as .npy", exact=True)))
     weights = {each.name: numpy_helper.to_array(each) for each in onnx.load(folder / "digits.onnx").graph.initializer}
-    assert np.array_equal(found, weights[name])
+    assert np.array_equal(result, weights[name])
 
 
 def test_learn_why_a_model_cannot_go_to_an_opset(person):
@@ -162,8 +162,8 @@ def test_write_another_opset_and_take_the_file(person, folder):
     assert onnx.load(written).opset_import[0].version == 13
     image = np.random.default_rng(0).standard_normal((5, 3, 32, 32), np.float32)
     (given,) = onnxruntime.InferenceSession(folder / "resnet-dynamo.onnx").run(None, {"image": image})
-    (found,) = onnxruntime.InferenceSession(written).run(None, {"image": image})
-    np.testing.assert_allclose(found, given, rtol=1e-3, atol=1e-4)
+    (result,) = onnxruntime.InferenceSession(written).run(None, {"image": image})
+    np.testing.assert_allclose(result, given, rtol=1e-3, atol=1e-4)
 
 
 def test_compare_two_checkpoints(person):

@@ -259,13 +259,13 @@ def left_behind() -> list[int]:
 @functools.cache
 def _schemas() -> dict[str, dict[str, list[Any]]]:
     """The runtime's schemas by domain and op, newest first."""
-    found: dict[str, dict[str, list[Any]]] = {}
+    result: dict[str, dict[str, list[Any]]] = {}
     for schema in runtime.get_all_operator_schema():
-        found.setdefault(schema.domain or "ai.onnx", {}).setdefault(schema.name, []).append(schema)
-    for ops in found.values():
+        result.setdefault(schema.domain or "ai.onnx", {}).setdefault(schema.name, []).append(schema)
+    for ops in result.values():
         for versions in ops.values():
             versions.sort(key=lambda schema: -schema.since_version)
-    return found
+    return result
 
 
 @functools.cache
@@ -277,13 +277,13 @@ def _schema_at(domain: str, name: str, version: int) -> Any:
 @functools.cache
 def _kernels() -> dict[tuple[str, str], list[tuple[int, int, dict[str, frozenset[str]]]]]:
     """The kernels of the CPU provider: start and end version, and type constraints."""
-    found: dict[tuple[str, str], list[tuple[int, int, dict[str, frozenset[str]]]]] = {}
+    result: dict[tuple[str, str], list[tuple[int, int, dict[str, frozenset[str]]]]] = {}
     for kernel in runtime.get_all_opkernel_def():
         if kernel.provider == CPU:
             constraints = {name: frozenset(types) for name, types in kernel.type_constraints.items()}
             entry = (*kernel.version_range, constraints)
-            found.setdefault((kernel.domain or "ai.onnx", kernel.op_name), []).append(entry)
-    return found
+            result.setdefault((kernel.domain or "ai.onnx", kernel.op_name), []).append(entry)
+    return result
 
 
 def _has_body(domain: str, name: str, version: int) -> bool:

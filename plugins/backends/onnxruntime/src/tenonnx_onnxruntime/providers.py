@@ -64,7 +64,7 @@ def _known(providers: Sequence[Provider] | str) -> list[Any]:
     """Providers by their full names; the suffix may be omitted, as in "cuda"."""
     known = onnxruntime.get_available_providers()
     short = {name.removesuffix(_SUFFIX).lower(): name for name in known}
-    found: list[Any] = []
+    result: list[Any] = []
     for provider in [providers] if isinstance(providers, str) else providers:
         if not isinstance(provider, str) and not (isinstance(provider, tuple | list) and len(provider) == 2):
             raise InvalidCall(
@@ -81,8 +81,8 @@ def _known(providers: Sequence[Provider] | str) -> list[Any]:
                 available=", ".join(known),
                 do=_advice(str(name), known),
             )
-        found.append(whole if isinstance(provider, str) else (whole, dict(provider[1])))
-    return found
+        result.append(whole if isinstance(provider, str) else (whole, dict(provider[1])))
+    return result
 
 
 def _advice(name: str, known: Sequence[str]) -> str:

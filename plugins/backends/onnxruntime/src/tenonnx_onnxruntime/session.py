@@ -102,13 +102,13 @@ class RuntimeProgram(Bindable):
                     results = self._run(self, given, options)
         except _RUN_ERRORS as error:
             raise run_failure(error, given) from error
-        found = dict(zip(self._outputs, results, strict=True))
+        result = dict(zip(self._outputs, results, strict=True))
         if not self._may_give_none and any(each is None for each in results):
-            unwritten = next(name for name, each in found.items() if each is None)
+            unwritten = next(name for name, each in result.items() if each is None)
             raise run_failure(ValueError(f"its kernel leaves output {unwritten} unwritten"), given)
         for name in self._passed:  # old runtimes return an input that is also an output without copying
-            found[name] = copy.copy(found[name])
-        return found
+            result[name] = copy.copy(result[name])
+        return result
 
     def bind(self, feeds: Mapping[str, Any]) -> Callable[[], dict[str, Any]]:
         """Convert the arrays to OrtValues once, so that calls neither check nor copy them."""

@@ -71,10 +71,10 @@ class Request:
         return self.request.get_output_tensor(self._outputs[name][0])
 
     def output(self, name: str) -> Array:
-        found = array_of(self.tensor(name), self._outputs[name][1]).copy()
+        result = array_of(self.tensor(name), self._outputs[name][1]).copy()
         rank = self._ranks[name]
         # OpenVINO may confuse [] with [1].
-        return found.reshape((1,) * rank) if found.size == 1 and rank is not None else found
+        return result.reshape((1,) * rank) if result.size == 1 and rank is not None else result
 
 
 def array_of(tensor: openvino.Tensor, dtype: Any) -> Array:

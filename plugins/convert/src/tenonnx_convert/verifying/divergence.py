@@ -30,7 +30,7 @@ def first_divergence(
     same = corresponding(graph, other)
     producers = {v.name: node for node in other.nodes for v in node.outputs if v is not None and v.name in same}
     names = list(producers)
-    found: Divergence | None = None
+    result: Divergence | None = None
     while names:
         step = max(1, -(-len(names) // SHOWN))
         looked_at = names[step - 1 :: step]
@@ -38,18 +38,18 @@ def first_divergence(
             expected = compile_graph(with_outputs(graph, {same[name] for name in looked_at}), reference)(feeds)
             actual = compile_graph(with_outputs(other, looked_at), backend)(as_taken_by(other, feeds))
         except TenonnxError:  # a value that this backend cannot return
-            return found
+            return result
         start = 0
         for place, name in enumerate(looked_at):
             difference = compare_by(rules, actual[name], expected[same[name]])
             if not difference.equal:
-                found = Divergence(producers[name].title, name, backend, difference.reason)
+                result = Divergence(producers[name].title, name, backend, difference.reason)
                 names = names[start : place * step + step - 1]
                 break
             start = place * step + step
         else:
             names = names[start:]
-    return found
+    return result
 
 
 def with_outputs(graph: Graph, names: Collection[str]) -> Graph:
@@ -63,9 +63,9 @@ def with_outputs(graph: Graph, names: Collection[str]) -> Graph:
 
 def as_taken_by(graph: Graph, feeds: Mapping[str, Any]) -> dict[str, Any]:
     """Another graph's feeds, with floats cast to the input types of this graph."""
-    found = dict(feeds)
+    result = dict(feeds)
     for value in graph.all_inputs:
-        kind, given = value.type, getattr(found.get(value.name), "dtype", None)
+        kind, given = value.type, getattr(result.get(value.name), "dtype", None)
         if isinstance(kind, TensorType) and kind.dtype.is_float and given is not None and DType.of(given).is_float:
-            found[value.name] = found[value.name].astype(kind.dtype.numpy, copy=False)
-    return found
+            result[value.name] = result[value.name].astype(kind.dtype.numpy, copy=False)
+    return result

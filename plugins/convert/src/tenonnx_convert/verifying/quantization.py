@@ -57,10 +57,10 @@ def moved_by_roundings(
 
     ``unrounded`` is ``graph`` without some roundings; its outputs count as another perturbation.
     """
-    found: dict[str, float] = {}
+    result: dict[str, float] = {}
     if unrounded is not None:
         moved = _distances(compile_graph(unrounded, "numpy")(feeds), expected)
-        found = {name: 2 * distance for name, distance in moved.items()}
+        result = {name: 2 * distance for name, distance in moved.items()}
     for seed in range(RUNS):
         random = np.random.default_rng(seed)
         try:
@@ -72,8 +72,8 @@ def moved_by_roundings(
         except TenonnxError:  # an op may reject a perturbed number
             continue
         for name, distance in _distances(results, expected).items():
-            found[name] = max(found.get(name, 0.0), distance)
-    return found
+            result[name] = max(result.get(name, 0.0), distance)
+    return result
 
 
 def _distances(results: Mapping[str, Any], expected: Mapping[str, Any]) -> dict[str, float]:

@@ -262,15 +262,15 @@ class RegionCoverage:
         """Merge the entries of a run, of the whole graph or of the region at ``under``; returns new regions as text."""
         before = {path: set(counts) for path, counts in self.entries.trips.items()}
         self.entries.add(entries, under)
-        found = []
+        result = []
         for region in self.regions:
             known = before.get(region.path, set())
             new = self.entries.trips.get(region.path, set()) - known
             if not region.is_branch:
-                found += [f"{region.title} with {n} {'trip' if n == 1 else 'trips'}" for n in sorted(new)]
+                result += [f"{region.title} with {n} {'trip' if n == 1 else 'trips'}" for n in sorted(new)]
             elif new - {0} and not known - {0}:
-                found.append(region.title)
-        return found
+                result.append(region.title)
+        return result
 
     def missing(self, region: NodeRegion) -> set[int]:
         """The trip counts among 0, 1 and several (1 for a branch) that never occurred; empty if constants decide."""

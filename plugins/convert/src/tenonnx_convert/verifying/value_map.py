@@ -16,7 +16,7 @@ def corresponding(graph: Graph, other: Graph) -> dict[str, str]:
     to the same outputs. Several matches are paired in order.
     """
     ours, theirs = ({value.name for _, _, value in _outputs(each)} for each in (graph, other))
-    found = {name: name for name in ours & theirs}
+    result = {name: name for name in ours & theirs}
     numbers: dict[Hashable, int] = {}
     for way in (
         _by_node,
@@ -24,10 +24,10 @@ def corresponding(graph: Graph, other: Graph) -> dict[str, str]:
         lambda g: _by_computation(g, numbers, attributes=False),
         lambda g: _by_use(g, numbers),
     ):
-        places = _grouped(way(graph), without=set(found.values()))
-        for key, names in _grouped(way(other), without=found).items():
-            found.update(zip(names, places.get(key, ()), strict=False))
-    return found
+        places = _grouped(way(graph), without=set(result.values()))
+        for key, names in _grouped(way(other), without=result).items():
+            result.update(zip(names, places.get(key, ()), strict=False))
+    return result
 
 
 def _grouped(values: Iterator[tuple[Value, Hashable]], *, without: Container[str]) -> dict[Hashable, list[str]]:

@@ -79,12 +79,12 @@ def verify(
     for name in set(backends or ()) - {"numpy", "auto"}:
         load_backend(name)
     chosen = list(backends or default_backends())
-    found = Verification(chosen[0], notes=[] if backends or file else left_out_backends())
+    result = Verification(chosen[0], notes=[] if backends or file else left_out_backends())
     if structure and against is not graph:
-        _compare_structure(graph, against if isinstance(other, Graph) else other, against, found)
-    found.problems += _interface_problems(graph, against)
-    if found.problems:
-        return found
+        _compare_structure(graph, against if isinstance(other, Graph) else other, against, result)
+    result.problems += _interface_problems(graph, against)
+    if result.problems:
+        return result
     check_work(graph, {name: np.shape(each) for name, each in feeds.items()} if feeds else input_shapes)
     started = time.monotonic()
     program = compile_graph(graph, chosen[0])
@@ -94,7 +94,7 @@ def verify(
         programs = _programs(graph, set(chosen) - {chosen[0]})
         given, expected, sizes = _random_inputs(graph, [program, *programs.values()], seed, input_shapes, unlike)
         if sizes:
-            found.note(f"random inputs were drawn with {', '.join(f'{n}={size}' for n, size in sizes.items())}")
+            result.note(f"random inputs were drawn with {', '.join(f'{n}={size}' for n, size in sizes.items())}")
         drawn = DrawnInputs(
             {**usual_sizes(graph, input_shapes), **sizes},
             functools.partial(generate_feeds, graph, seed, input_shapes),
@@ -105,8 +105,8 @@ def verify(
         given, expected = dict(feeds), program(feeds)
     others = dict.fromkeys([file.name] if file is not None else chosen if other is not None else chosen[1:])
     if not others:
-        found.unverified = dict.fromkeys(expected, f"computed on {chosen[0]} alone")
-        return found
+        result.unverified = dict.fromkeys(expected, f"computed on {chosen[0]} alone")
+        return result
     rules = Tolerances(accumulation(graph), limit_of("", atol), limit_of("", rtol), half_precision(graph))
     judge = Judge(
         graph,
@@ -122,23 +122,23 @@ def verify(
         unrounded=None if file is None else file.unrounded,
     )
     random = drawn_outputs(against)
-    found.unverified = {name: DRAWN for name in expected if name in random}
+    result.unverified = {name: DRAWN for name in expected if name in random}
     names = [name for name in expected if name not in random]
     compared = Compared(against, list(others), names, file=file)
-    compare_run(judge, compared, found)
-    if cover and found.equal:
+    compare_run(judge, compared, result)
+    if cover and result.equal:
         described = "the inputs given" if drawn is None else f"random inputs (seed {seed})"
-        Coverage(judge, compared, program, found, drawn, described, started).run()
-    return found.leave_empty(graph)
+        Coverage(judge, compared, program, result, drawn, described, started).run()
+    return result.leave_empty(graph)
 
 
 def _programs(graph: Graph, backends: Collection[str]) -> dict[str, Program]:
     """Programs of the graph on the backends that support it."""
-    found = {}
+    result = {}
     for backend in backends:
         with contextlib.suppress(TenonnxError):
-            found[backend] = safe_program(graph, backend)
-    return found
+            result[backend] = safe_program(graph, backend)
+    return result
 
 
 def _random_inputs(

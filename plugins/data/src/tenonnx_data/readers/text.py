@@ -304,10 +304,10 @@ class JsonLines:
 def _object(line: bytes) -> dict[str, Any] | str:
     """The object of a line, or the reason why it is invalid."""
     try:
-        found = json.loads(line)
+        result = json.loads(line)
     except (ValueError, RecursionError) as error:
         return f"it is not JSON: {error}"
-    return found if isinstance(found, dict) else "it is not a JSON object"
+    return result if isinstance(result, dict) else "it is not a JSON object"
 
 
 def _misfit(found: dict[str, Any], schema: pa.Schema) -> str:

@@ -143,9 +143,9 @@ def _table(decode: Decode, special: set[int], count: int, file: Path) -> _Table:
         rows += [[one, other] for one in at_start for other in at_start]
         expected = [decode(row) for row in rows]
         for stripped in _STRIPPED:
-            found = _Table(later if stripped else first, later, stripped)
-            if all(_text(found, row) == text for row, text in zip(rows, expected, strict=True)):
-                return found
+            result = _Table(later if stripped else first, later, stripped)
+            if all(_text(result, row) == text for row, text in zip(rows, expected, strict=True)):
+                return result
     raise NotRepresentable(
         f'the tokens of "{file}" have no fixed text, such as bytes of characters',
         available="byte-level tokens, and tokens whose texts are joined",

@@ -21,9 +21,9 @@ def contents(path: Path) -> str:
 def settings(path: Path) -> dict[str, Any]:
     """The JSON object in a file. Raises ``InvalidModel`` if it has none."""
     try:
-        found = json.loads(contents(path))
+        result = json.loads(contents(path))
     except (ValueError, RecursionError) as error:
         raise InvalidModel(f'"{path}" is not JSON', given=str(error)) from error
-    if not isinstance(found, dict):
-        raise InvalidModel(f'"{path}" does not hold a JSON object', given=type(found).__name__)
-    return found
+    if not isinstance(result, dict):
+        raise InvalidModel(f'"{path}" does not hold a JSON object', given=type(result).__name__)
+    return result

@@ -160,10 +160,10 @@ class _Config:
         return tokens[0] if tokens else None
 
     def _count(self, key: str) -> int | None:
-        found = self.generation.get(key)
-        if found is not None and (not isinstance(found, int) or isinstance(found, bool) or found < 0):
-            raise InvalidModel(f"wrong value of {key} in the configuration", given=f"{found!r}"[:200])
-        return found
+        result = self.generation.get(key)
+        if result is not None and (not isinstance(result, int) or isinstance(result, bool) or result < 0):
+            raise InvalidModel(f"wrong value of {key} in the configuration", given=f"{result!r}"[:200])
+        return result
 
     @property
     def start(self) -> int:

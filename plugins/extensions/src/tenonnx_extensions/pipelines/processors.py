@@ -197,10 +197,10 @@ def settings_of(config: Mapping[str, Any]) -> tuple[Processor, Settings]:
         name = name.removesuffix(ending)
     if name not in PROCESSORS:
         raise _unsupported(key, config[key], ", ".join(f"{each}ImageProcessor" for each in PROCESSORS))
-    found = PROCESSORS[name]
-    settings = dict(found.defaults)
+    result = PROCESSORS[name]
+    settings = dict(result.defaults)
     given = {key: value for key, value in config.items() if value is not None}
-    if "pad_and_return_pixel_mask" in given and found.has_mask:
+    if "pad_and_return_pixel_mask" in given and result.has_mask:
         given.setdefault("do_pad", given["pad_and_return_pixel_mask"])
         del given["pad_and_return_pixel_mask"]
     for key, value in given.items():
@@ -208,9 +208,9 @@ def settings_of(config: Mapping[str, Any]) -> tuple[Processor, Settings]:
             settings[key] = value
         elif key not in _WITHOUT_EFFECT and value is not False and (key, value) != ("data_format", "channels_first"):
             raise _unsupported(key, value, ", ".join(settings))
-    _check(settings, found, given)
-    found.adapt(settings)
-    return found, settings
+    _check(settings, result, given)
+    result.adapt(settings)
+    return result, settings
 
 
 def _unsupported(key: str, value: Any, available: str) -> NotRepresentable:
@@ -261,14 +261,14 @@ def _is_number(value: Any) -> bool:
 
 def _size(key: str, value: Any, is_square: bool) -> Settings:
     """Normalize a size like transformers: an ``int``, a pair of height and width, or a dict."""
-    found = value
+    result = value
     if isinstance(value, list | tuple) and len(value) == 2:
-        found = {"height": value[0], "width": value[1]}
+        result = {"height": value[0], "width": value[1]}
     elif isinstance(value, int):
-        found = _square(value) if is_square else _shortest(value)
-    if not isinstance(found, dict):
+        result = _square(value) if is_square else _shortest(value)
+    if not isinstance(result, dict):
         raise _wrong(key, value, "a whole number, or an object with height and width")
-    found = {name: number for name, number in found.items() if number is not None}
-    if not all(isinstance(number, int) and not isinstance(number, bool) and number > 0 for number in found.values()):
+    result = {name: number for name, number in result.items() if number is not None}
+    if not all(isinstance(number, int) and not isinstance(number, bool) and number > 0 for number in result.values()):
         raise _wrong(key, value, "positive whole numbers")
-    return found
+    return result

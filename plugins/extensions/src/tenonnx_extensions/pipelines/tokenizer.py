@@ -60,10 +60,10 @@ def file_of(path: Path) -> Path:
         if not path.is_file():
             raise InvalidModel(f'cannot read "{path}": No such file or directory')
         return path
-    found = next((path / name for name in FILES if (path / name).is_file()), None)
-    if found is None:
+    result = next((path / name for name in FILES if (path / name).is_file()), None)
+    if result is None:
         raise InvalidModel(f'"{path}" has no file of a tokenizer', available=", ".join(FILES))
-    return found
+    return result
 
 
 def _with_outputs(graph: Graph, found: dict[str, Value], model: Graph | None) -> Graph:
@@ -202,14 +202,14 @@ def marian_vocabulary(file: Path) -> tuple[dict[str, int], set[int]]:
 
     Raises ``InvalidModel`` without special tokens, and ``NotRepresentable`` if there are codes of languages.
     """
-    found = settings(file.parent / "vocab.json")
-    missing = [token for token in _MARIAN if not isinstance(found.get(token), int)]
+    result = settings(file.parent / "vocab.json")
+    missing = [token for token in _MARIAN if not isinstance(result.get(token), int)]
     if missing:
-        raise InvalidModel(f"vocab.json has no token {missing[0]}", given=f"{len(found)} tokens")
-    code = next((token for token in found if token.startswith(">>") and token.endswith("<<")), None)
+        raise InvalidModel(f"vocab.json has no token {missing[0]}", given=f"{len(result)} tokens")
+    code = next((token for token in result if token.startswith(">>") and token.endswith("<<")), None)
     if code is not None:
         raise NotRepresentable("language codes before the text of Marian are not supported yet", given=code)
-    return found, {found[token] for token in _MARIAN}
+    return result, {result[token] for token in _MARIAN}
 
 
 def _flags(starts: bool, ends: bool, fairseq: bool) -> list[tuple[str, bool]]:

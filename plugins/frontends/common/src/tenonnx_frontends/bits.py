@@ -62,8 +62,8 @@ def to_float(x: Value, dtype: DType) -> Value:
     size = ops.mul(ops.cast(whole, to=form.wide), step)
     special = ops.and_(ops.equal(exponent, _number(form.last)), ops.greater(fraction, _number(0)))
     size = ops.where(special, scalar(np.nan, size), size)
-    found = ops.where(negative, ops.neg(size), size)
-    return found if dtype is form.wide else ops.cast(found, to=dtype)
+    result = ops.where(negative, ops.neg(size), size)
+    return result if dtype is form.wide else ops.cast(result, to=dtype)
 
 
 def to_integer(x: Value, dtype: DType) -> Value:
@@ -89,16 +89,16 @@ def to_integer(x: Value, dtype: DType) -> Value:
     share = ops.mul(ops.div(size, power(exponent)), scalar(float(1 << form.fraction), size))
     whole = ops.cast(share, to=DType.int64)  # below 1 << fraction for subnormal numbers
     shifted = ops.mul(ops.sub(exponent, _number(lowest)), _number(1 << form.fraction))
-    found = ops.add(shifted, whole)
+    result = ops.add(shifted, whole)
     top = form.last << form.fraction
     special = ops.where(
         ops.isnan(wide), _number(top | 1 << form.fraction - 1), ops.where(is_zero, _number(0), _number(top))
     )
-    found = ops.where(regular, found, special)
+    result = ops.where(regular, result, special)
     bits = form.fraction + form.exponent + 1
     sign = _number(np.iinfo(np.int64).min if bits == 64 else 1 << bits - 1)
-    found = ops.where(negative, ops.add(found, sign), found)
-    return found if dtype is DType.int64 else ops.cast(found, to=dtype)
+    result = ops.where(negative, ops.add(result, sign), result)
+    return result if dtype is DType.int64 else ops.cast(result, to=dtype)
 
 
 def bitcast(x: Value, to: DType) -> Value:

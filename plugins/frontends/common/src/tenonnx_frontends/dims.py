@@ -40,7 +40,7 @@ def named_axes(
 
     ``shapes`` are those of the inputs, ``aliases`` other names of these. Raises ``InvalidCall`` for axes out of range.
     """
-    names, found, others = list(shapes), {}, {}
+    names, result, others = list(shapes), {}, {}
     for key, given in dims.items():
         name = names[key] if isinstance(key, int) and 0 <= key < len(names) else (aliases or {}).get(str(key), key)
         if not isinstance(name, str):
@@ -57,8 +57,8 @@ def named_axes(
                 given=f"axis {wrong[0]!r}",
                 available=f"0 to {rank - 1}, as its shape is {list(shapes[name])}" if rank else "none, it is a scalar",
             )
-        found[name] = {axis % rank: dim for axis, dim in axes.items() if dim is not None}
-    return found, others
+        result[name] = {axis % rank: dim for axis, dim in axes.items() if dim is not None}
+    return result, others
 
 
 def batched(axes: Mapping[str, Mapping[int, Any]], shapes: Mapping[str, Sequence[Any]]) -> dict[str, dict[int, Any]]:

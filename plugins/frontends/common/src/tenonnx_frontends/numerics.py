@@ -63,8 +63,8 @@ def erfc(x: Value) -> Value:
     tail = ops.mul(ops.exp(ops.neg(ops.mul(wide, wide))), factor)
     tail = ops.where(ops.isinf(size), scalar(0, wide), tail)
     signed = ops.where(ops.less(wide, scalar(0, wide)), ops.sub(scalar(2, wide), tail), tail)
-    found = ops.where(near, ops.sub(one, ops.erf(wide)), signed)
-    return found if wide is x else ops.cast(found, to=x.dtype)
+    result = ops.where(near, ops.sub(one, ops.erf(wide)), signed)
+    return result if wide is x else ops.cast(result, to=x.dtype)
 
 
 def _ratio(x: Value, above: Sequence[float], below: Sequence[float]) -> Value:

@@ -61,10 +61,10 @@ class SizedCalls:
 
     def _call(self, sizes: Mapping[str, int]) -> SourceCall:
         def expected() -> Sequence[Any]:
-            _, found, error = self._call_at(sizes)
+            _, result, error = self._call_at(sizes)
             if error is not None:
                 raise error
-            return found
+            return result
 
         where = ", ".join(f"{dim}={size}" for dim, size in sizes.items())
         return SourceCall(lambda: self._call_at(sizes)[0], expected, where)

@@ -44,9 +44,9 @@ class UnverifiedWarning(UserWarning):
 
 def not_verified(source: str, reason: str | WorkerEnded, graph: Graph) -> Verification:
     """The verification of a graph that is not compared, with the reason."""
-    found = Verification(source)
-    _leave_out(found, reason if isinstance(reason, str) else one_line(reason), graph)
-    return found
+    result = Verification(source)
+    _leave_out(result, reason if isinstance(reason, str) else one_line(reason), graph)
+    return result
 
 
 def warn_unverified(found: Verification) -> None:

@@ -94,10 +94,10 @@ def _varying(a: Any, b: Any) -> Varying:
 
 
 def _inner(params: Mapping[str, Any]) -> ClosedJaxpr | None:
-    found = next((params[name] for name in ("jaxpr", "call_jaxpr", "fun_jaxpr") if name in params), None)
-    if isinstance(found, Jaxpr):
-        return ClosedJaxpr(found, ())
-    return found if isinstance(found, ClosedJaxpr) else None
+    result = next((params[name] for name in ("jaxpr", "call_jaxpr", "fun_jaxpr") if name in params), None)
+    if isinstance(result, Jaxpr):
+        return ClosedJaxpr(result, ())
+    return result if isinstance(result, ClosedJaxpr) else None
 
 
 _CALLS = frozenset(

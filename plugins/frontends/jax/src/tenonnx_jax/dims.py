@@ -48,8 +48,8 @@ _AS_DIMS: Mapping[str, Callable[..., Any]] = {
 
 def as_dim(dim: Any) -> Dim:
     """Convert a dim of JAX to one of a graph."""
-    found: Dim = walked(dim, symbols.symbol, _AS_DIMS)
-    return found
+    result: Dim = walked(dim, symbols.symbol, _AS_DIMS)
+    return result
 
 
 def as_type(aval: Any) -> TensorType:

@@ -93,16 +93,16 @@ class Examples:
         """Shapes with a JAX symbol for each dynamic dim."""
         names = list(self.sizes)
         symbols = dict(zip(names, jax.export.symbolic_shape(",".join(names)), strict=True)) if names else {}
-        found = []
+        result = []
         for name, array in self.arrays.items():
             axes = self.dims.get(name, {})
             shape = tuple(symbols[axes[k]] if k in axes else int(n) for k, n in enumerate(array.shape))
-            found.append(
+            result.append(
                 jax.ShapeDtypeStruct(
                     shape, jax.dtypes.canonicalize_dtype(array.dtype) if not _is_key(array) else array.dtype
                 )
             )
-        return found
+        return result
 
 
 def _is_key(array: Any) -> bool:
@@ -125,14 +125,14 @@ def _resized(array: Any, sizes: Mapping[int, int]) -> Any:
 
 def _labels(source: Source, bound: Any, given: tuple[Any, ...], named: Mapping[str, Any]) -> dict[Any, str]:
     """The parameter of each argument."""
-    found: dict[Any, str] = {(1, name): name for name in named}
+    result: dict[Any, str] = {(1, name): name for name in named}
     parameters = [
         p for p in source.signature.parameters.values() if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)
     ]
     rest = next((p.name for p in source.signature.parameters.values() if p.kind is p.VAR_POSITIONAL), "args")
     for k in range(len(given)):
-        found[(0, k)] = parameters[k].name if k < len(parameters) else f"{rest}_{k - len(parameters)}"
-    return found
+        result[(0, k)] = parameters[k].name if k < len(parameters) else f"{rest}_{k - len(parameters)}"
+    return result
 
 
 def _label(labels: Mapping[Any, str], path: Any) -> str:

@@ -70,8 +70,8 @@ class Follower:
             for variable, cut in zip(equation.invars, given, strict=True):
                 self.laid(variable.aval, cut, whole(variable.aval))
             return [whole(v.aval) for v in equation.outvars]
-        found = rule(self, equation, given)
-        return found if isinstance(found, list) else [found for _ in equation.outvars]
+        result = rule(self, equation, given)
+        return result if isinstance(result, list) else [result for _ in equation.outvars]
 
     def merged(self, avals: Sequence[Any], cuts: Sequence[Cut]) -> Cut:
         """The layout of an elementwise result of arrays of one shape; operands in another layout are gathered."""
@@ -121,9 +121,9 @@ def _inner(equation: Any) -> Any:
     if equation.primitive.name in ("while", "scan", "cond"):
         return None
     names = ("jaxpr", "call_jaxpr", "fun_jaxpr")
-    found: Any = next((equation.params[name] for name in names if name in equation.params), None)
-    found = getattr(found, "jaxpr", found)
-    return found if hasattr(found, "eqns") and len(found.invars) == len(equation.invars) else None
+    result: Any = next((equation.params[name] for name in names if name in equation.params), None)
+    result = getattr(result, "jaxpr", result)
+    return result if hasattr(result, "eqns") and len(result.invars) == len(equation.invars) else None
 
 
 def _is_elementwise(equation: Any) -> bool:
@@ -185,13 +185,13 @@ def _groups(before: Sequence[int], after: Sequence[int]) -> list[tuple[list[int]
     """Groups of axes of both shapes with the same elements, in order; axes of size 1 are left out."""
     old = [axis for axis, size in enumerate(before) if size != 1]
     new = [axis for axis, size in enumerate(after) if size != 1]
-    found: list[tuple[list[int], list[int]]] = []
+    result: list[tuple[list[int], list[int]]] = []
     while old and new:
         left, right = [old.pop(0)], [new.pop(0)]
         while (a := math.prod(before[k] for k in left)) != (b := math.prod(after[k] for k in right)):
             (left if a < b else right).append((old if a < b else new).pop(0))
-        found.append((left, right))
-    return found
+        result.append((left, right))
+    return result
 
 
 def _reduced(follower: Follower, equation: Any, given: list[Cut]) -> list[Cut]:

@@ -129,8 +129,8 @@ def _serialized(text: str) -> bytes:
     from jaxlib.mlir.dialects import stablehlo
 
     with mlir.make_ir_context():
-        found: bytes = stablehlo.serialize_portable_artifact_str(text, stablehlo.get_current_version())
-    return found
+        result: bytes = stablehlo.serialize_portable_artifact_str(text, stablehlo.get_current_version())
+    return result
 
 
 def _run(module: jax.export.Exported) -> Callable[[Mapping[str, Any]], dict[str, Any]]:

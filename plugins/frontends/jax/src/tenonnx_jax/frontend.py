@@ -118,12 +118,12 @@ def graph_of(source: Source, examples: Examples, registry: Registry | None, name
                 error.what, given=error.given, available=error.available, do=error.do, also=notes[0]
             ) from error
         raise
-    found = tidied(graph, list(source.parameters))
-    for value in found.variables:
+    result = tidied(graph, list(source.parameters))
+    for value in result.variables:
         if value.name in source.parameters:
             value.role = Role("buffer" if value.name in source.buffers else "parameter")
-    found.all_inputs += [value for value in found.variables if value.name in changed]
-    return found
+    result.all_inputs += [value for value in result.variables if value.name in changed]
+    return result
 
 
 def traced(source: Source, examples: Examples, types: Sequence[Any]) -> tuple[Any, Any]:
@@ -192,8 +192,8 @@ def _apart(value: Value, kind: Any) -> Any:
 
 def _whole(value: Any, aval: Any) -> Value:
     if not isinstance(value, Parts):
-        found: Value = value
-        return found
+        result: Value = value
+        return result
     rank = len(aval.shape)
     return ops.concat(*(ops.unsqueeze(part, [rank]) for part in value), axis=rank)
 

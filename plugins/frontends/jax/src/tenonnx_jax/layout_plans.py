@@ -137,11 +137,11 @@ def layout_plan(
 def _state_of(graph: Graph) -> dict[str, str]:
     """State of an exported step, from its metadata."""
     try:
-        found = json.loads(graph.metadata.get("tenonnx.state", "{}"))
+        result = json.loads(graph.metadata.get("tenonnx.state", "{}"))
     except (ValueError, RecursionError):
         return {}
-    is_state = isinstance(found, dict) and all(isinstance(output, str) for output in found.values())
-    return found if is_state else {}
+    is_state = isinstance(result, dict) and all(isinstance(output, str) for output in result.values())
+    return result if is_state else {}
 
 
 def _sized(kind: Any, given: tuple[int | None, ...] | None, number: int) -> tuple[int, ...] | None:

@@ -158,14 +158,14 @@ class Step:
             attributes = {**attributes, **functions}
         elif self.pure and self.numpy is not None and all(a is None or type(a) is np.ndarray for a in arguments):
             with suppress(*_INCONCLUSIVE) if any(map(with_symbols, arguments)) else nullcontext():
-                found = _as_tuple(self._by_numpy(arguments, attributes))
-                if all(map(_is_known, found)) and (self.jax is None or all(np.size(each) <= SMALL for each in found)):
-                    return found
-        found = NotImplemented if self.jax is None else self._by_jax(arguments, attributes)
-        if found is NotImplemented:
-            found = self._by_numpy(arguments, attributes)
-            return [self._from_numpy(each, dtype) for each, dtype in zip(_as_tuple(found), self.dtypes, strict=False)]
-        return _as_tuple(found)
+                result = _as_tuple(self._by_numpy(arguments, attributes))
+                if all(map(_is_known, result)) and (self.jax is None or all(np.size(each) <= SMALL for each in result)):
+                    return result
+        result = NotImplemented if self.jax is None else self._by_jax(arguments, attributes)
+        if result is NotImplemented:
+            result = self._by_numpy(arguments, attributes)
+            return [self._from_numpy(each, dtype) for each, dtype in zip(_as_tuple(result), self.dtypes, strict=False)]
+        return _as_tuple(result)
 
     def _by_jax(self, arguments: list[Any], attributes: Any) -> Any:
         """Apply the JAX rule to symbolic dims as a shape, or else as an array."""

@@ -16,6 +16,6 @@ def tidied(graph: Graph, state: Collection[str]) -> Graph:
     lay_out(graph, state)
     listed = {value.name for value in graph.all_inputs}
     graph.all_inputs += [v for v in graph.variables if v.name in state and v.name not in listed]
-    found = fuse(simplify(channels_first(graph)))  # inputs with defaults are not folded
-    found.all_inputs = [value for value in found.all_inputs if value.name in listed]
-    return found
+    result = fuse(simplify(channels_first(graph)))  # inputs with defaults are not folded
+    result.all_inputs = [value for value in result.all_inputs if value.name in listed]
+    return result

@@ -31,9 +31,9 @@ def verify_against(source: Source, examples: Examples, graph: Graph, allowed: Al
 
     calls, given = SizedCalls(call), examples.sizes
     wanted = [{**given, **changed} for changed in sizes_to_compare(given)]
-    found = verify_calls("JAX", graph, calls.calls_at(wanted), allowed, coarse_inside(graph))
-    found.problems += [problem for name in given if (problem := calls.why_fixed(name, "JAX"))]
-    return found
+    result = verify_calls("JAX", graph, calls.calls_at(wanted), allowed, coarse_inside(graph))
+    result.problems += [problem for name in given if (problem := calls.why_fixed(name, "JAX"))]
+    return result
 
 
 def _full(outputs: list[Any], arrays: Any) -> list[Any]:

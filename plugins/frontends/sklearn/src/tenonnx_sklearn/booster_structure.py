@@ -223,9 +223,9 @@ class _Ubjson:
         return mark
 
     def _peek(self, mark: str) -> bool:
-        found = self._contents[self._offset : self._offset + 1] == mark.encode()
-        self._offset += found
-        return found
+        result = self._contents[self._offset : self._offset + 1] == mark.encode()
+        self._offset += result
+        return result
 
     def _number(self, form: str) -> Any:
         return struct.unpack(form, self._bytes(struct.calcsize(form)))[0]

@@ -78,12 +78,12 @@ def convert(model: Any, X: Value | Table) -> Outputs:
             do=f'write one: @tenonnx_sklearn.converts("{name}") above a function of the estimator and its rows'
             f'{_by_base(model)}; see "tenonnx.estimators" in docs/how-to/sklearn.md',
         )
-    found = rule(_widened(model), X)
-    if isinstance(found.get("transform"), Value | Table):
-        note_sparse(model, X, found["transform"])
-    if "predict_proba" in found and "predict_log_proba" not in found:
-        found["predict_log_proba"] = lambda: _logarithms(called(found["predict_proba"]))
-    return found
+    result = rule(_widened(model), X)
+    if isinstance(result.get("transform"), Value | Table):
+        note_sparse(model, X, result["transform"])
+    if "predict_proba" in result and "predict_log_proba" not in result:
+        result["predict_log_proba"] = lambda: _logarithms(called(result["predict_proba"]))
+    return result
 
 
 def _by_base(model: Any) -> str:

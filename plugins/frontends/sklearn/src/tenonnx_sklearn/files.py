@@ -35,10 +35,10 @@ def _estimator(path: str | os.PathLike[str], trust: bool) -> Any:
             given=shown,
             do="give trust=True (--trust) for a file of your own, or save the estimator with skops",
         )
-    found = as_estimator(held_by(path, lambda: _of_skops(path, trust) if is_skops else _of_joblib(path)))
-    if not hasattr(found, "predict") and not hasattr(found, "transform") and not hasattr(found, "fit"):
-        raise InvalidCall("a file holds no estimator", given=f"{shown}, which holds a {type(found).__name__}")
-    return found
+    result = as_estimator(held_by(path, lambda: _of_skops(path, trust) if is_skops else _of_joblib(path)))
+    if not hasattr(result, "predict") and not hasattr(result, "transform") and not hasattr(result, "fit"):
+        raise InvalidCall("a file holds no estimator", given=f"{shown}, which holds a {type(result).__name__}")
+    return result
 
 
 def _of_joblib(path: str | os.PathLike[str]) -> Any:

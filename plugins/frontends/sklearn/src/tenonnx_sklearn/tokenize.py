@@ -74,14 +74,14 @@ class Charset:
     @cached_property
     def _entries(self) -> dict[str, str]:
         """Characters that are mapped to a character in the alphabet, to nothing, or to several."""
-        known, found = set(self.alphabet), {}
+        known, result = set(self.alphabet), {}
         for number in range(0x20000):
             if not 0xD800 <= number < 0xE000:
                 folded = self.fold(chr(number))
                 if len(folded) != 1 or folded in known:
-                    found[chr(number)] = folded
-        found |= {each: each for each in known if ord(each) >= 0x20000}
-        return found
+                    result[chr(number)] = folded
+        result |= {each: each for each in known if ord(each) >= 0x20000}
+        return result
 
     def code(self, text: str) -> list[int]:
         """The integers of a normalized string; 1 for characters outside of the alphabet."""
@@ -103,9 +103,9 @@ class Charset:
         keys = [*entries, ""]
         places = [*range(len(entries)), len(entries) + 1]
         rows = label_encoder(characters, keys_strings=keys, values_int64s=places, default_int64=len(entries))
-        found = ops.gather(table, rows, axis=0)
-        found = ops.reshape(found, np.array([0, -1], np.int64)) if slots > 1 else ops.squeeze(found, np.array([2]))
-        return packed(found) if slots > 1 or not all(entries.values()) else found
+        result = ops.gather(table, rows, axis=0)
+        result = ops.reshape(result, np.array([0, -1], np.int64)) if slots > 1 else ops.squeeze(result, np.array([2]))
+        return packed(result) if slots > 1 or not all(entries.values()) else result
 
 
 def named(words: Value, charset: Charset, names: dict[str, int], shortest: int = 1) -> Value:

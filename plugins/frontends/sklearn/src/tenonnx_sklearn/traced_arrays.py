@@ -227,11 +227,11 @@ def floating(x: Value) -> Value:
 
 def _with_nan(function: Any, x: Any, y: Any) -> Any:
     """Propagate NaN, as in numpy."""
-    found = function(x, y)
+    result = function(x, y)
     for each in (x, y):
         if isinstance(each, Value) and each.dtype.is_float:
-            found = ops.where(ops.isnan(each), each, found)
-    return found
+            result = ops.where(ops.isnan(each), each, result)
+    return result
 
 
 def _without_nan(function: Any, x: Any, y: Any) -> Any:

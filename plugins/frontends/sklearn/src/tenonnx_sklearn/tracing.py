@@ -31,7 +31,7 @@ def traced(function: Callable[..., Any], value: Value, names: Sequence[str] = ()
 def traced_call(function: Callable[..., Any], kind: type[Traced], *given: Any, **options: Any) -> Traced:
     """Result of ``function`` on traced arrays, which must be of type ``kind``."""
     try:
-        found = function(*given, **options)
+        result = function(*given, **options)
     except TenonnxError:
         raise
     except Exception as error:
@@ -40,11 +40,11 @@ def traced_call(function: Callable[..., Any], kind: type[Traced], *given: Any, *
             given=f"{_where(error)}: {error}",
             do="register a rule for an estimator of your own, which computes the same in ops",
         ) from error
-    if not isinstance(found, kind):
+    if not isinstance(result, kind):
         raise NotRepresentable(
-            "a function returns something other than values computed from the rows", given=type(found).__name__
+            "a function returns something other than values computed from the rows", given=type(result).__name__
         )
-    return found
+    return result
 
 
 def _where(error: Exception) -> str:
@@ -276,15 +276,15 @@ def _quantile(x: TracedArray, q: float, axis: int, keepdims: bool) -> Any:
     place = float(q) * (x.shape[1] - 1)
     low, high = (ordered[:, [int(f(place))]] for f in (np.floor, np.ceil))
     gone = np.sum(x * 0.0, axis=1, keepdims=True)  # a missing number makes the result missing
-    found = low + (high - low) * float(place - np.floor(place)) + gone
-    return found if keepdims else found[:, 0]
+    result = low + (high - low) * float(place - np.floor(place)) + gone
+    return result if keepdims else result[:, 0]
 
 
 def _selected(conditions: Any, choices: Any, default: Any) -> Any:
-    found = default
+    result = default
     for condition, choice in list(zip(conditions, choices, strict=True))[::-1]:
-        found = np.where(condition, choice, found)
-    return found
+        result = np.where(condition, choice, result)
+    return result
 
 
 def _digitized(x: Any, bins: Any, right: bool) -> TracedArray:
@@ -299,10 +299,10 @@ def _digitized(x: Any, bins: Any, right: bool) -> TracedArray:
 
 
 def _among(x: TracedArray, among: Any) -> Any:
-    found = x < x
+    result = x < x
     for each in np.ravel(among).tolist():
-        found = found | (np.equal(x, each) if each == each else False)
-    return found
+        result = result | (np.equal(x, each) if each == each else False)
+    return result
 
 
 def _interpolated(x: TracedArray, xp: Any, fp: Any) -> Any:
@@ -316,10 +316,10 @@ def _interpolated(x: TracedArray, xp: Any, fp: Any) -> Any:
 
 
 def _polynomial(p: Any, x: Any) -> Any:
-    found = x * 0.0
+    result = x * 0.0
     for each in np.asarray(p).tolist():
-        found = found * x + each
-    return found
+        result = result * x + each
+    return result
 
 
 def _tiled(x: TracedArray, reps: Any) -> Any:
@@ -359,10 +359,10 @@ def _inserted(x: TracedArray, where: int, values: Any, axis: int) -> Any:
 def _piecewise(x: TracedArray, conditions: Any, functions: Any) -> Any:
     """The last true condition wins; an extra function is the default."""
     of = [each if callable(each) else partial(_filled, filling=each) for each in functions]
-    found = of[len(conditions)](x) if len(of) > len(conditions) else _filled(x, 0)
+    result = of[len(conditions)](x) if len(of) > len(conditions) else _filled(x, 0)
     for condition, function in zip(conditions, of, strict=False):
-        found = np.where(condition, function(x), found)
-    return found
+        result = np.where(condition, function(x), result)
+    return result
 
 
 def _broadcast(x: TracedArray, shape: Any) -> TracedArray:

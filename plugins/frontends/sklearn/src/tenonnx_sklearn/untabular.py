@@ -80,10 +80,10 @@ def feeds_of(inputs: list[Value], rows: Any) -> dict[str, Array] | None:
 def _filled(rows: Any, filling: Any, dtype: Any) -> Array:
     """Pad rows of different lengths to a matrix with at least one column."""
     filled = [list(row) for row in rows]
-    found = np.full((len(filled), max([1, *map(len, filled)])), filling, dtype)
-    for place, row in zip(found, filled, strict=True):
+    result = np.full((len(filled), max([1, *map(len, filled)])), filling, dtype)
+    for place, row in zip(result, filled, strict=True):
         place[: len(row)] = row
-    return found
+    return result
 
 
 def _items(inputs: list[Value], rows: Any) -> dict[str, Array]:
@@ -111,5 +111,5 @@ def made_up_rows(model: Any, number: int, generator: Any) -> Any:
         return [[classes[k] for k in generator.integers(0, len(classes), size)] for size in sizes]
     names = [*getattr(model, "vocabulary_", classes)][:1000]
     drawn = [generator.choice(len(names), min(size, len(names)), replace=False) for size in sizes]
-    found = [{names[k]: float(generator.integers(-3, 4)) for k in places} for places in drawn]
-    return found if getattr(model, "input_type", "dict") == "dict" else [list(each.items()) for each in found]
+    result = [{names[k]: float(generator.integers(-3, 4)) for k in places} for places in drawn]
+    return result if getattr(model, "input_type", "dict") == "dict" else [list(each.items()) for each in result]

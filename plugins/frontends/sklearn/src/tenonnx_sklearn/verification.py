@@ -34,12 +34,12 @@ def verify_against(
     limit = _limit(model, examples, graph)
     near = Tolerance(limit if atol is None else atol, limit if rtol is None else rtol, "sums in another order")
     calls = (_call(model, graph, rows) for rows in batches(model, examples[0] if examples else None, graph))
-    found = verify_calls("scikit-learn", graph, calls, coarse=near, seen=_plain)
-    if found.problems:
-        return found
+    result = verify_calls("scikit-learn", graph, calls, coarse=near, seen=_plain)
+    if result.problems:
+        return result
     empty = graph.compile()(_none(graph))
-    found.problems += [f'"{name}" of no rows has {len(array)}' for name, array in empty.items() if len(array)]
-    return found
+    result.problems += [f'"{name}" of no rows has {len(array)}' for name, array in empty.items() if len(array)]
+    return result
 
 
 def _limit(model: Any, examples: tuple[Any, ...], graph: Graph) -> float:
@@ -128,19 +128,19 @@ def expected_of(model: Any, method: str, rows: Any) -> Any:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            found = _result_of(model, method, rows)
+            result = _result_of(model, method, rows)
         except (TypeError, ValueError) as error:  # KMeans and NMF fitted on float64 reject float32
             if "dtype" not in str(error) or not hasattr(rows, "astype"):
                 raise
-            found = _result_of(model, method, rows.astype(np.float64))
-    if method == "predict_proba" and isinstance(found, list):
-        found = np.stack(found, axis=1) if len({each.shape for each in found}) == 1 else found
-    if hasattr(found, "to_numpy"):
-        found = found.to_numpy()
-    found = found.toarray() if hasattr(found, "toarray") else np.asarray(found)
-    if method == "transform" and found.ndim == 1 and len(found) != count(rows):  # SparsePCA for one row
-        found = found[None]
-    return found.astype(object) if found.dtype.kind in "US" else found
+            result = _result_of(model, method, rows.astype(np.float64))
+    if method == "predict_proba" and isinstance(result, list):
+        result = np.stack(result, axis=1) if len({each.shape for each in result}) == 1 else result
+    if hasattr(result, "to_numpy"):
+        result = result.to_numpy()
+    result = result.toarray() if hasattr(result, "toarray") else np.asarray(result)
+    if method == "transform" and result.ndim == 1 and len(result) != count(rows):  # SparsePCA for one row
+        result = result[None]
+    return result.astype(object) if result.dtype.kind in "US" else result
 
 
 def _result_of(model: Any, method: str, rows: Any) -> Any:
@@ -298,18 +298,18 @@ def _takes(model: Any, rows: Any, graph: Graph) -> bool:
 
 def _categories(model: Any, features: int) -> dict[int, Any]:
     """The categories of the encoded columns."""
-    found: dict[int, Any] = {}
+    result: dict[int, Any] = {}
 
     def visit(part: Any, places: list[int]) -> None:
         categories = getattr(part, "categories_", None)
         if categories is not None and len(categories) == len(places):
-            found.update(zip(places, categories, strict=True))
+            result.update(zip(places, categories, strict=True))
         for member, chosen in members(part, len(places)):
             if len(places) > max(chosen, default=-1):
                 visit(member, [places[k] for k in chosen])
 
     visit(model, list(range(features)))
-    return found
+    return result
 
 
 def _texts(model: Any, generator: Any, number: int) -> list[str]:

@@ -52,9 +52,9 @@ def _run(source, rows):
 
 def _near(graph, rows, expected):
     for array in (rows, rows[:1], rows[:0]):
-        (found,) = graph.run(feeds(graph, array)).values()
+        (result,) = graph.run(feeds(graph, array)).values()
         wanted = expected[: len(array)]
-        np.testing.assert_allclose(found, wanted, rtol=1e-4, atol=1e-5)
+        np.testing.assert_allclose(result, wanted, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize(
@@ -134,8 +134,8 @@ def test_a_booster_of_xgboost_predicts_by_all_rounds_and_its_estimator_by_the_be
     booster = estimator.get_booster()
     assert booster.best_iteration + 1 < booster.num_boosted_rounds()
     _near(tx.load(booster), X_test, booster.predict(xgboost.DMatrix(X_test)))
-    found = _run(estimator, X_test)["probabilities"]
-    np.testing.assert_allclose(found, estimator.predict_proba(X_test), rtol=1e-4, atol=1e-6)
+    result = _run(estimator, X_test)["probabilities"]
+    np.testing.assert_allclose(result, estimator.predict_proba(X_test), rtol=1e-4, atol=1e-6)
 
 
 def test_a_file_of_catboost_has_the_outputs_of_its_kind(tmp_path):
@@ -144,9 +144,9 @@ def test_a_file_of_catboost_has_the_outputs_of_its_kind(tmp_path):
     classifier, regressor = CatBoostClassifier(**QUIET).fit(X, words), CatBoostRegressor(**QUIET).fit(X, score)
     classifier.save_model(tmp_path / "c.cbm")
     regressor.save_model(tmp_path / "r.cbm")
-    found = _run(tmp_path / "c.cbm", X_test)
-    assert found["label"].ravel().tolist() == classifier.predict(X_test).ravel().tolist()
-    np.testing.assert_allclose(found["probabilities"], classifier.predict_proba(X_test), rtol=1e-4, atol=1e-6)
+    result = _run(tmp_path / "c.cbm", X_test)
+    assert result["label"].ravel().tolist() == classifier.predict(X_test).ravel().tolist()
+    np.testing.assert_allclose(result["probabilities"], classifier.predict_proba(X_test), rtol=1e-4, atol=1e-6)
     _near(tx.load(tmp_path / "r.cbm"), X_test, regressor.predict(X_test))
     raw = CatBoost({**QUIET, "loss_function": "Logloss"}).fit(X, score > 0)
     _near(tx.load(raw), X_test, raw.predict(X_test))

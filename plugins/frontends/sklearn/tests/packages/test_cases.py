@@ -12,7 +12,7 @@ CASES = list(cases())
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_case(case, tmp_path):
     model, rows = case.fitted()
-    found = judged(model, rows, tmp_path / "model.onnx", WAYS, **case.options)
+    result = judged(model, rows, tmp_path / "model.onnx", WAYS, **case.options)
     if "Vectorizer" in case.name:
-        assert found.pop("plain").startswith("refused")
-    assert set(found.values()) == {"right"}
+        assert result.pop("plain").startswith("refused")
+    assert set(result.values()) == {"right"}

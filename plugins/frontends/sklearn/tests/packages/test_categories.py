@@ -60,9 +60,9 @@ def cat(**settings):
 
 def check(model, rows, asked, **options):
     graph = tx.load(model, rows, verify=False, **options)
-    found = graph.run(feeds(graph, asked))
-    assert np.ravel(found["label"]).tolist() == np.ravel(model.predict(asked)).tolist()
-    np.testing.assert_allclose(found["probabilities"], model.predict_proba(asked), atol=1e-6)
+    result = graph.run(feeds(graph, asked))
+    assert np.ravel(result["label"]).tolist() == np.ravel(model.predict(asked)).tolist()
+    np.testing.assert_allclose(result["probabilities"], model.predict_proba(asked), atol=1e-6)
     return graph
 
 
@@ -145,8 +145,8 @@ def test_categories_that_occurred_together_are_counted_together(tmp_path):
     for domains in (None, ["ai.onnx"]):
         tx.export(graph, tmp_path / "m.onnx", opset_version=13, domains=domains)
         session = onnxruntime.InferenceSession(tmp_path / "m.onnx", providers=["CPUExecutionProvider"])
-        found = session.run(["probabilities"], feeds(graph, rows))[0]
-        np.testing.assert_allclose(found, model.predict_proba(rows), atol=1e-6)
+        result = session.run(["probabilities"], feeds(graph, rows))[0]
+        np.testing.assert_allclose(result, model.predict_proba(rows), atol=1e-6)
 
 
 def test_categories_of_catboost_after_a_step():

@@ -82,9 +82,9 @@ def test_a_mixed_table(encoder, opset, tmp_path):
     run = onnxruntime_of(graph, tmp_path / "m.onnx", opset_version=opset)
     unseen = frame(50, seed=1)
     unseen.loc[:5, "city"] = "Atlantis"
-    found = run(feeds(graph, unseen))
-    assert found["label"].tolist() == model.predict(unseen).tolist()
-    np.testing.assert_allclose(found["probabilities"], model.predict_proba(unseen), atol=1e-5)
+    result = run(feeds(graph, unseen))
+    assert result["label"].tolist() == model.predict(unseen).tolist()
+    np.testing.assert_allclose(result["probabilities"], model.predict_proba(unseen), atol=1e-5)
     assert run(feeds(graph, unseen[:0]))["probabilities"].shape == (0, 2)
 
 
@@ -99,15 +99,15 @@ def test_zipmap_returns_maps(tmp_path):
     rows = frame()
     model = pipeline(OneHotEncoder(), LogisticRegression()).fit(rows, target(rows))
     run = onnxruntime_of(tx.load(model, rows, zipmap=True), tmp_path / "m.onnx")
-    found = run(feeds(tx.load(model, rows, verify=False), rows[:3]))["probabilities"]
-    assert [set(each) for each in found] == [{"no", "yes"}] * 3
+    result = run(feeds(tx.load(model, rows, verify=False), rows[:3]))["probabilities"]
+    assert [set(each) for each in result] == [{"no", "yes"}] * 3
 
 
 def test_the_same_rows_as_pandas_polars_and_arrow():
     rows = frame()
     model = pipeline(OneHotEncoder(), LogisticRegression()).fit(rows, target(rows))
     graph = tx.load(model, rows, verify=False)
-    wanted = feeds(graph, rows)
+    expected = feeds(graph, rows)
     for other in (
         polars.from_pandas(rows),
         pyarrow.Table.from_pandas(rows),
@@ -116,7 +116,7 @@ def test_the_same_rows_as_pandas_polars_and_arrow():
         rows[rows.columns[::-1]],
     ):
         for name, array in feeds(graph, other).items():
-            np.testing.assert_array_equal(array, wanted[name])
+            np.testing.assert_array_equal(array, expected[name])
 
 
 def test_a_pipeline_fitted_on_polars():
@@ -126,8 +126,8 @@ def test_a_pipeline_fitted_on_polars():
     model = make_pipeline(steps, HistGradientBoostingClassifier(max_iter=5))
     model.fit(rows, target(frame()))
     graph = tx.load(model, rows)
-    found = graph.run(feeds(graph, rows))
-    assert found["label"].tolist() == model.predict(rows).tolist()
+    result = graph.run(feeds(graph, rows))
+    assert result["label"].tolist() == model.predict(rows).tolist()
 
 
 def test_steps_that_return_tables():
@@ -196,7 +196,7 @@ def test_a_function_counts_words_of_a_column(backend):
     table = pd.DataFrame({"text": ["a b  c", "", "\tone\ntwo\u00a0three ", " "], "other": ["a", "b", "c", "d"]})
     model = FunctionTransformer(lambda X: X["text"].str.split().str.len().to_frame()).fit(table)
     graph = tx.load(model, table)
-    (found,) = graph.run({graph.inputs[0].name: table.to_numpy(object)}, backend=backend).values()
-    np.testing.assert_array_equal(found, [[3], [0], [3], [0]])
+    (result,) = graph.run({graph.inputs[0].name: table.to_numpy(object)}, backend=backend).values()
+    np.testing.assert_array_equal(result, [[3], [0], [3], [0]])
     with pytest.raises(tx.NotRepresentable, match="texts are split at white space alone"):
         tx.load(FunctionTransformer(lambda X: X["text"].str.split(",").str.len().to_frame()).fit(table), table)

@@ -40,10 +40,10 @@ def test_imbalanced_learn(place):
     X, y = rows()
     model = made_by_imbalanced_learn()[place].fit(X, y)
     X_test = X.astype(np.float32)
-    found = tx.load(model, X_test).run({"X": X_test})
+    result = tx.load(model, X_test).run({"X": X_test})
     method = "predict" if hasattr(model, "predict") else "transform"
     expected = getattr(model, method)(X_test)
-    np.testing.assert_allclose(found["label" if method == "predict" else method], expected, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(result["label" if method == "predict" else method], expected, rtol=1e-5, atol=1e-5)
 
 
 NAMES = (
@@ -66,8 +66,8 @@ def test_category_encoders(name):
     unseen = pd.DataFrame(
         {"city": ["Rome", "Atlantis", "Oslo"], "kind": ["d", "a", "?"], "size": np.float32([0, 1, -1])}
     ).astype({"city": object, "kind": object})
-    found = graph.run(feeds(graph, unseen))
-    np.testing.assert_allclose(found["probabilities"], model.predict_proba(unseen), atol=1e-5)
+    result = graph.run(feeds(graph, unseen))
+    np.testing.assert_allclose(result["probabilities"], model.predict_proba(unseen), atol=1e-5)
 
 
 def tables_of_skrub(count=300, seed=0):
@@ -110,12 +110,12 @@ def test_skrub(name):
     y = ((rows["city"] == "Rome") ^ (rows["size"] > 0)).astype(int)
     model = made_by_skrub()[name].fit(rows, y)
     graph = tx.load(model, rows)
-    found = graph.run(feeds(graph, X_test))
+    result = graph.run(feeds(graph, X_test))
     if name == "vectorizer":
-        np.testing.assert_allclose(found["transform"], model.transform(X_test), atol=1e-5)
+        np.testing.assert_allclose(result["transform"], model.transform(X_test), atol=1e-5)
         return
-    assert found["label"].tolist() == model.predict(X_test).tolist()
-    np.testing.assert_allclose(found["probabilities"], model.predict_proba(X_test), atol=1e-5)
+    assert result["label"].tolist() == model.predict(X_test).tolist()
+    np.testing.assert_allclose(result["probabilities"], model.predict_proba(X_test), atol=1e-5)
 
 
 def test_skrub_squashes_infinities_and_constants():
@@ -124,8 +124,8 @@ def test_skrub_squashes_infinities_and_constants():
     X = np.stack([draw.normal(size=50), np.full(50, 3.0), np.where(np.arange(50) < 45, 0.0, 7.0)], axis=1)
     model = skrub.SquashingScaler().fit(X)
     X_test = np.vstack([X, [np.inf, -np.inf, np.nan]]).astype(np.float32)
-    found = tx.load(model, verify=False).run({"X": X_test})["transform"]
-    np.testing.assert_allclose(found, model.transform(X_test), atol=1e-6)
+    result = tx.load(model, verify=False).run({"X": X_test})["transform"]
+    np.testing.assert_allclose(result, model.transform(X_test), atol=1e-6)
 
 
 def test_hashes_and_dates_of_skrub_are_refused_by_name():

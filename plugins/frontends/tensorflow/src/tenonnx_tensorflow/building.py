@@ -129,9 +129,9 @@ def _plain(name: str) -> str:
 def tidied(state: State) -> Graph:
     """The simplified graph, in channels-first layout and with named weights."""
     moved = _text_lowered(retarget(prune(state.graph), OPSET))
-    found = fuse(simplify(moved_quantized(channels_first(simplify(moved)))))
-    state.add_defaults(found)
-    return found
+    result = fuse(simplify(moved_quantized(channels_first(simplify(moved)))))
+    state.add_defaults(result)
+    return result
 
 
 def _text_lowered(graph: Graph) -> Graph:

@@ -25,13 +25,13 @@ _MAGIC = 0xDB4775248B80FB57
 
 
 def _varint(contents: bytes, place: int) -> tuple[int, int]:
-    found, shift = 0, 0
+    result, shift = 0, 0
     while place < len(contents) and shift < 64:
         byte = contents[place]
         place += 1
-        found |= (byte & 0x7F) << shift
+        result |= (byte & 0x7F) << shift
         if byte < 0x80:
-            return found, place
+            return result, place
         shift += 7
     raise InvalidModel("the index of a checkpoint is truncated", given=f"a number that ends at byte {place}")
 
@@ -127,11 +127,11 @@ def _texts(contents: bytes, count: int) -> np.ndarray[Any, Any]:
         length, place = _varint(contents, place)
         lengths.append(length)
     place += 4
-    found = np.empty(count, object)
+    result = np.empty(count, object)
     for k, length in enumerate(lengths):
-        found[k] = text_of(contents[place : place + length])
+        result[k] = text_of(contents[place : place + length])
         place += length
-    return found
+    return result
 
 
 def _entries(contents: bytes, what: str) -> Iterator[tuple[bytes, bytes]]:

@@ -155,13 +155,13 @@ class RunnablePart:
 
     def _called_otherwise(self, wanted: Mapping[str, set[int]]) -> list[str]:
         """Functions that read files and are referenced where their arguments are unknown."""
-        found = []
+        result = []
         for _, nodes in self._scopes():
             for node in nodes:
                 direct = {node.op, node.attr["f"].func.name if node.op in _CALLS and "f" in node.attr else node.op}
                 names = list(_names_in(node))
-                found += [name for name in wanted if name in names and (name not in direct or names.count(name) > 1)]
-        return found
+                result += [name for name in wanted if name in names and (name not in direct or names.count(name) > 1)]
+        return result
 
 
 def _key_of(handle: Any) -> tuple[bytes, bytes]:

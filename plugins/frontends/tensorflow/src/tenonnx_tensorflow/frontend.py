@@ -207,14 +207,14 @@ def _resized(model: Model, given: Sequence[Input]) -> Model:
             "batch_size",
         )
     try:
-        found = model.retrace([each.shape for each in given])
+        result = model.retrace([each.shape for each in given])
     except InvalidCall as error:
         raise InvalidCall(
             f"{where} in {model.name}, which TensorFlow cannot trace for other sizes",
             given=error.given,
             do="compute with tf.shape(x) where x.shape is used, or leave the axis out of dims and dynamic_batch",
         ) from error
-    for new, traced in zip(given, found.inputs, strict=True):
+    for new, traced in zip(given, result.inputs, strict=True):
         if traced.shape != new.shape:
             raise InvalidCall(
                 f'the shape of input "{new.name}" is fixed in {model.name}',
@@ -224,8 +224,8 @@ def _resized(model: Model, given: Sequence[Input]) -> Model:
     freed = [
         new.axes.get(axis, f"{new.name}_{axis}") for _, new, axis in changed if new.shape and new.shape[axis] is None
     ]
-    found.freed = tuple(dict.fromkeys(freed))
-    return found
+    result.freed = tuple(dict.fromkeys(freed))
+    return result
 
 
 def _read(

@@ -98,12 +98,12 @@ def _function_of(source: Any, signature: str | None) -> Any:
         signature = signature or "serve"
     if signature is not None:
         signatures = getattr(source, "signatures", {})
-        found = signatures.get(signature) if hasattr(signatures, "get") else None
-        found = found or getattr(source, signature, None)
-        if found is None:
+        result = signatures.get(signature) if hasattr(signatures, "get") else None
+        result = result or getattr(source, signature, None)
+        if result is None:
             what, do = f'the model has no signature "{signature}"', did_you_mean(signature, signatures)
             raise InvalidCall(what, available=listing(signatures), do=do)
-        return found
+        return result
     if isinstance(source, tf.Module) and hasattr(source.__call__, "get_concrete_function"):
         return source.__call__
     return source
@@ -201,11 +201,11 @@ def _of_concrete(function: Any, source: Source) -> Model:
                 results = tf.nest.flatten(source.call(*positional, **options))
             else:
                 results = tf.nest.flatten(_flat_call(function, given))
-            found = [np.asarray(each) for each in results if each is not None]
-        if not _fits(function, found) and not (can_trace and _fits(trace([each.shape for each in given]), found)):
+            result = [np.asarray(each) for each in results if each is not None]
+        if not _fits(function, result) and not (can_trace and _fits(trace([each.shape for each in given]), result)):
             # oneDNN returns the input of a convolution that is smaller than its kernel
-            raise ValueError(f"TensorFlow infers other shapes than {[array.shape for array in found]} for the outputs")
-        return found
+            raise ValueError(f"TensorFlow infers other shapes than {[array.shape for array in result]} for the outputs")
+        return result
 
     return Model(
         source.name,

@@ -81,8 +81,8 @@ class Call:
         return fuse(simplify(channels_first(simplify(graph))))
 
     def verifier(self) -> Callable[..., Any]:
-        found: Callable[..., Any] = self.frontend.verifier(self.source, *self.examples, **self.options)
-        return found
+        result: Callable[..., Any] = self.frontend.verifier(self.source, *self.examples, **self.options)
+        return result
 
 
 def call_of(model: Any, examples: Sequence[Any], options: Options) -> Call:
@@ -166,11 +166,11 @@ def _drawn(sizes: Sequence[int], dtype: str) -> Any:
 
 def _paths(variables: Sequence[Any]) -> list[str]:
     """Paths of variables, made unique by numbers."""
-    found: list[str] = []
+    result: list[str] = []
     for variable in variables:
-        times = sum(path.partition(".")[0] == variable.path for path in found)
-        found.append(f"{variable.path}.{times}" if times else variable.path)
-    return found
+        times = sum(path.partition(".")[0] == variable.path for path in result)
+        result.append(f"{variable.path}.{times}" if times else variable.path)
+    return result
 
 
 def _on_jax(model: Any, called: Called, arrays: Sequence[Any], options: dict[str, Any], training: bool) -> Call:

@@ -66,13 +66,13 @@ def texts_in(config: Any) -> Iterator[str]:
 
 def layers_of(config: Any) -> list[str]:
     """The layers of a config, by name and class, for messages."""
-    found = []
+    result = []
     for _, each in _objects_in(config):
         inner = each.get("config")
         name = each.get("name") or (inner.get("name") if isinstance(inner, Mapping) else None)
         if isinstance(name, str) and isinstance(each.get("class_name"), str):
-            found.append(f"{name} ({each['class_name']})")
-    return found
+            result.append(f"{name} ({each['class_name']})")
+    return result
 
 
 def _objects_in(config: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:

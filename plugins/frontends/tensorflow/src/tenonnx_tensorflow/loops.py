@@ -59,12 +59,12 @@ def like(template: Held, values: Sequence[Value]) -> Held:
 
 def together(templates: Sequence[Held], values: Sequence[Value]) -> list[Held]:
     rest = list(values)
-    found = []
+    result = []
     for template in templates:
         count = len(tensors_of(template, "a value"))
-        found.append(like(template, rest[:count]))
+        result.append(like(template, rest[:count]))
         rest = rest[count:]
-    return found
+    return result
 
 
 def flat(contents: Sequence[Held], what: str) -> list[Value]:
@@ -289,10 +289,10 @@ class _Tracing:
 
 def _joined(a: Any, b: Any, what: str) -> Any:
     """The common type of two alternatives, with differing sizes unknown."""
-    found = join_types(a, b) if a is not None and b is not None else None
-    if found is None:
+    result = join_types(a, b) if a is not None and b is not None else None
+    if result is None:
         raise NotRepresentable("a loop-carried value changes its element type", given=f"{what}: {a} and {b}")
-    return found
+    return result
 
 
 def _row(content: Held, source: TensorList, what: str) -> Value:

@@ -91,8 +91,8 @@ def _source(value: Any) -> Value:
     """The value behind Identity nodes."""
     while value.producer is not None and value.producer.op_type == "Identity":
         value = value.producer.inputs[0]
-    found: Value = value
-    return found
+    result: Value = value
+    return result
 
 
 def _known(value: Value | None) -> Any:
@@ -104,8 +104,8 @@ def _counter(value: Any) -> Value:
     """The number behind casts and reshapes."""
     while value.producer is not None and value.producer.op_type in ("Identity", "Cast", "Reshape"):
         value = value.producer.inputs[0]
-    found: Value = value
-    return found
+    result: Value = value
+    return result
 
 
 def _inputs_of(value: Any, op: str) -> list[Value]:
@@ -173,8 +173,8 @@ def recognized(loop: Loop) -> tuple[dict[int, Value], Value] | None:
         return None
     if len(floats) == 2:
         for hidden, cell in (tuple(floats), tuple(reversed(floats))):
-            if (found := _lstm(loop, hidden, cell)) is not None:
-                return found
+            if (result := _lstm(loop, hidden, cell)) is not None:
+                return result
     elif len(floats) == 1:
         return _gru(loop, floats[0]) or _gru_before(loop, floats[0]) or _rnn(loop, floats[0])
     return None
@@ -331,9 +331,9 @@ def _size(state: Value) -> int:
 
 
 def _start(loop: Loop, position: int) -> Value:
-    found = loop.node.inputs[2 + position]
-    assert found is not None
-    return found
+    result = loop.node.inputs[2 + position]
+    assert result is not None
+    return result
 
 
 def _in_order(weights: Any, order: Sequence[int], size: int) -> Value:

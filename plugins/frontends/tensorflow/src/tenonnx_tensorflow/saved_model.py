@@ -127,7 +127,7 @@ def _named(graph: Any) -> dict[str, tuple[str, str]]:
     lists = {child.node_id for node in nodes[:1] for child in node.children if child.local_name == _KEPT}
     kept = {child.node_id for number in lists if number < len(nodes) for child in nodes[number].children}
     frozen = {nodes[number].variable.name for number in kept if number < len(nodes)}
-    found: dict[str, tuple[str, str]] = {}
+    result: dict[str, tuple[str, str]] = {}
     pending, seen = [(0, "")], {0}
     for number, path in pending:
         if number >= len(nodes):
@@ -135,7 +135,7 @@ def _named(graph: Any) -> dict[str, tuple[str, str]]:
         if nodes[number].HasField("variable"):
             variable = nodes[number].variable
             kind = "frozen" if variable.name in frozen else "parameter"
-            found[f"{path}/.ATTRIBUTES/VARIABLE_VALUE"] = (
+            result[f"{path}/.ATTRIBUTES/VARIABLE_VALUE"] = (
                 variable.name or path,
                 kind if variable.trainable else "buffer",
             )
@@ -143,4 +143,4 @@ def _named(graph: Any) -> dict[str, tuple[str, str]]:
             if child.node_id not in seen:
                 seen.add(child.node_id)
                 pending.append((child.node_id, f"{path}/{child.local_name}" if path else child.local_name))
-    return found
+    return result

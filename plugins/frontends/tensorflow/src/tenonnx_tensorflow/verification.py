@@ -59,9 +59,9 @@ def verify_against(
 
     calls = SizedCalls(call)
     unverified = dict.fromkeys(drawn_outputs(graph), DRAWN) | added
-    found = verify_calls(source, graph, calls.calls_at(sizes), allowed, inner, unverified, steps)
-    found.problems += [problem for name in freed if (problem := calls.why_fixed(name, source))]
-    return found
+    result = verify_calls(source, graph, calls.calls_at(sizes), allowed, inner, unverified, steps)
+    result.problems += [problem for name in freed if (problem := calls.why_fixed(name, source))]
+    return result
 
 
 def _resized(graph: Graph, examples: Mapping[str, Any], sizes: Mapping[str, int]) -> dict[str, Any]:

@@ -72,9 +72,9 @@ def test_model(make: Any) -> None:
     wanted = keras.tree.flatten(keras.tree.map_structure(keras.ops.convert_to_numpy, expected))
     file = io.BytesIO()
     tx.export(graph, file, opset_version=17)
-    found = tx.load(file.getvalue()).run(feeds)
+    result = tx.load(file.getvalue()).run(feeds)
     for array in wanted:
-        assert any(a.shape == array.shape and np.allclose(a, array, rtol=1e-3, atol=1e-5) for a in found.values())
+        assert any(a.shape == array.shape and np.allclose(a, array, rtol=1e-3, atol=1e-5) for a in result.values())
 
 
 def test_layouts_are_pushed_inside() -> None:

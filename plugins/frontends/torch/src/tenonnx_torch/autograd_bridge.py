@@ -50,14 +50,14 @@ class Slope:
         if trained not in self._backward:
             self._backward[trained] = self._gradient_program(trained)
         arrays = [_array(a, value) for a, value in zip(arguments, self._inputs, strict=True)]
-        found = _Computed.apply(self, arrays, trained, *(arguments[k] for k in trained))
-        return found if len(found) > 1 else found[0]
+        result = _Computed.apply(self, arrays, trained, *(arguments[k] for k in trained))
+        return result if len(result) > 1 else result[0]
 
     def forward(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
         """The outputs for arrays, from the op's numpy rule or its body."""
         if self._rule is not None:
-            found = self._rule(*arrays, **self._attributes)
-            return found if isinstance(found, tuple) else (found,)
+            result = self._rule(*arrays, **self._attributes)
+            return result if isinstance(result, tuple) else (result,)
         if self._forward is None:
             graph = self.graph(())
             self._forward = compile_graph(graph, "numpy"), [value.name for value in graph.inputs]

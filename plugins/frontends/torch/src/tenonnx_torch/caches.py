@@ -42,8 +42,8 @@ def is_cache(tree: Any) -> bool:
 
 def children(cache: Any) -> list[Any]:
     """Parts of a cache: tensors or caches."""
-    found: list[Any] = pytree.SUPPORTED_NODES[type(cache)].flatten_fn(cache)[0]
-    return found
+    result: list[Any] = pytree.SUPPORTED_NODES[type(cache)].flatten_fn(cache)[0]
+    return result
 
 
 def _context(cache: Any, flatten: Any) -> Any:
@@ -53,7 +53,7 @@ def _context(cache: Any, flatten: Any) -> Any:
 
 
 def _layers(cache: Any) -> list[tuple[Any, Any]]:
-    found = []
+    result = []
     for place, layer in enumerate(cache.layers):
         if type(layer).__name__ != "DynamicLayer":
             raise NotRepresentable(
@@ -62,8 +62,8 @@ def _layers(cache: Any) -> list[tuple[Any, Any]]:
                 do="give a DynamicCache() that was made without a config",
             )
         if layer.is_initialized:
-            found += [(pytree.MappingKey(f"{place}_{name}"), getattr(layer, name)) for name in _STATES]
-    return found
+            result += [(pytree.MappingKey(f"{place}_{name}"), getattr(layer, name)) for name in _STATES]
+    return result
 
 
 def _with_layers(children: Sequence[Any], context: Any) -> Any:

@@ -75,8 +75,8 @@ def decomposable() -> set[Any]:
 
 def _first_of(function: Callable[..., Any], other: Callable[..., Any] | None) -> Callable[..., Any]:
     def decomposition(*arguments: Any, **keywords: Any) -> Any:
-        found = function(*arguments, **keywords)
-        return other(*arguments, **keywords) if found is NotImplemented and other is not None else found
+        result = function(*arguments, **keywords)
+        return other(*arguments, **keywords) if result is NotImplemented and other is not None else result
 
     return decomposition
 
@@ -381,12 +381,12 @@ def _any(x: torch.Tensor, dim: Any = None, keepdim: bool = False) -> torch.Tenso
 
 
 def _by_first_names() -> Table:
-    found: Table = {}
+    result: Table = {}
     for second, first in _SECOND_NAMES.items():
         packet = getattr(aten, first)
         overloads = [name for name in getattr(aten, second).overloads() if name in packet.overloads()]
-        found |= {getattr(getattr(aten, second), name): getattr(packet, name) for name in overloads}
-    return found
+        result |= {getattr(getattr(aten, second), name): getattr(packet, name) for name in overloads}
+    return result
 
 
 #: An LSTM that reaches this point has projections, which the exporter ignores: it is unrolled.

@@ -108,11 +108,11 @@ class Examples:
             return pytree.tree_map(of_leaf, tree, is_leaf=caches.is_cache)
 
         kinds = inspect.signature(module.forward).parameters
-        found: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for name, argument in bound.arguments.items():
             mapped = of_tree(argument)
-            found |= mapped if kinds[name].kind is inspect.Parameter.VAR_KEYWORD else {name: mapped}
-        return found
+            result |= mapped if kinds[name].kind is inspect.Parameter.VAR_KEYWORD else {name: mapped}
+        return result
 
 
 def _as_tensor(leaf: Any) -> Any:

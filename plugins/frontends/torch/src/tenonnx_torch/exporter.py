@@ -21,9 +21,9 @@ def operations(opset_version: int = 18) -> Any:
 
     Returns a copy, since an export adds operations.
     """
-    found = copy.copy(_read(opset_version))
-    found.functions = {operation: list(forms) for operation, forms in found.functions.items()}
-    return found
+    result = copy.copy(_read(opset_version))
+    result.functions = {operation: list(forms) for operation, forms in result.functions.items()}
+    return result
 
 
 @functools.cache

@@ -179,11 +179,11 @@ def _forget_the_exporter(model: onnx.ModelProto) -> None:
 
 def _names_of_dims(examples: Examples, shapes: Sequence[tuple[Any, ...]]) -> dict[str, str]:
     """Map the tracer's symbols to the user's names."""
-    found: dict[str, str] = {}
+    result: dict[str, str] = {}
     for name, shape in zip(examples.tensors, shapes, strict=True):
         for axis, dim in examples.dims.get(name, {}).items():
-            found.setdefault(str(shape[axis]), dim if isinstance(dim, str) else dim.__name__)
-    return found
+            result.setdefault(str(shape[axis]), dim if isinstance(dim, str) else dim.__name__)
+    return result
 
 
 def _name_dims(model: onnx.ModelProto, names: Mapping[str, str]) -> None:

@@ -35,9 +35,9 @@ def index_reduce(
         return index_reduce(x.reshape(1), 0, index, source.reshape(1), reduce, include_self=include_self).reshape(())
     dim %= x.ndim
     places = index.reshape([-1 if axis == dim else 1 for axis in range(x.ndim)]).expand(source.shape)
-    found = scatter_mean(x, dim, places, source, reduce, include_self=include_self)
+    result = scatter_mean(x, dim, places, source, reduce, include_self=include_self)
     return (
-        x.scatter_reduce(dim, places, source, reduce, include_self=include_self) if found is NotImplemented else found
+        x.scatter_reduce(dim, places, source, reduce, include_self=include_self) if result is NotImplemented else result
     )
 
 
@@ -65,10 +65,10 @@ def _with_positions(indices: Sequence[Any]) -> Any:
     arrays = sum(isinstance(index, Tensor | list) or hasattr(index, "__array__") for index in indices)
     if arrays < 2 or not any(map(_is_mask, indices)):
         return NotImplemented
-    found: list[Any] = []
+    result: list[Any] = []
     for index in indices:
-        found.extend(index.nonzero().unbind(1) if _is_mask(index) else [index])
-    return found
+        result.extend(index.nonzero().unbind(1) if _is_mask(index) else [index])
+    return result
 
 
 def get_item(x: Tensor, index: Any) -> Tensor:
@@ -206,10 +206,10 @@ def exactly_filled(shape: Sequence[Any], value: Any, dtype: torch.dtype | None) 
             break
     if len(parts) < 2:
         return NotImplemented
-    found: Any = torch.full(list(shape), parts[0], dtype=dtype)
+    result: Any = torch.full(list(shape), parts[0], dtype=dtype)
     for part in parts[1:]:
-        found = found + torch.full((), part, dtype=dtype)
-    return found
+        result = result + torch.full((), part, dtype=dtype)
+    return result
 
 
 def full(shape: Sequence[Any], value: Any, *, dtype: torch.dtype | None = None, **placed: Any) -> Any:

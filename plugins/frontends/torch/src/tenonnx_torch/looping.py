@@ -31,21 +31,21 @@ def with_loops(module: torch.nn.Module, examples: Examples, dim: str, export: Ca
 
     def at(length: int) -> Unrolled:
         given = examples.resized({**{d: max(s, 2) for d, s in examples.sizes.items()}, dim: length})
-        found = unrolled(lambda: export(module, given), *place, length)
-        if found is None:
+        result = unrolled(lambda: export(module, given), *place, length)
+        if result is None:
             raise NotRerolled("the trace has the dim as a number")
-        return found
+        return result
 
     first = at(max(examples.sizes[dim], 5))
     if not any(first.symbol in each.free_symbols for each in (*first.decisions.numbers, *first.decisions.comparisons)):
         raise NotRerolled("nothing depends on the dim")
     lengths = lengths_for(first)
     traces = [first if length == first.length else at(length) for length in lengths]
-    found, loops = module_of(module, traces[0], traces[1])
+    result, loops = module_of(module, traces[0], traces[1])
     seen = {first.length, *lengths}
     for length in _others(first, seen):
-        _compare(module, found, examples.resized({dim: length}), length, loops)
-    return found
+        _compare(module, result, examples.resized({dim: length}), length, loops)
+    return result
 
 
 def _others(first: Unrolled, traced: set[int]) -> list[int]:

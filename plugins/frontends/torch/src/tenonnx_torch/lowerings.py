@@ -68,15 +68,15 @@ class Forms:
 
     def translations(self, program: Any) -> dict[Any, Form]:
         """Functions for the exporter that write placeholder nodes, by operator of the program."""
-        found: dict[Any, Form] = {}
+        result: dict[Any, Form] = {}
         for target in {*_targets(program), *self._named()}:
             if target is OPERATOR:
-                found[target] = self._module_writer()
+                result[target] = self._module_writer()
                 continue
             form = self.functions.get(target._schema.name) or self.functions.get(str(target).replace(".", "::", 1))
             if form is not None:
-                found[target] = self._writer(target, form)
-        return found
+                result[target] = self._writer(target, form)
+        return result
 
     def _named(self) -> Iterator[Any]:
         """Operators with lowerings; decompositions may lead to them."""
@@ -121,8 +121,8 @@ class Forms:
         for place, value in zip(places, inputs, strict=True):
             remaining[place] = value
         arguments, keywords = pytree.tree_unflatten(remaining, spec)
-        found = form(*arguments, **keywords)
-        return tuple(found) if isinstance(found, list) else found
+        result = form(*arguments, **keywords)
+        return tuple(result) if isinstance(result, list) else result
 
 
 def _targets(program: Any) -> Iterator[Any]:

@@ -80,8 +80,8 @@ def cholesky(matrix: Tensor, upper: bool = False) -> Tensor:
         column = torch.where(rows >= k, left[..., k] / root, 0.0)
         columns.append(column)
         left = left - column.unsqueeze(-1) * column.unsqueeze(-2)
-    found = torch.stack(columns, -1) if columns else matrix
-    return found.mT if upper else found
+    result = torch.stack(columns, -1) if columns else matrix
+    return result.mT if upper else result
 
 
 def cholesky_ex(matrix: Tensor, *, upper: bool = False, check_errors: bool = False) -> tuple[Tensor, Tensor]:
@@ -99,19 +99,19 @@ def solve_triangular(
         return solve_triangular(triangle.mT, right.mT, upper=not upper).mT
     rows = torch.arange(matrix.shape[-1])
     batch = torch.broadcast_shapes(triangle.shape[:-2], right.shape[:-2])
-    found = right.expand(*batch, *right.shape[-2:])
+    result = right.expand(*batch, *right.shape[-2:])
     for k in reversed(_steps(matrix)) if upper else _steps(matrix):
-        row = found[..., k : k + 1, :] / triangle[..., k : k + 1, k : k + 1]
-        found = torch.where((rows == k).unsqueeze(-1), row, found - triangle[..., k : k + 1] * row)
-    return found
+        row = result[..., k : k + 1, :] / triangle[..., k : k + 1, k : k + 1]
+        result = torch.where((rows == k).unsqueeze(-1), row, result - triangle[..., k : k + 1] * row)
+    return result
 
 
 def triangular_solve(
     right: Tensor, matrix: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> tuple[Tensor, Tensor]:
     triangle = matrix.mT if transpose else matrix
-    found = solve_triangular(triangle, right, upper=upper != transpose, unitriangular=unitriangular)
-    return found, matrix.expand([*found.shape[:-2], *matrix.shape[-2:]]).clone()
+    result = solve_triangular(triangle, right, upper=upper != transpose, unitriangular=unitriangular)
+    return result, matrix.expand([*result.shape[:-2], *matrix.shape[-2:]]).clone()
 
 
 def cholesky_solve(right: Tensor, factor: Tensor, upper: bool = False) -> Tensor:
@@ -237,12 +237,12 @@ def matrix_exp(matrix: Tensor) -> Tensor:
     count = (norm.clamp(min=0.5).log2() + 1).ceil().clamp(max=halvings)
     small = matrix * torch.exp2(-count)
     unit = torch.eye(matrix.shape[-1], dtype=matrix.dtype)
-    found: Tensor = unit + small / _TERMS
+    result: Tensor = unit + small / _TERMS
     for k in reversed(range(1, _TERMS)):
-        found = unit + small @ found / k
+        result = unit + small @ result / k
     for k in range(halvings):
-        found = torch.where(count > k, found @ found, found)
-    return found
+        result = torch.where(count > k, result @ result, result)
+    return result
 
 
 #: Number of terms that is exact to the last digit of float64.

@@ -55,8 +55,8 @@ class Held:
         path = self._prefix + name
         if path in self._values:
             return self._values[path]
-        found = getattr(self._module, name)
-        return Held(found, self._values, f"{path}.") if isinstance(found, torch.nn.Module) else found
+        result = getattr(self._module, name)
+        return Held(result, self._values, f"{path}.") if isinstance(result, torch.nn.Module) else result
 
     def __getitem__(self, key: int | str) -> Any:
         return getattr(self, str(key))

@@ -33,10 +33,10 @@ _ACTIVE: list[_Iteration] = []
 def nonzero(x: Tensor, *args: Any, **keywords: Any) -> Any:
     """``torch.nonzero``, whose indices of a vector can be iterated over in a trace."""
     _note_selection()
-    found = torch.nonzero(x, *args, **keywords)
-    if isinstance(found, Tensor) and x.ndim == 1 and isinstance(x.shape[0], int) and x.shape[0] <= _MOST:
-        setattr(found, _TESTED, x.shape[0])
-    return found
+    result = torch.nonzero(x, *args, **keywords)
+    if isinstance(result, Tensor) and x.ndim == 1 and isinstance(x.shape[0], int) and x.shape[0] <= _MOST:
+        setattr(result, _TESTED, x.shape[0])
+    return result
 
 
 def where(*args: Any, **keywords: Any) -> Any:
@@ -80,8 +80,8 @@ def _marked(x: Tensor, place: int) -> Tensor:
 
 def getitem(x: Tensor, index: Any) -> Any:
     """``x[index]``, which keeps the mark of an index."""
-    found = get_item(x, index)
-    return _marked(found, getattr(x, _PLACE)) if hasattr(x, _PLACE) else found
+    result = get_item(x, index)
+    return _marked(result, getattr(x, _PLACE)) if hasattr(x, _PLACE) else result
 
 
 def select(x: Tensor, dim: int, index: int) -> Tensor:
@@ -93,10 +93,10 @@ def select(x: Tensor, dim: int, index: int) -> Tensor:
 
 def numel(x: Tensor) -> int:
     """``torch.numel``; in such a loop rows of unknown number are not empty, since empty ones are skipped."""
-    found = torch.numel(x)
-    if _ACTIVE and isinstance(found, torch.SymInt):
-        torch._check(found != 0)
-    return found
+    result = torch.numel(x)
+    if _ACTIVE and isinstance(result, torch.SymInt):
+        torch._check(result != 0)
+    return result
 
 
 def formatted(x: Tensor, spec: str) -> str:
@@ -127,8 +127,8 @@ def without_conversions() -> Iterator[None]:
 
     def converted(self: nn.Module, function: Callable[[Tensor], Tensor], recurse: bool = True) -> nn.Module:
         held = [*self.parameters(recurse), *self.buffers(recurse)]
-        found: nn.Module = self if all(function(x) is x for x in held) else apply(self, function, recurse)
-        return found
+        result: nn.Module = self if all(function(x) is x for x in held) else apply(self, function, recurse)
+        return result
 
     kind._apply = converted
     try:

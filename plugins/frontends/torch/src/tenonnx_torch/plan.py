@@ -161,9 +161,9 @@ class Step:
         if self.torch is not None:
             for position in self.quantized:
                 tensors[position] = exact(tensors[position], self.values[position])
-            found = self.torch(*tensors, **attributes)
-            if found is not NotImplemented:
-                return found
+            result = self.torch(*tensors, **attributes)
+            if result is not NotImplemented:
+                return result
         tensors = [as_tensor(each) for each in arguments]
         if is_traced(*(tensor for each in tensors for tensor in tensors_in(each))):
             try:
@@ -321,8 +321,8 @@ def _is_static(node: Node) -> bool:
 
 def _depending(graph: Graph) -> set[Value]:
     """The values that depend on floating-point variables, which training changes."""
-    found = {v for v in (*graph.variables, *graph.captures) if _is_float(v)}
+    result = {v for v in (*graph.variables, *graph.captures) if _is_float(v)}
     for node in graph.nodes:
-        if found.intersection(node.uses):
-            found.update(v for v in node.outputs if v is not None)
-    return found
+        if result.intersection(node.uses):
+            result.update(v for v in node.outputs if v is not None)
+    return result

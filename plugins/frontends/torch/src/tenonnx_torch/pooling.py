@@ -100,12 +100,12 @@ def _maximum(rank: int, indexed: bool) -> Callable[..., Any]:
 
 def _places(indices: Tensor, padded: Any, lengths: Any, first: list[int]) -> Tensor:
     """Flat indices into the padded axes as such into the axes without their padding."""
-    found, factor = torch.zeros_like(indices), 1
+    result, factor = torch.zeros_like(indices), 1
     for size, length, begin in zip(reversed(padded), reversed(lengths), reversed(first), strict=True):
         whole = indices // size
-        found = found + (indices - whole * size - begin) * factor
+        result = result + (indices - whole * size - begin) * factor
         indices, factor = whole, factor * length
-    return found
+    return result
 
 
 def _averages(rank: int) -> Callable[..., Any]:

@@ -111,15 +111,15 @@ def borders(program: Any, names: Mapping[str, str]) -> list[dict[str, int]]:
 
     The tracer follows one side of a branch on a size, and records the range of sizes on that side.
     """
-    found = []
+    result = []
     for symbol, bounds in program.range_constraints.items():
         name = names.get(str(symbol))
         outside = [
             int(bounds.lower) - 1 if bounds.lower > 2 else 1,
             int(bounds.upper) + 1 if bounds.upper < _LONGEST else 1,
         ]
-        found += [{name: size} for size in outside if name is not None and size > 1]
-    return found
+        result += [{name: size} for size in outside if name is not None and size > 1]
+    return result
 
 
 def free_dims(program: Any, examples: Examples) -> dict[str, Mapping[int, str]]:

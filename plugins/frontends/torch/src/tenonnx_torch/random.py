@@ -67,8 +67,8 @@ def rrelu_with_noise(x: Tensor, noise: Tensor, *options: Any, **named: Any) -> T
 
 
 def rrelu_and_noise(x: Tensor, noise: Tensor, *options: Any, **named: Any) -> tuple[Tensor, Tensor]:
-    found = rrelu(x, *options, **named)
-    return found, torch.where(x < 0, found / torch.where(x < 0, x, 1.0), 1.0)
+    result = rrelu(x, *options, **named)
+    return result, torch.where(x < 0, result / torch.where(x < 0, x, 1.0), 1.0)
 
 
 #: Functions by operator.

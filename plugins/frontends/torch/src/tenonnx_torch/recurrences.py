@@ -317,8 +317,8 @@ class Recurrences(TorchFunctionMode):
 
     def _pack(self, input: torch.Tensor, lengths: torch.Tensor, batch_first: bool) -> tuple[torch.Tensor, _Lengths]:
         steps = input.transpose(0, 1) if batch_first else input
-        found = _Lengths(lengths, steps.shape[0], steps.shape[1])
-        return self._as_packed(steps), found
+        result = _Lengths(lengths, steps.shape[0], steps.shape[1])
+        return self._as_packed(steps), result
 
     def _as_packed(self, steps: torch.Tensor) -> torch.Tensor:
         data = steps.reshape([steps.shape[0] * steps.shape[1], *steps.shape[2:]])

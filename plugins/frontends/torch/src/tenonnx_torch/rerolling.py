@@ -87,10 +87,10 @@ def rerolled(first: Graph, second: Graph) -> list[Loop]:
 
     Raises ``NotRerolled`` naming the line of a loop that cannot be replaced.
     """
-    found: list[Loop] = []
+    result: list[Loop] = []
     while (loop := _roll_smallest(first, second)) is not None:
-        found.append(loop)
-    return found
+        result.append(loop)
+    return result
 
 
 def _roll_smallest(first: Graph, second: Graph) -> Loop | None:
@@ -366,9 +366,9 @@ class _Plan:
             if place in self.written:
                 return call(torch.movedim, item(("row", place)), 0, self.written[place], like=final)
             if (place, 1) in self.starts:
-                found = item(("state", place))
-                found.meta["val"] = final.meta.get("val")
-                return found
+                result = item(("state", place))
+                result.meta["val"] = final.meta.get("val")
+                return result
             return call(aten.select.int, item(("row", place)), 0, -1, like=final)
 
         for reader, parts in self.readers.items():

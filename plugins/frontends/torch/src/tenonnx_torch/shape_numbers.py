@@ -97,10 +97,10 @@ def computed(op: Op, rule: Callable[..., Any], given: Sequence[Numbers | None], 
     ]
     if symbolic and op is ops.where:
         arrays[0] = arrays[0].astype(bool)
-    found = function(*arrays, **attributes)
-    if found is NotImplemented:
-        return found
-    results = found if isinstance(found, tuple) else (found,)
+    result = function(*arrays, **attributes)
+    if result is NotImplemented:
+        return result
+    results = result if isinstance(result, tuple) else (result,)
     if any(np.size(each) > LONGEST for each in results):
         return NotImplemented
     dtype = _dtype_of(op, given, attributes)
@@ -192,8 +192,8 @@ def _reduced(function: Callable[[Any, Any], Any]) -> Callable[..., Any]:
     def reduced(array: Any, axes: Any = None, *, keepdims: int, noop_with_empty_axes: int) -> Any:
         if array.ndim > 1 or (axes is None and noop_with_empty_axes):
             return NotImplemented
-        found = functools.reduce(function, array.reshape(-1))
-        return np.array([found], object).reshape([1] * array.ndim) if keepdims else found
+        result = functools.reduce(function, array.reshape(-1))
+        return np.array([result], object).reshape([1] * array.ndim) if keepdims else result
 
     return reduced
 

@@ -15,8 +15,8 @@ def kthvalue(x: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> tuple[T
     if not x.ndim:
         return x.clone(), torch.zeros((), dtype=torch.int64)
     values, places = x.sort(dim)
-    found = values.select(dim, k - 1), places.select(dim, k - 1)
-    return (found[0].unsqueeze(dim), found[1].unsqueeze(dim)) if keepdim else found
+    result = values.select(dim, k - 1), places.select(dim, k - 1)
+    return (result[0].unsqueeze(dim), result[1].unsqueeze(dim)) if keepdim else result
 
 
 def median(x: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:

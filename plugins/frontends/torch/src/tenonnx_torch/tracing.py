@@ -141,12 +141,12 @@ def _larger_than_one(program: Program, examples: Examples, decisions: Decisions)
 
 def _grown(sizes: dict[Any, int], larger: dict[Any, int]) -> dict[Any, int]:
     """Sizes of dims with some replaced by ``larger`` ones; a dim that is a sum of these and another one is updated."""
-    found = sizes | larger
+    result = sizes | larger
     for dim, size in larger.items():
         rest = [each for name, each in sizes.items() if name != dim]
         sums = [name for name, total in sizes.items() if name not in larger and total - sizes[dim] in rest]
-        found |= {name: sizes[name] + size - sizes[dim] for name in sums}
-    return found
+        result |= {name: sizes[name] + size - sizes[dim] for name in sums}
+    return result
 
 
 def _dims_by_symbol(program: Program, examples: Examples) -> dict[str, Any]:
@@ -308,15 +308,15 @@ def _converted(program: Program, forms: Forms, decompose: Callable[[Program, Any
 
 def _take_weights(graph: Any) -> dict[str, torch.Tensor]:
     """Replace the contents of large initializers by their types alone. Returns these contents by name."""
-    found: dict[str, torch.Tensor] = {}
+    result: dict[str, torch.Tensor] = {}
     for name, value in graph.initializers.items():
         contents = value.const_value
         tensor = getattr(contents, "raw", None)
         if isinstance(tensor, torch.Tensor) and contents.nbytes >= LARGE and not tensor.is_complex():
-            found[name] = tensor
+            result[name] = tensor
             kind = onnx.TensorProto(name=name, data_type=int(contents.dtype), dims=tuple(contents.shape))
             value.const_value = onnx_ir.serde.TensorProtoTensor(kind)
-    return found
+    return result
 
 
 def _rename_computed(graph: Any) -> None:
@@ -418,13 +418,13 @@ def _untraceable(module: torch.nn.Module, examples: Examples, error: Exception) 
 
 def _class_at(error: BaseException) -> str:
     """The name of the innermost user-defined module class in whose ``forward`` an error arose."""
-    found = "Class"
+    result = "Class"
     for frame, _ in traceback.walk_tb(error.__traceback__):
         module = frame.f_locals.get("self")
         if isinstance(module, torch.nn.Module) and frame.f_code.co_name == "forward":
             kind = type(module)
-            found = found if kind.__module__.startswith("torch.") else kind.__name__
-    return found
+            result = result if kind.__module__.startswith("torch.") else kind.__name__
+    return result
 
 
 def _reason(error: BaseException) -> str:

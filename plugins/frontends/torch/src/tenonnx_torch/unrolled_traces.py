@@ -55,13 +55,13 @@ def noted(decisions: Decisions, guarded: bool = True) -> Iterator[None]:
 
     def decide(self: Any, expression: Any, *args: Any, **keywords: Any) -> Any:
         with contextlib.nullcontext() if guarded else self.suppress_guards():
-            found = evaluate(self, expression, *args, **keywords)
+            result = evaluate(self, expression, *args, **keywords)
         if not expression.is_number and expression.free_symbols <= self.backed_var_to_val.keys():
-            if isinstance(found, sympy.Integer):
-                decisions.numbers.setdefault(expression, int(found))
-            elif found in (sympy.true, sympy.false):
-                decisions.comparisons.setdefault(expression, bool(found))
-        return found
+            if isinstance(result, sympy.Integer):
+                decisions.numbers.setdefault(expression, int(result))
+            elif result in (sympy.true, sympy.false):
+                decisions.comparisons.setdefault(expression, bool(result))
+        return result
 
     kind._evaluate_expr = decide
     try:
@@ -134,8 +134,8 @@ def _whole_of(node: Node) -> Any:
     start, end, step = given + usual[len(given) :]
     if start not in (0, None) or end not in (None, 2**63 - 1) or step != 1:
         return None
-    found: Any = node.args[writes]
-    return found if found.meta["val"].dtype == node.meta["val"].dtype else None
+    result: Any = node.args[writes]
+    return result if result.meta["val"].dtype == node.meta["val"].dtype else None
 
 
 #: Operations that return a list of parts of a tensor.
@@ -176,8 +176,8 @@ def _expression_of(node: Any) -> sympy.Expr | int | None:
     value = node.meta.get("val") if isinstance(node, Node) else None
     if not isinstance(value, torch.SymInt) or not value.node.has_hint():
         return None
-    found = sympy.sympify(value.node.expr)
-    return int(found) if found.is_Integer else found
+    result = sympy.sympify(value.node.expr)
+    return int(result) if result.is_Integer else result
 
 
 def lengths_for(first: Unrolled) -> tuple[int, int]:

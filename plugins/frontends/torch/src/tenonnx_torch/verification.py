@@ -55,9 +55,9 @@ def verify_against(
 
     calls, given = SizedCalls(call), examples.sizes
     wanted = [{**given, **changed} for changed in (*sizes_to_compare(given), *examples.borders)]
-    found = verify_calls("PyTorch", graph, calls.calls_at(wanted), allowed, coarsest(graph), drawn)
-    found.problems += [problem for name in given if (problem := calls.why_fixed(name, "PyTorch"))]
-    return found
+    result = verify_calls("PyTorch", graph, calls.calls_at(wanted), allowed, coarsest(graph), drawn)
+    result.problems += [problem for name in given if (problem := calls.why_fixed(name, "PyTorch"))]
+    return result
 
 
 def coarsest(graph: Graph) -> Tolerance | None:

@@ -87,9 +87,9 @@ def adaptive_maximum(x: Tensor, sizes: Any) -> tuple[Tensor, Tensor]:
     place, inside = place.flatten(rank), inside.flatten(rank)
     maxima = x.flatten(-rank)[..., place]
     maxima = torch.where(inside, maxima, -torch.inf)
-    found = torch.where(maxima.isnan().any(-1), torch.nan, maxima.amax(-1))
-    same = ((maxima == found.unsqueeze(-1)) | maxima.isnan()).to(torch.int64).argmax(-1, keepdim=True)
-    return found, place.expand(maxima.shape).gather(-1, same).squeeze(-1)
+    result = torch.where(maxima.isnan().any(-1), torch.nan, maxima.amax(-1))
+    same = ((maxima == result.unsqueeze(-1)) | maxima.isnan()).to(torch.int64).argmax(-1, keepdim=True)
+    return result, place.expand(maxima.shape).gather(-1, same).squeeze(-1)
 
 
 def fractional_maximum(x: Tensor, kernel: Any, sizes: Any, samples: Tensor) -> tuple[Tensor, Tensor]:
@@ -109,9 +109,9 @@ def fractional_maximum(x: Tensor, kernel: Any, sizes: Any, samples: Tensor) -> t
         place = place * length + along.reshape([*batch, *view])
     place = place.flatten(-rank)
     maxima = x.flatten(-rank).gather(-1, place.flatten(len(batch))).reshape(place.shape)
-    found = torch.where(maxima.isnan().any(-1), torch.nan, maxima.amax(-1))
-    same = ((maxima == found.unsqueeze(-1)) | maxima.isnan()).to(torch.int64).argmax(-1, keepdim=True)
-    return found, place.gather(-1, same).squeeze(-1)
+    result = torch.where(maxima.isnan().any(-1), torch.nan, maxima.amax(-1))
+    same = ((maxima == result.unsqueeze(-1)) | maxima.isnan()).to(torch.int64).argmax(-1, keepdim=True)
+    return result, place.gather(-1, same).squeeze(-1)
 
 
 # ----- sampling -------------------------------------------------------------------------------------------------------

@@ -120,10 +120,10 @@ class _Body:
         if operation.target in (aten.slice.Tensor, aten.slice_scatter.default):
             return self._slice(operation, leaves)
         target, args = _varying(operation.target, leaves)
-        found = self.graph.call_function(target, args)
+        result = self.graph.call_function(target, args)
         if target in _ARITHMETIC:
-            self.indexes.add(found)
-        return found
+            self.indexes.add(result)
+        return result
 
     def _slice(self, operation: Operation, leaves: list[Any]) -> Any:
         writes = operation.target is aten.slice_scatter.default

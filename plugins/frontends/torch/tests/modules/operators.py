@@ -35,15 +35,15 @@ def samples(name: str, taken: int = TAKEN) -> Iterator[tuple[Apply, tuple[Any, .
     """Modules that call the operator with one sample each, and the sample's tensors."""
     info = operators()[name]
     torch.manual_seed(0)
-    found = [
+    result = [
         sample
         for sample in itertools.islice(info.sample_inputs("cpu", dtype_of(info), requires_grad=False), LOOKED_AT)
         if any(
             isinstance(leaf, torch.Tensor) for leaf in pytree.tree_leaves((sample.input, sample.args, sample.kwargs))
         )
     ]
-    for place in sorted({round(k * (len(found) - 1) / max(taken - 1, 1)) for k in range(min(taken, len(found)))}):
-        yield _as_module(info.op, found[place])
+    for place in sorted({round(k * (len(result) - 1) / max(taken - 1, 1)) for k in range(min(taken, len(result)))}):
+        yield _as_module(info.op, result[place])
 
 
 def _as_module(operator: Any, sample: Any) -> tuple[Apply, tuple[Any, ...]]:

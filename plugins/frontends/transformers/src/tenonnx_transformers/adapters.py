@@ -53,17 +53,17 @@ class Adapter:
     def tensors(self, part: Part) -> dict[str, Tensor]:
         """Tensors for the inputs of a part, of one rank: smaller ones are filled with zeros, like missing modules."""
         most = max(a.shape[1] for a, _ in self.updates.values())
-        found = {}
+        result = {}
         for name in inputs_of(part):
             module, _, side = name.rpartition(".")
             axis = 1 if side == "lora_A" else 0
             shape = list(part.examples[name].shape)
             shape[axis] = most
-            found[name] = torch.zeros(shape)
+            result[name] = torch.zeros(shape)
             if module in self.updates:
                 update = self.updates[module][1 - axis]
-                found[name].narrow(axis, 0, update.shape[axis]).copy_(update)
-        return found
+                result[name].narrow(axis, 0, update.shape[axis]).copy_(update)
+        return result
 
 
 def read_adapters(folders: Sequence[Path], model: nn.Module) -> list[Adapter]:

@@ -72,16 +72,16 @@ def _move_data(path: Path, written: Path, place: Path) -> None:
 
 def _shards(model: onnx.ModelProto, largest: int) -> list[list[tuple[int, onnx.TensorProto]]]:
     """The external tensors of a model by file, each with its offset."""
-    found: list[list[tuple[int, onnx.TensorProto]]] = [[]]
+    result: list[list[tuple[int, onnx.TensorProto]]] = [[]]
     end = 0
     for tensor in model.graph.initializer:
         if tensor.data_location != onnx.TensorProto.EXTERNAL:
             continue
         length = next(int(entry.value) for entry in tensor.external_data if entry.key == "length")
         start = -(-end // _PAGE) * _PAGE if length >= _PAGE else end
-        if found[-1] and start + length > largest:
-            found.append([])
+        if result[-1] and start + length > largest:
+            result.append([])
             start = 0
-        found[-1].append((start, tensor))
+        result[-1].append((start, tensor))
         end = start + length
-    return found
+    return result

@@ -38,12 +38,12 @@ def decoder_states(model: torch.nn.Module) -> list[State]:
         given = token_inputs(model, torch.zeros(batch, length, dtype=torch.int64), torch.ones(batch, length))
         with torch.no_grad():
             pair.append(run_model(model, given, {})[1])
-    found = [state for state in states_of(pair, _PROBES) if state.axes]  # tensors without dynamic axes count tokens
-    if not found:
+    result = [state for state in states_of(pair, _PROBES) if state.axes]  # tensors without dynamic axes count tokens
+    if not result:
         raise NotRepresentable(
             f"{type(model).__name__} keeps no states in its cache", do="choose another task, such as feature-extraction"
         )
-    return found
+    return result
 
 
 def is_recurrent(states: Sequence[State]) -> bool:
@@ -107,12 +107,12 @@ def token_inputs(
 ) -> dict[str, Tensor]:
     """Inputs of ``forward`` by name: tokens, and the attention mask and positions if it accepts them."""
     parameters = inspect.signature(model.forward).parameters
-    found = {"input_ids": tokens}
+    result = {"input_ids": tokens}
     if "attention_mask" in parameters:
-        found["attention_mask"] = mask.long()
+        result["attention_mask"] = mask.long()
     if "position_ids" in parameters:
-        found["position_ids"] = positions_of(mask)[:, -tokens.shape[1] :] if positions is None else positions
-    return found
+        result["position_ids"] = positions_of(mask)[:, -tokens.shape[1] :] if positions is None else positions
+    return result
 
 
 def positions_of(mask: Tensor) -> Tensor:

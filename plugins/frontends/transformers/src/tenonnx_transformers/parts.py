@@ -38,7 +38,7 @@ class Part:
         names = list(self.examples)
         given: list[Any] = [dict(zip(_keys(names), self.examples.values(), strict=True))]
         kind = type(type(self.model).__name__, (Traced,), {})  # errors show the class name of the model
-        found = tx.load(
+        result = tx.load(
             kind(self),
             *given,
             dims={name: dict(axes) for name, axes in self.dims.items() if axes and name in self.examples},
@@ -48,12 +48,12 @@ class Part:
             simplify=None,
             share_weights=True,
         )
-        for value in list(found.variables):
+        for value in list(result.variables):
             plain = value.name.removeprefix(PREFIX)
-            if plain != value.name and plain not in found.names():
-                found.rename(value, plain)
-        found.name = self.name
-        return found
+            if plain != value.name and plain not in result.names():
+                result.rename(value, plain)
+        result.name = self.name
+        return result
 
 
 #: Prefix of parameter names in a traced part.

@@ -77,8 +77,8 @@ def in_precision(graph: Graph, precision: str, target: object) -> Graph:
         if form == "qdq":
             raise NotRepresentable("only onnxruntime has weights in NF4", given=str(target), do="use int4")
         return with_nf4_weights(graph)
-    found, _ = tx.quantize(graph, mode="weights", bits=kind, block_size=_BLOCK, form=form, method="hqq")
-    return found
+    result, _ = tx.quantize(graph, mode="weights", bits=kind, block_size=_BLOCK, form=form, method="hqq")
+    return result
 
 
 def loss_of(part: Part, precision: str, before: Sequence[Any], after: Sequence[Any]) -> Loss:

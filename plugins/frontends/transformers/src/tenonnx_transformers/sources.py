@@ -192,8 +192,8 @@ def _weights(folder: Path, config: Any, class_name: str, trust: bool) -> torch.n
             given=", ".join([*missing, *wrong][:5]),
             do="give the task that the weights are for: task=, or --task of a command",
         )
-    found: torch.nn.Module = model.eval()
-    return found
+    result: torch.nn.Module = model.eval()
+    return result
 
 
 def _first_line(error: Exception) -> str:

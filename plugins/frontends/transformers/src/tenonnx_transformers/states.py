@@ -112,8 +112,8 @@ def _starting_from_zeros(layer: Any) -> Callable[..., Tensor]:
         if conv_kernel_size is not None and not layer.has_previous_state[state_idx]:
             layer.lazy_initialization(conv_states=conv_states, state_idx=state_idx, conv_kernel_size=conv_kernel_size)
             layer.has_previous_state[state_idx] = True
-        found: Tensor = update(conv_states, state_idx, conv_kernel_size, **keywords)
-        return found
+        result: Tensor = update(conv_states, state_idx, conv_kernel_size, **keywords)
+        return result
 
     return update_conv_state
 
@@ -240,7 +240,7 @@ def states_of(
     """
     first, second = pair
     names = {(a, b): name for name, a, b in zip(dims, *sizes, strict=True)}
-    found = []
+    result = []
     for key, tensor in first.items():
         other = second[key]
         pairs = list(zip(tensor.shape, other.shape, strict=True))
@@ -250,5 +250,5 @@ def states_of(
                 "a state of the cache has an axis that is neither the batch nor the number of tokens",
                 given=f"layer {key[0]}, {key[1]}: {tuple(tensor.shape)} and {tuple(other.shape)}",
             )
-        found.append(State(*key, axes, tuple(tensor.shape), tensor.dtype))
-    return found
+        result.append(State(*key, axes, tuple(tensor.shape), tensor.dtype))
+    return result

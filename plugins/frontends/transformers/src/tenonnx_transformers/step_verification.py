@@ -45,7 +45,7 @@ class Decoding:
 def compare_steps(source: Source, parts: Parts, runs: Sequence[Session], allowed: Tolerance) -> list[Compared]:
     """Compare step-by-step logits with one call of the model for the whole text. Raises ``VerificationFailed``."""
     model: Any = source.model
-    found = []
+    result = []
     for seed, (batch, length, news) in enumerate(_CALLS):
         inputs = inputs_for(source, batch, length, seed)
         generator = torch.Generator().manual_seed(seed)
@@ -56,7 +56,7 @@ def compare_steps(source: Source, parts: Parts, runs: Sequence[Session], allowed
         decoding = Decoding(parts, runs, inputs)
         where = f"batch {batch}, length {length}"
         seen = decoding.inputs.get(MASK, np.ones(encoded.shape[:2])) == 1
-        found.append(
+        result.append(
             check(parts.encoder.name, "last_hidden_state", where, decoding.hidden[seen], encoded[seen], allowed)
         )
         begin = 0
@@ -65,9 +65,9 @@ def compare_steps(source: Source, parts: Parts, runs: Sequence[Session], allowed
             name = parts.step.name if decoding.began else parts.first.name
             logits = decoding(tokens[:, begin:end])
             place = f"{where}, past {begin}, new {new}"
-            found.append(check(name, "logits", place, logits, whole[:, begin:end], allowed))
+            result.append(check(name, "logits", place, logits, whole[:, begin:end], allowed))
             begin = end
-    return found
+    return result
 
 
 def _vocabulary(model: Any) -> int:

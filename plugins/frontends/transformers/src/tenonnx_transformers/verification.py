@@ -86,13 +86,13 @@ class Session:
         known = set(self.inputs)
         given = {name: feeds[name] for name in feeds if name in known}
         try:
-            found: Sequence[Any] = self.session.run(None, given, self.options)
+            result: Sequence[Any] = self.session.run(None, given, self.options)
         except Exception as error:  # of its own binding
             sizes = ", ".join(f"{name} {tuple(array.shape)}" for name, array in list(given.items())[:3])
             raise VerificationFailed(
                 "onnxruntime does not run the exported graph", given=f"{sizes}: {str(error)[:300]}"
             ) from error
-        return found
+        return result
 
 
 @dataclass(frozen=True)
@@ -152,7 +152,7 @@ def compare_logits(
 
     Texts of a batch have different lengths, with padding on either side. Raises ``VerificationFailed``.
     """
-    found = []
+    result = []
     for rows, news in CALLS:
         if run.one_by_one and any(row.startswith("0") for row in rows):
             continue
@@ -173,9 +173,9 @@ def compare_logits(
             seen = mask[:, begin:end].numpy() == 1
             where = f"batch {len(tokens)}, past {begin}, new {new}"
             expected = whole[:, begin:end][seen]
-            found.append(check(part, "logits", where, np.asarray(logits, np.float32)[seen], expected, allowed))
+            result.append(check(part, "logits", where, np.asarray(logits, np.float32)[seen], expected, allowed))
             begin = end
-    return found
+    return result
 
 
 def compare_generation(
@@ -237,15 +237,15 @@ def logits_after(model: Any, prompts: Prompts, expected: np.ndarray[Any, Any]) -
 
 def compare_calls(source: Source, part: Part, run: Run, allowed: Tolerance) -> list[Compared]:
     """Compare a model without generation at several batch sizes and lengths. Raises ``VerificationFailed``."""
-    found = []
+    result = []
     for seed, (batch, length) in enumerate(((2, 7), (1, 1), (3, 12))):
         inputs = inputs_for(source, batch, length, seed)
         with torch.no_grad():
             expected = part.call(inputs)
         actual = run({name: tensor.numpy() for name, tensor in inputs.items()})
         where = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in inputs.items())
-        found += [
+        result += [
             check(part.name, name, where, a, to_numpy(e), allowed)
             for name, a, e in zip(part.outputs, actual, expected, strict=True)
         ]
-    return found
+    return result

@@ -148,8 +148,8 @@ def real_of(value: Value, quantization: Quantization | None) -> Value:
 
 
 def dequantized(value: Value, scale: Value, zero: Value | None, **attributes: Any) -> Value:
-    found: Value = dequantize_linear(value, scale, zero, **attributes)
-    return found
+    result: Value = dequantize_linear(value, scale, zero, **attributes)
+    return result
 
 
 def quantized(value: Value, tensor: Tensor) -> Value:
@@ -161,13 +161,13 @@ def quantized(value: Value, tensor: Tensor) -> Value:
     points = quantization.zero_points.reshape(()) if scale.ndim == 0 else quantization.zero_points
     if dtype is DType.int32 or dtype is DType.int64:
         return ops.cast(ops.round_(ops.div(value, constant(scale))), to=dtype)
-    found: Value = quantize_linear(
+    result: Value = quantize_linear(
         value,
         constant(scale),
         constant(points.astype(dtype.numpy)),
         **({} if scale.ndim == 0 else {"axis": quantization.axis}),
     )
-    return found
+    return result
 
 
 #: Rules by operator name: functions of a ``Call`` that return a value or a list of values.

@@ -279,8 +279,8 @@ def bilinear(call: Call) -> Value:
     corners, halves = call.option("AlignCorners", False), call.option("HalfPixelCenters", False)
     x, wanted = call.real(0), known(call.raw(1), "the size of images").tolist()
     if call.raw(0).dtype is not DType.int16:
-        found: Value = call.as_rule("ResizeBilinear", x, call.raw(1), align_corners=corners, half_pixel_centers=halves)
-        return found
+        result: Value = call.as_rule("ResizeBilinear", x, call.raw(1), align_corners=corners, half_pixel_centers=halves)
+        return result
     return by_matrices(
         x, *(_weights_of_10_bits(b, a, corners, halves) for b, a in zip(plane(x, call.name), wanted, strict=True))
     )
@@ -324,10 +324,10 @@ def pad(call: Call) -> Any:
 
 @lite_rule("SELECT", "SELECT_V2")
 def select(call: Call) -> Value:
-    found: Value = call.as_rule(
+    result: Value = call.as_rule(
         "Select" if call.name == "SELECT" else "SelectV2", call.raw(0), call.real(1), call.real(2)
     )
-    return found
+    return result
 
 
 @lite_rule("CAST")
@@ -356,13 +356,13 @@ def fill(call: Call) -> Any:
 
 @lite_rule("ARG_MAX", "ARG_MIN")
 def arg(call: Call) -> Value:
-    found: Value = call.as_rule(
+    result: Value = call.as_rule(
         "ArgMax" if call.name == "ARG_MAX" else "ArgMin",
         call.raw(0),
         call.raw(1),
         output_type=_number_of(call.outs[0].dtype),
     )
-    return found
+    return result
 
 
 @lite_rule("TOPK_V2")

@@ -24,15 +24,15 @@ SCALES = [0.5, 0.75, 1.0, 1.5, 2.0, 3.0]
 def method(draw, coordinates, **also):
     """The attributes of Resize that select how an axis is resampled."""
     mode = draw(st.sampled_from(["nearest", "linear", "cubic"]))
-    found = {"mode": mode, "coordinate_transformation_mode": draw(st.sampled_from(coordinates)), **also}
+    result = {"mode": mode, "coordinate_transformation_mode": draw(st.sampled_from(coordinates)), **also}
     if mode == "nearest":
-        found["nearest_mode"] = draw(st.sampled_from(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]))
+        result["nearest_mode"] = draw(st.sampled_from(["round_prefer_floor", "round_prefer_ceil", "floor", "ceil"]))
     if mode == "cubic":
-        found["cubic_coeff_a"] = draw(st.sampled_from([-0.75, -0.5]))
-        found["exclude_outside"] = draw(st.integers(0, 1))
-    if found["coordinate_transformation_mode"] == "tf_crop_and_resize":
-        found["extrapolation_value"] = 2.5
-    return found
+        result["cubic_coeff_a"] = draw(st.sampled_from([-0.75, -0.5]))
+        result["exclude_outside"] = draw(st.integers(0, 1))
+    if result["coordinate_transformation_mode"] == "tf_crop_and_resize":
+        result["extrapolation_value"] = 2.5
+    return result
 
 
 def image(draw, mode, **keywords):

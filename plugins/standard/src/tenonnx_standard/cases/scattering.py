@@ -51,8 +51,8 @@ def updates(draw, x, shape, reduction):
     """Values to write into ``x``; never equal to an element of ``x`` where the gradient would be undefined."""
     dtype = "string" if x.dtype == object else x.dtype.name
     if reduction in ("max", "min"):
-        found = draw(tensors(dtype, shape=shape, distinct=True))
-        return found if "int" in dtype else (found + x.dtype.type(0.3)).astype(x.dtype)
+        result = draw(tensors(dtype, shape=shape, distinct=True))
+        return result if "int" in dtype else (result + x.dtype.type(0.3)).astype(x.dtype)
     return draw(tensors(dtype, shape=shape, exclude_near=(0.0,) if reduction == "mul" else ()))
 
 

@@ -131,8 +131,8 @@ def elu_by_where(X, *, alpha):
 
 def _scaled_exponential(x, alpha):
     """``alpha * (exp(x) - 1)``, without the factor if it is 1."""
-    found = ops.sub(ops.exp(x), like(x, 1))
-    return found if alpha == 1 else ops.mul(found, like(x, alpha))
+    result = ops.sub(ops.exp(x), like(x, 1))
+    return result if alpha == 1 else ops.mul(result, like(x, alpha))
 
 
 @lowering(ops.celu, "finite")

@@ -67,7 +67,7 @@ def _padded(x: Value, window: _Window, filling: float = 0.0) -> Value:
 def _slices(x: Value, window: _Window) -> list[Value]:
     """Slices of the padded input, one for each place of the kernel."""
     count(window.kernel)
-    found = []
+    result = []
     for place in product(*map(range, window.kernel)):
         starts = [p * d for p, d in zip(place, window.dilations, strict=True)]
         ends = [s + (n - 1) * t + 1 for s, n, t in zip(starts, window.out, window.strides, strict=True)]
@@ -75,8 +75,8 @@ def _slices(x: Value, window: _Window) -> list[Value]:
         for axis, (start, end, step) in enumerate(zip(starts, ends, window.strides, strict=True), 2):
             if (start, end, step) != (0, (x.shape or ())[axis], 1):
                 piece = cut(piece, axis, start, end, step)
-        found.append(piece)
-    return found
+        result.append(piece)
+    return result
 
 
 @lowering(ops.conv)

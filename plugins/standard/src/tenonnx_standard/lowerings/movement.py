@@ -47,15 +47,15 @@ def _ranges(data: Value, starts: Value, ends: Value, axes: Value | None, steps: 
     begin, end = numbers(starts).reshape(-1), numbers(ends).reshape(-1)
     chosen = range(len(begin)) if axes is None else numbers(axes).reshape(-1)
     step = [1] * len(begin) if steps is None else numbers(steps).reshape(-1)
-    found = {}
+    result = {}
     for a, b, axis, by in zip(begin, end, chosen, step, strict=True):
         where = within(int(axis), data.rank or 0)
         size = (data.shape or ())[where]
         unless(not isinstance(size, int))
         low, high = (max(min(int(n) + size * (n < 0), size), -1 if by < 0 else 0) for n in (a, b))
         low, high = (min(low, size - 1), high if b >= -size else -1) if by < 0 else (low, high)
-        found[where] = range(low, high, int(by))
-    return found
+        result[where] = range(low, high, int(by))
+    return result
 
 
 def _one_range(*arguments: Any) -> tuple[int, range]:
@@ -181,23 +181,23 @@ def constant_pads(data: Value, pads: Value, filling: Value | None, axes: Value |
 def pad_by_concat(data, pads, constant_value, axes, *, mode):
     """Concatenate constants before and after the data, axis by axis."""
     begin, end, filling = constant_pads(data, pads, constant_value, axes, mode)
-    found, shape = data, list(sizes(data))
+    result, shape = data, list(sizes(data))
     for axis, (before, behind) in enumerate(zip(begin, end, strict=True)):
         if before < 0 or behind < 0:
             unless(max(-before, 0) + max(-behind, 0) > shape[axis], "negative pads remove more than an axis has")
-            found = cut(found, axis, max(-before, 0), shape[axis] - max(-behind, 0))
+            result = cut(result, axis, max(-before, 0), shape[axis] - max(-behind, 0))
             shape[axis] -= max(-before, 0) + max(-behind, 0)
         blocks = [
             like(data, np.full([*shape[:axis], max(n, 0), *shape[axis + 1 :]], filling)) for n in (before, behind)
         ]
         parts = [
             *([blocks[0]] if before > 0 else []),
-            found,
+            result,
             *([blocks[1]] if behind > 0 else []),
         ]
-        found = joined(parts, axis)
+        result = joined(parts, axis)
         shape[axis] += max(before, 0) + max(behind, 0)
-    return found
+    return result
 
 
 @lowering(ops.pad, "finite")
@@ -206,12 +206,12 @@ def pad_by_matmul(data, pads, constant_value, axes, *, mode):
     of_floats(data)
     begin, end, filling = constant_pads(data, pads, constant_value, axes, mode)
     unless(data.rank < 2 or filling != 0 or any(begin[:-2]) or any(end[:-2]) or min(begin + end) < 0)
-    found = data
+    result = data
     for axis in (-2, -1):
         if begin[axis] or end[axis]:
             spread = np.pad(np.eye(sizes(data)[axis]), ((0, 0), (begin[axis], end[axis])))
-            found = ops.matmul(found, like(data, spread)) if axis == -1 else ops.matmul(like(data, spread.T), found)
-    return found
+            result = ops.matmul(result, like(data, spread)) if axis == -1 else ops.matmul(like(data, spread.T), result)
+    return result
 
 
 @lowering(ops.pad)
@@ -220,12 +220,12 @@ def pad_by_repetition(data, pads, constant_value, axes, *, mode):
     unless(mode not in ("edge", "reflect", "wrap"))
     begin, end, _ = constant_pads(data, pads, None, axes, "constant")
     unless(min(begin + end) < 0)
-    found = data
+    result = data
     for axis, (before, behind, size) in enumerate(zip(begin, end, sizes(data), strict=True)):
         if before or behind:
             places = np.pad(np.arange(size), (before, behind), mode=mode)
-            found = ops.gather(found, integers(places.tolist()), axis=axis)
-    return found
+            result = ops.gather(result, integers(places.tolist()), axis=axis)
+    return result
 
 
 # ----- selection ------------------------------------------------------------------------------------------------------
@@ -233,13 +233,13 @@ def pad_by_repetition(data, pads, constant_value, axes, *, mode):
 
 def runs(places: Any) -> list[range]:
     """Consecutive numbers as ranges."""
-    found: list[range] = []
+    result: list[range] = []
     for place in places:
-        if found and found[-1].stop == place:
-            found[-1] = range(found[-1].start, place + 1)
+        if result and result[-1].stop == place:
+            result[-1] = range(result[-1].start, place + 1)
         else:
-            found.append(range(place, place + 1))
-    return found
+            result.append(range(place, place + 1))
+    return result
 
 
 @lowering(ops.gather)

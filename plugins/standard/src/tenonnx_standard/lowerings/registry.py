@@ -83,10 +83,10 @@ def not_of_half(value: Value) -> None:
 
 def count(dims: Sequence[int], most: int = 256) -> int:
     """The product of dims. Raises ``NotRepresentable`` if one node for each would be too many."""
-    found = math.prod(dims)
-    if not 0 < found <= most:
-        raise NotRepresentable(f"the lowering takes {found} nodes")
-    return found
+    result = math.prod(dims)
+    if not 0 < result <= most:
+        raise NotRepresentable(f"the lowering takes {result} nodes")
+    return result
 
 
 def within(axis: int, rank: int) -> int:

@@ -57,23 +57,23 @@ def resize_by_expand(X, roi, scales, sizes_, **attributes):
 
 @lowering(ops.resize)
 def resize_by_gather(X, roi, scales, sizes_, **attributes):
-    found = X
+    result = X
     for axis, (each, n) in enumerate(zip(_sources(X, roi, scales, sizes_, attributes), sizes(X), strict=True)):
         if not np.array_equal(each, np.arange(n)):
-            found = ops.gather(found, integers(each.tolist()), axis=axis)
-    return found
+            result = ops.gather(result, integers(each.tolist()), axis=axis)
+    return result
 
 
 @lowering(ops.resize)
 def resize_by_slices(X, roi, scales, sizes_, **attributes):
     """Take every n-th element along each axis."""
-    found = X
+    result = X
     for axis, (each, n) in enumerate(zip(_sources(X, roi, scales, sizes_, attributes), sizes(X), strict=True)):
         step = int(each[1] - each[0]) if len(each) > 1 else 1
         unless(step < 1 or not np.array_equal(each, each[0] + step * np.arange(len(each))))
         if len(each) != n or each[0]:
-            found = cut(found, axis, int(each[0]), int(each[-1]) + 1, step)
-    return found
+            result = cut(result, axis, int(each[0]), int(each[-1]) + 1, step)
+    return result
 
 
 @lowering(ops.resize)
@@ -108,29 +108,29 @@ def _weights(x: Value, roi: Value | None, scales: Value | None, given: Value | N
 @lowering(ops.resize, "finite")
 def resize_by_matmul(X, roi, scales, sizes_, **attributes):
     """Multiply by interpolation matrices along the last two axes."""
-    found = X
+    result = X
     for axis, weights in _weights(X, roi, scales, sizes_, attributes):
-        found = ops.matmul(found, like(X, weights)) if axis == -1 else ops.matmul(like(X, weights.T), found)
-    return found
+        result = ops.matmul(result, like(X, weights)) if axis == -1 else ops.matmul(like(X, weights.T), result)
+    return result
 
 
 @lowering(ops.resize, "finite")
 def resize_by_gathered_neighbors(X, roi, scales, sizes_, **attributes):
     """Along the last two axes, the weighted sum of two gathered elements."""
     unless(attributes["mode"] != "linear")
-    found = X
+    result = X
     for axis, weights in _weights(X, roi, scales, sizes_, attributes):
         unless(np.any(np.count_nonzero(weights, axis=0) > 2))
         first = (weights != 0).argmax(axis=0)
         second = np.minimum(first + 1, len(weights) - 1)
         shares = weights[first, np.arange(len(first))]
         tail = [1] * (-1 - axis)
-        near, far = (ops.gather(found, integers(each.tolist()), axis=axis) for each in (first, second))
+        near, far = (ops.gather(result, integers(each.tolist()), axis=axis) for each in (first, second))
         near, far = (
             ops.mul(v, like(X, s.reshape(-1, *tail))) for v, s in ((near, shares), (far, weights.sum(axis=0) - shares))
         )
-        found = ops.add(near, far)
-    return found
+        result = ops.add(near, far)
+    return result
 
 
 @lowering(ops.top_k, "finite")

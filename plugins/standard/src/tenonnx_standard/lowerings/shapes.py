@@ -176,12 +176,12 @@ def expand_by_add(input, shape):
 @lowering(ops.expand)
 def expand_by_concat(input, shape):
     old, new = _expanded(input, shape)
-    found = input if len(old) == input.rank else reshaped(input, old)
+    result = input if len(old) == input.rank else reshaped(input, old)
     for axis, (a, b) in enumerate(zip(old, new, strict=True)):
         if a != b:
             count([b])
-            found = ops.concat(*[found] * b, axis=axis)
-    return found
+            result = ops.concat(*[result] * b, axis=axis)
+    return result
 
 
 @lowering(ops.expand)
@@ -201,29 +201,29 @@ def expand_by_maximum(input, shape):
 def expand_by_gather(input, shape):
     """Repeat each element, axis by axis."""
     old, new = _expanded(input, shape)
-    found = input if len(old) == input.rank else reshaped(input, old)
+    result = input if len(old) == input.rank else reshaped(input, old)
     for axis, (a, b) in enumerate(zip(old, new, strict=True)):
         if a != b:
-            found = ops.gather(found, integers([0] * b), axis=axis)
-    return found
+            result = ops.gather(result, integers([0] * b), axis=axis)
+    return result
 
 
 @lowering(ops.tile)
 def tile_by_gather(input, repeats):
-    found = input
+    result = input
     for axis, (n, times) in enumerate(zip(sizes(input), numbers(repeats).reshape(-1), strict=True)):
         if times != 1:
-            found = ops.gather(found, integers(list(range(n)) * int(times)), axis=axis)
-    return found
+            result = ops.gather(result, integers(list(range(n)) * int(times)), axis=axis)
+    return result
 
 
 @lowering(ops.tile)
 def tile_by_concat(input, repeats):
-    found, times = input, [int(count) for count in numbers(repeats).reshape(-1)]
+    result, times = input, [int(count) for count in numbers(repeats).reshape(-1)]
     for axis, each in enumerate(times):
         count([each])
-        found = found if each == 1 else ops.concat(*[found] * each, axis=axis)
-    return found
+        result = result if each == 1 else ops.concat(*[result] * each, axis=axis)
+    return result
 
 
 @lowering(ops.tile)

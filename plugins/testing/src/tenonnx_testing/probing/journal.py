@@ -68,7 +68,7 @@ def _lines(path: Path) -> list[dict[str, Any]]:
     if not stat.S_ISREG(path.lstat().st_mode):
         do = "remove it: it holds the results of an interrupted probe"
         raise InvalidCall(f'"{path}" is not a regular file', do=do)
-    found = []
+    result = []
     for line in path.read_text("utf-8", "replace").splitlines():
         try:
             read = json.loads(line)
@@ -76,8 +76,8 @@ def _lines(path: Path) -> list[dict[str, Any]]:
             break
         if not _is_line(read):
             break
-        found.append(read)
-    return found
+        result.append(read)
+    return result
 
 
 def _is_line(read: Any) -> bool:

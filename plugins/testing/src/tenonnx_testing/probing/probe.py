@@ -114,7 +114,7 @@ def _keys(
 
 
 def _results(runner: Runner, case: Case, newest: Mapping[str, int], examples: int, ir_version: int) -> list[Result]:
-    found: list[Result] = []
+    result: list[Result] = []
     with TemporaryDirectory(prefix="tenonnx-") as folder:
         for number, probe in enumerate(probes(case, newest, examples)):
             path = Path(folder, f"{number}.onnx")
@@ -124,10 +124,10 @@ def _results(runner: Runner, case: Case, newest: Mapping[str, int], examples: in
             if failed and (fixed := with_constants(probe, newest)) is not None:
                 again = _outcome(runner, replace(probe, trial=fixed), path, ir_version)
                 entry["with_constants"] = again[0] == summary.RIGHT
-            found.append(entry)
-            if sum(each["outcome"] in (summary.CRASHED, summary.HUNG) for each in found) >= _ENOUGH:
+            result.append(entry)
+            if sum(each["outcome"] in (summary.CRASHED, summary.HUNG) for each in result) >= _ENOUGH:
                 break
-    return found
+    return result
 
 
 def _outcome(runner: Runner, probe: Probe, path: Path, ir_version: int) -> tuple[str, str]:

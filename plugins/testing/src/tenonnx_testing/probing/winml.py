@@ -80,13 +80,13 @@ def _results(archive: zipfile.ZipFile, tables: Sequence[_Table], parquet: Any) -
     for table in tables:
         starts.setdefault((table.provider, table.op), []).append(table.version)
     newest = max(table.version for table in tables)
-    found: dict[str, list[dict[str, Any]]] = {}
+    result: dict[str, list[dict[str, Any]]] = {}
     for table in tables:
         later = [version for version in starts[table.provider, table.op] if version > table.version]
         span = {"first": table.version, "last": min(later, default=newest + 1) - 1}
         rows = parquet.read_table(io.BytesIO(archive.read(table.member)))
-        found.setdefault(table.provider, []).extend(span | each for each in _rows(table, rows))
-    return found
+        result.setdefault(table.provider, []).extend(span | each for each in _rows(table, rows))
+    return result
 
 
 def _rows(table: _Table, rows: Any) -> Iterator[dict[str, Any]]:

@@ -189,15 +189,15 @@ def ncnn(path: str, feeds: Mapping[str, Any]) -> list[Any]:
         with net.create_extractor() as extractor:
             for place, name in enumerate(inputs):
                 extractor.input(f"in{place}", ncnn.Mat(np.asarray(_without_batch(feeds[name]), order="C")).clone())
-            found = []
+            result = []
             for place, value in enumerate(_model(path).graph.output):
                 code, output = extractor.extract(f"out{place}")
                 if code:
                     raise RuntimeError(f"ncnn computes no {value.name}")
                 dims = [each.dim_value for each in value.type.tensor_type.shape.dim]
                 array = np.array(output)
-                found.append(array.reshape(dims) if array.size == np.prod(dims) else array)
-    return found
+                result.append(array.reshape(dims) if array.size == np.prod(dims) else array)
+    return result
 
 
 def _pnnx_dtype(array: np.ndarray[Any, Any]) -> str:

@@ -46,10 +46,10 @@ class TrainingFiles:
         """The callbacks that write the log and the best model."""
         from tenonnx_training.callbacks import BestCheckpoint, Log
 
-        found: list[Callback] = [] if self.log is None else [Log(self.log)]
+        result: list[Callback] = [] if self.log is None else [Log(self.log)]
         if self.best is not None:
-            found.append(BestCheckpoint(self.best, self.monitor))
-        return found
+            result.append(BestCheckpoint(self.best, self.monitor))
+        return result
 
     def check(self) -> None:
         """Raise ``InvalidCall`` before a long training where its results would be lost or cannot be written."""

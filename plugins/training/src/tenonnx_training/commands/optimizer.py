@@ -32,12 +32,12 @@ class OptimizerOptions:
 
         given = {"learning_rate": self.learning_rate, "weight_decay": self.weight_decay}
         changes = {name: value for name, value in given.items() if value is not None}
-        found = named_optimizer(self.optimizer, graph.training_state, changes)
+        result = named_optimizer(self.optimizer, graph.training_state, changes)
         if self.schedule is None:
-            return found
+            return result
         known, _ = resolved_settings(graph.training_state, {"batch_size": batch_size, "accumulate": accumulate})
         batches = -(-samples // int(known["batch_size"]))
-        return _scheduled(graph, found, *self.schedule, run=epochs * -(-batches // int(known["accumulate"])))
+        return _scheduled(graph, result, *self.schedule, run=epochs * -(-batches // int(known["accumulate"])))
 
 
 def _scheduled(graph: Graph, optimizer: Optimizer, kind: str, steps: int | None, *, run: int) -> Optimizer:

@@ -83,19 +83,19 @@ def grid(
     missing = -len(weights) % block_size
     parts = np.pad(weights, [(0, missing), (0, 0)], mode="edge").reshape(-1, block_size, weights.shape[1])
     low, high = parts.min(1), parts.max(1)
-    found = parameters(low, high, dtype, symmetric=symmetric)
-    unit = float(found.scale.max()) / 448 if scale_type is DType.float8e4m3fn else 1.0
-    found = found.with_scale_type(scale_type, unit)
+    result = parameters(low, high, dtype, symmetric=symmetric)
+    unit = float(result.scale.max()) / 448 if scale_type is DType.float8e4m3fn else 1.0
+    result = result.with_scale_type(scale_type, unit)
     doubling = scale_type is DType.float8e8m0
     if moment is None and not doubling:
-        return found
+        return result
     among = None
     if moment is not None:
         padded = np.pad(moment, (0, missing)).astype(np.float32)
         among = np.stack(
             [padded[at : at + block_size, at : at + block_size] for at in range(0, len(padded), block_size)]
         )
-    scale, zero = found.scale.copy(), found.zero_point.copy()
+    scale, zero = result.scale.copy(), result.zero_point.copy()
     least, best = np.full(low.shape, np.inf), np.ones(low.shape)
 
     def attempt(part: Any) -> None:

@@ -56,7 +56,7 @@ class Rescaling:
         for node in self.layers:
             if (value := node.inputs[0]) is not None:
                 by_value.setdefault(value, []).append(node)
-        found = []
+        result = []
         for value, nodes in by_value.items():
             channels = {self._channels(node) for node in nodes}
             axes = {1 if is_meaning(node.op, ops.conv) else -1 for node in nodes}
@@ -67,8 +67,8 @@ class Rescaling:
             folds = self._folds(value, axes.pop(), channels.copy().pop())
             if folds:
                 before = next((n for n in self.layers if n.inputs[1] in [fold for fold, _ in folds]), None)
-                found.append(Group({node: self.layers[node] for node in nodes}, channels.pop(), folds, before))
-        return found
+                result.append(Group({node: self.layers[node] for node in nodes}, channels.pop(), folds, before))
+        return result
 
     def apply(self, group: Group, scale: Array) -> None:
         """Divide the value of a group by a positive scale per channel, and multiply the weights that read it."""
@@ -209,8 +209,8 @@ class Rescaling:
                 or not self._full(value, axis, channels)
             ):
                 continue
-            if (found := self._folds(value, axis, channels)) is not None:
-                return found
+            if (result := self._folds(value, axis, channels)) is not None:
+                return result
         return None
 
     def _full(self, value: Value, axis: int, channels: int) -> bool:

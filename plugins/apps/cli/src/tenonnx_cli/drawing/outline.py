@@ -236,16 +236,16 @@ def _rim(rims: dict[Value, Element], value: Value, scope: Scope, kind: str) -> E
 
 def group_keys(graph: Graph) -> dict[Node, list[str]]:
     """The keys of the groups that contain each node, from outside in."""
-    found: dict[Node, list[str]] = {}
+    result: dict[Node, list[str]] = {}
 
     def note(group: _Group, keys: list[str]) -> None:
         for number in group.nodes:
-            found[graph.nodes[number]] = keys
+            result[graph.nodes[number]] = keys
         for inner in group.groups.values():
             note(inner, [*keys, f"g:{inner.path}"])
 
     note(_grouped(graph), [])
-    return found
+    return result
 
 
 def _grouped(graph: Graph) -> _Group:
@@ -284,10 +284,10 @@ class _Joined:
     def group(self, outer: _Group, part: str, left: int) -> _Group:
         """The last group with this name, or a new one if that is in ``left``."""
         call = self._calls.get((id(outer), part), 1)
-        found = outer.groups.get(_called(part, call))
-        if found is not None and not left & self._bits[id(found)]:
-            return found
-        call += found is not None
+        result = outer.groups.get(_called(part, call))
+        if result is not None and not left & self._bits[id(result)]:
+            return result
+        call += result is not None
         self._calls[id(outer), part] = call
         title = _called(part, call)
         created = outer.groups[title] = _Group(f"{outer.path}/{title}", title)

@@ -57,9 +57,9 @@ def node_fates(one: Graph, two: Graph) -> tuple[dict[str, str], dict[str, str], 
 
     A status is equal, attributes or weights (only these changed), changed, removed (from the first), or added.
     """
-    found: tuple[dict[str, str], dict[str, str], dict[str, str]] = ({}, {}, {})
-    _compare(one, two, {}, ("", ""), found)
-    return found
+    result: tuple[dict[str, str], dict[str, str], dict[str, str]] = ({}, {}, {})
+    _compare(one, two, {}, ("", ""), result)
+    return result
 
 
 def _compare(

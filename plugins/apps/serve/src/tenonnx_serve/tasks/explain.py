@@ -83,8 +83,8 @@ def _rows(contents: Any) -> list[list[float]]:
     if array.dtype.kind not in "fiub" or not array.size:
         return []
     rows = array.reshape(len(array) if array.ndim else 1, -1)[:_ROWS, :_FEATURES]
-    found: list[list[float]] = _listed(rows)
-    return found
+    result: list[list[float]] = _listed(rows)
+    return result
 
 
 def _listed(array: Array) -> Any:

@@ -254,17 +254,17 @@ def _all_keys(graph: Graph) -> Iterator[str]:
 def _around(looked: Looked, key: str) -> set[str]:
     """The keys of the groups and nodes that contain a node."""
     parts = key.split("/")
-    found = set()
+    result = set()
     for length in range(1, len(parts) + 1, 2):
         way, prefix = "/".join(parts[:length]), "".join(f"{part}/" for part in parts[: length - 1])
         if not parts[length - 1].startswith("n"):  # an input, an output, or the function itself
             continue
         if length < len(parts):
-            found.add(way)
+            result.add(way)
         node = looked.find(way)
         assert node.graph is not None
-        found |= {f"{prefix}{group}" for group in group_keys(node.graph)[node]}
-    return found
+        result |= {f"{prefix}{group}" for group in group_keys(node.graph)[node]}
+    return result
 
 
 def costs(tell: Tell) -> dict[str, Any]:

@@ -90,13 +90,13 @@ def _statistics(graph: Graph, backend: str, feeds: Mapping[str, Any]) -> dict[st
     """Statistics of computed values, by the keys of their nodes and outputs."""
     places = {v.name: (f"n{k}", v) for k, node in enumerate(graph.nodes) for v in node.outputs if v is not None}
     names = list(places)
-    found: dict[str, dict[str, Any]] = {}
+    result: dict[str, dict[str, Any]] = {}
     for start in range(0, len(names), _AT_ONCE):
         some = names[start : start + _AT_ONCE]
         results = compile_graph(with_outputs(graph, some), backend)(feeds)
         for each in some:
-            found.setdefault(places[each][0], {})[each] = stated(results[each])
-    return found
+            result.setdefault(places[each][0], {})[each] = stated(results[each])
+    return result
 
 
 def _times(graph: Graph, backend: str, feeds: Mapping[str, Any]) -> list[dict[str, Any]]:

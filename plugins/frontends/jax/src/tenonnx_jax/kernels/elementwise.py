@@ -139,9 +139,9 @@ def pow_rule(x: Any, y: Any) -> Any:
 
 @rule(ops.isinf)
 def isinf_rule(x: Any, *, detect_negative: int, detect_positive: int) -> Any:
-    found = jnp.zeros(x.shape, bool)
-    found = found | jnp.isneginf(x) if detect_negative else found
-    return found | jnp.isposinf(x) if detect_positive else found
+    result = jnp.zeros(x.shape, bool)
+    result = result | jnp.isneginf(x) if detect_negative else result
+    return result | jnp.isposinf(x) if detect_positive else result
 
 
 @rule(ops.clip)

@@ -22,9 +22,9 @@ def matmul_rule(a: Any, b: Any) -> Any:
 
 @rule(ops.gemm, takes=lambda a, *others, **attributes: a.dtype.is_float)
 def gemm_rule(a: Any, b: Any, c: Any, *, alpha: float, beta: float, transA: int, transB: int) -> Any:
-    found = (a.T if transA else a) @ (b.T if transB else b)
-    found = found * jnp.asarray(alpha, a.dtype) if alpha != 1.0 else found
-    return found if c is None else found + (c * jnp.asarray(beta, a.dtype) if beta != 1.0 else c)
+    result = (a.T if transA else a) @ (b.T if transB else b)
+    result = result * jnp.asarray(alpha, a.dtype) if alpha != 1.0 else result
+    return result if c is None else result + (c * jnp.asarray(beta, a.dtype) if beta != 1.0 else c)
 
 
 @rule(ops.einsum, takes=lambda *inputs, equation: inputs[0].dtype.is_float)
@@ -70,8 +70,8 @@ def conv_rule(x: Any, w: Any, b: Any, *, auto_pad: str, group: int, **given: Any
     rank = x.ndim - 2
     strides, dilations = filled(given["strides"], 1, rank), filled(given["dilations"], 1, rank)
     pads = _pads(x.shape[2:], w.shape[2:], strides, dilations, given["pads"], auto_pad)
-    found = lax.conv_general_dilated(x, w, strides, pads, rhs_dilation=dilations, feature_group_count=group)
-    return found if b is None else found + b.reshape(-1, *[1] * rank)
+    result = lax.conv_general_dilated(x, w, strides, pads, rhs_dilation=dilations, feature_group_count=group)
+    return result if b is None else result + b.reshape(-1, *[1] * rank)
 
 
 def _plain_transpose(x: Value, w: Value, b: Value | None = None, **given: Any) -> bool:
@@ -90,10 +90,10 @@ def conv_transpose_rule(x: Any, w: Any, b: Any, *, group: int, **given: Any) -> 
     ]
     parts = w.reshape(group, w.shape[0] // group, *w.shape[1:])
     kernel = jnp.flip(jnp.swapaxes(parts, 1, 2), range(3, 3 + rank)).reshape(-1, w.shape[0] // group, *w.shape[2:])
-    found = lax.conv_general_dilated(
+    result = lax.conv_general_dilated(
         x, kernel, [1] * rank, both, lhs_dilation=strides, rhs_dilation=dilations, feature_group_count=group
     )
-    return found if b is None else found + b.reshape(-1, *[1] * rank)
+    return result if b is None else result + b.reshape(-1, *[1] * rank)
 
 
 def _plain_pool(x: Value, *, ceil_mode: int, **given: Any) -> bool:
@@ -106,14 +106,14 @@ def _windows(x: Any, start: Any, function: Any, kernel: Sequence[int], given: An
     strides, dilations = filled(given["strides"], 1, rank), filled(given.get("dilations"), 1, rank)
     pads = _pads(x.shape[2:], kernel, strides, dilations, given["pads"], auto_pad)
     window = {"window_dilation": (1, 1, *dilations), "padding": ((0, 0), (0, 0), *pads)}
-    found = lax.reduce_window(x, start, function, (1, 1, *kernel), (1, 1, *strides), **window)
+    result = lax.reduce_window(x, start, function, (1, 1, *kernel), (1, 1, *strides), **window)
     count = np.ones((), x.dtype)
     for size, length, k, stride, dilation, (before, _) in zip(
-        x.shape[2:], found.shape[2:], kernel, strides, dilations, pads, strict=True
+        x.shape[2:], result.shape[2:], kernel, strides, dilations, pads, strict=True
     ):
         places = np.arange(length)[:, None] * stride - before + np.arange(k) * dilation
         count = count[..., None] * ((places >= 0) & (places < size)).sum(1)
-    return found, count.astype(x.dtype)
+    return result, count.astype(x.dtype)
 
 
 @rule(ops.max_pool, takes=_plain_pool)

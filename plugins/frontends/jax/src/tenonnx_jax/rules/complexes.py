@@ -70,10 +70,10 @@ def div_of_parts(equation: Any, a: Any, b: Any, **_: Any) -> Any:
 @of_parts("integer_pow")
 def integer_pow_of_parts(equation: Any, z: Any, *, y: int, **params: Any) -> Any:
     one = Parts((ops.add(ops.mul(z[0], scalar(0, z[0])), scalar(1, z[0])), ops.mul(z[0], scalar(0, z[0]))))
-    found = one
+    result = one
     for _turn in range(abs(y)):
-        found = Parts(complex_pairs.product(found, z))
-    return Parts(complex_pairs.quotient(one, found)) if y < 0 else found
+        result = Parts(complex_pairs.product(result, z))
+    return Parts(complex_pairs.quotient(one, result)) if y < 0 else result
 
 
 @of_parts("abs")
@@ -89,8 +89,8 @@ def sign_of_parts(equation: Any, z: Any, **_: Any) -> Any:
 
 
 def _angle(equation: Any, z: Any) -> Value:
-    found: Value = RULES["atan2"](equation, z[1], z[0])
-    return found
+    result: Value = RULES["atan2"](equation, z[1], z[0])
+    return result
 
 
 @of_parts("exp")

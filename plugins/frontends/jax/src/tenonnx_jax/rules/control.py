@@ -22,11 +22,11 @@ def flat(values: Iterable[Any]) -> list[Value]:
 def together(values: Sequence[Value], avals: Sequence[Any]) -> list[Any]:
     """Inverse of ``flat``: one value, or parts, for each of ``avals``."""
     rest = iter(values)
-    found: list[Any] = []
+    result: list[Any] = []
     for aval in avals:
         count = 2 if is_key(aval.dtype) or is_complex(aval.dtype) else 1
-        found.append(Parts(next(rest) for _ in range(count)) if count > 1 else next(rest))
-    return found
+        result.append(Parts(next(rest) for _ in range(count)) if count > 1 else next(rest))
+    return result
 
 
 def types_of(avals: Sequence[Any]) -> list[TensorType]:

@@ -116,17 +116,17 @@ def _argument_of_gelu(equation: Any, half: Value) -> Value | None:
 @rule("lt_to", "le_to")
 def lt_to_rule(equation: Any, x: Value, y: Value, **_: Any) -> Value:
     """The total order of floats: -0 before 0, and NaN last."""
-    found = ops.less(x, y)
+    result = ops.less(x, y)
     same = ops.equal(x, y)
     if x.dtype.is_float:
         x_missing, y_missing = ops.isnan(x), ops.isnan(y)
-        found = ops.or_(found, ops.and_(ops.not_(x_missing), y_missing))
+        result = ops.or_(result, ops.and_(ops.not_(x_missing), y_missing))
         ordered = ops.and_(same, ops.and_(_is_negative(x), ops.not_(_is_negative(y))))
         turned = ops.and_(same, ops.and_(_is_negative(y), ops.not_(_is_negative(x))))
         zero = ops.equal(x, scalar(0, x))
-        found = ops.or_(found, ops.and_(zero, ordered))
+        result = ops.or_(result, ops.and_(zero, ordered))
         same = ops.or_(ops.and_(same, ops.not_(ops.and_(zero, turned))), ops.and_(x_missing, y_missing))
-    return found if equation.name == "lt_to" else ops.or_(found, same)
+    return result if equation.name == "lt_to" else ops.or_(result, same)
 
 
 @rule("abs")
@@ -136,16 +136,16 @@ def abs_rule(equation: Any, x: Value, **_: Any) -> Value:
 
 @rule("sign")
 def sign_rule(equation: Any, x: Value, **_: Any) -> Value:
-    found = ops.sign(x)
-    return ops.where(ops.isnan(x), x, found) if x.dtype.is_float else found
+    result = ops.sign(x)
+    return ops.where(ops.isnan(x), x, result) if x.dtype.is_float else result
 
 
 @rule("max")
 def max_rule(equation: Any, x: Value, y: Value, **_: Any) -> Value:
     if x.dtype is DType.bool:
         return ops.or_(x, y)
-    found = _variance(y, x) if static(y) is None else _variance(x, y)
-    return _extreme(ops.maximum, x, y) if found is None else found
+    result = _variance(y, x) if static(y) is None else _variance(x, y)
+    return _extreme(ops.maximum, x, y) if result is None else result
 
 
 def _variance(x: Value, least: Value) -> Value | None:
@@ -248,8 +248,8 @@ def erf_inv_rule(equation: Any, x: Value, **_: Any) -> Value:
 @rule("div")
 def div_rule(equation: Any, x: Value, y: Value, **_: Any) -> Value:
     if x.dtype.is_float:
-        found = _mean(equation, x, y)
-        return ops.div(x, y) if found is None else found
+        result = _mean(equation, x, y)
+        return ops.div(x, y) if result is None else result
     return quotient(x, y)
 
 
@@ -293,14 +293,14 @@ def integer_pow_rule(equation: Any, x: Value, *, y: int, **_: Any) -> Value:
 def _power(x: Value, exponent: int) -> Value:
     if x.dtype.is_float and exponent > 3:
         return ops.pow_(x, scalar(exponent, x))
-    found, square = None, x
+    result, square = None, x
     while exponent:
         if exponent & 1:
-            found = square if found is None else ops.mul(found, square)
+            result = square if result is None else ops.mul(result, square)
         exponent >>= 1
         square = ops.mul(square, square) if exponent else square
-    assert found is not None
-    return found
+    assert result is not None
+    return result
 
 
 @rule("atan2")
@@ -350,10 +350,10 @@ def select_n_rule(equation: Any, which: Value, *cases: Value, **_: Any) -> Value
 def _selected(which: Value, cases: Sequence[Value]) -> Value:
     if which.dtype is DType.bool:
         return ops.where(which, cases[1], cases[0])
-    found = cases[0]
+    result = cases[0]
     for k, case in enumerate(cases[1:], 1):
-        found = ops.where(ops.equal(which, scalar(k, which)), case, found)
-    return found
+        result = ops.where(ops.equal(which, scalar(k, which)), case, result)
+    return result
 
 
 @rule("convert_element_type")
@@ -412,11 +412,11 @@ def _shifted(x: Value, by: Value, direction: str) -> Value:
     plain, count = ops.cast(x, to=unsigned), ops.cast(by, to=unsigned)
     if x.dtype is unsigned:
         plain, count = x, by
-    found = ops.bitshift(plain, count, direction=direction)
+    result = ops.bitshift(plain, count, direction=direction)
     if contents is None or (contents.astype(np.uint64) >= bits_of(x.dtype)).any():
         inside = ops.less(count, scalar(bits_of(x.dtype), count))
-        found = where(inside, found, scalar(0, plain))
-    return found if x.dtype is unsigned else ops.cast(found, to=x.dtype)
+        result = where(inside, result, scalar(0, plain))
+    return result if x.dtype is unsigned else ops.cast(result, to=x.dtype)
 
 
 @rule("shift_left")
@@ -445,12 +445,12 @@ def population_count_rule(equation: Any, x: Value, **_: Any) -> Value:
 
 
 def _count_bits(x: Value, bits: Any) -> Value:
-    found = None
+    result = None
     for value, k in bits:
         one = ops.bitwise_and(_shifted(value, scalar(k, value), "RIGHT"), scalar(1, value))
-        found = one if found is None else ops.add(found, one)
-    assert found is not None
-    return found
+        result = one if result is None else ops.add(result, one)
+    assert result is not None
+    return result
 
 
 @rule("clz")

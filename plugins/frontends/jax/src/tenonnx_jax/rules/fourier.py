@@ -40,17 +40,17 @@ def fft_of_parts(equation: Any, x: Any, *, fft_type: Any, fft_lengths: Any, **_:
     rank = len(equation.ins[0].shape)
     axes = list(range(rank - len(lengths), rank))
     if kind == "RFFT":
-        found = _along(equation, Parts((x, None)), axes[-1], lengths[-1], lengths[-1] // 2 + 1, -1)
+        result = _along(equation, Parts((x, None)), axes[-1], lengths[-1], lengths[-1] // 2 + 1, -1)
         axes, lengths = axes[:-1], lengths[:-1]
     else:
-        found = x
+        result = x
     sign = 1 if kind.startswith("I") else -1
     last = kind == "IRFFT"
     for axis, length in list(zip(axes, lengths, strict=True))[: -1 if last else None]:
-        found = _scaled(_along(equation, found, axis, length, length, sign), length if sign > 0 else 1)
+        result = _scaled(_along(equation, result, axis, length, length, sign), length if sign > 0 else 1)
     if not last:
-        return found
-    return _real_of_half(found, axes[-1], lengths[-1])
+        return result
+    return _real_of_half(result, axes[-1], lengths[-1])
 
 
 def _along(equation: Any, z: Any, axis: int, length: int, kept: int, sign: int) -> Parts:

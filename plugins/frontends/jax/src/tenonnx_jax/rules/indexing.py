@@ -123,29 +123,29 @@ def gather_rule(
     batch = len(points.batch)
     # ``found`` has the axes [*batch, *windows, *rest].
     if not points.axes:
-        found = x
+        result = x
         if batch:
-            found = ops.unsqueeze(x, list(range(batch)))
-            found = ops.expand(found, equation.sizes.vector([*points.batch, *(shape[a] for a in rest)]))
+            result = ops.unsqueeze(x, list(range(batch)))
+            result = ops.expand(result, equation.sizes.vector([*points.batch, *(shape[a] for a in rest)]))
     elif len(points.axes) == 1:
         axis, positions = points.axes[0], points.column()
-        found = ops.gather(x, positions, axis=axis)
+        result = ops.gather(x, positions, axis=axis)
         count = batch + len(points.windows)
         order = [*range(axis, axis + count), *range(axis), *range(axis + count, count + len(rest))]
-        found = _placed(found, order, points, rest, numbers, batch, len(equation.shape))
+        result = _placed(result, order, points, rest, numbers, batch, len(equation.shape))
     else:
         moved = transposed(x, [*points.axes, *rest])
-        found = ops.gather_nd(moved, points.positions())
+        result = ops.gather_nd(moved, points.positions())
         count = batch + len(points.windows)
-        found = _placed(found, list(range(count + len(rest))), points, rest, numbers, batch, len(equation.shape))
+        result = _placed(result, list(range(count + len(rest))), points, rest, numbers, batch, len(equation.shape))
     if not points.axes:
-        found = _placed(found, list(range(batch + len(rest))), points, rest, numbers, batch, len(equation.shape))
+        result = _placed(result, list(range(batch + len(rest))), points, rest, numbers, batch, len(equation.shape))
     if kind == "fill" and points.outside is not None:
         axes = [axis for axis in range(len(equation.shape)) if axis in set(map(int, numbers.offset_dims))]
         outside = points.outside
         outside = ops.unsqueeze(outside, axes) if axes else outside
-        found = where(outside, _filling(found, fill_value), found)
-    return found
+        result = where(outside, _filling(result, fill_value), result)
+    return result
 
 
 def _placed(
@@ -245,8 +245,8 @@ def ways_rule(
     if way == "sub":
         updates, way = ops.neg(updates), "add"
     if not points.axes:
-        found = _over_all(equation, x, updates, way, len(batch_places), points.batch)
-        return found if found.dtype is dtype else ops.cast(found, to=dtype)
+        result = _over_all(equation, x, updates, way, len(batch_places), points.batch)
+        return result if result.dtype is dtype else ops.cast(result, to=dtype)
     moved, positions = transposed(x, [*points.axes, *rest]), points.positions()
     length = equation.sizes.size(shape[points.axes[0]])
     dropped = points.outside is not None
@@ -259,12 +259,12 @@ def ways_rule(
         pads = [0] * (2 * len(shape))
         pads[len(shape)] = 1
         moved = ops.pad(moved, pads)
-    found = _scattered(moved, positions, updates, way)
+    result = _scattered(moved, positions, updates, way)
     if dropped:
-        found = ops.slice_(found, [0], [length] if isinstance(length, int) else ops.unsqueeze(length, [0]), [0])
-    found = found if found.dtype is dtype else ops.cast(found, to=dtype)
+        result = ops.slice_(result, [0], [length] if isinstance(length, int) else ops.unsqueeze(length, [0]), [0])
+    result = result if result.dtype is dtype else ops.cast(result, to=dtype)
     back = np.argsort([*points.axes, *rest])
-    return transposed(found, back)
+    return transposed(result, back)
 
 
 def _applied(equation: Any, values: Sequence[Value], numbers: Any, mode: Any, given: Any) -> Value:

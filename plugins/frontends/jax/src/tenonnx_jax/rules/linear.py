@@ -88,8 +88,8 @@ def _lu(a: Any) -> Any:
         return pivots, order, a.at[:, k].set(jnp.where(rows > k, jnp.where(pivot == 0, a[:, k], factor), a[:, k]))
 
     start = (jnp.zeros(count, jnp.int32), jnp.arange(m, dtype=jnp.int32), a)
-    pivots, order, found = lax.fori_loop(0, count, step, start)
-    return found, pivots, order
+    pivots, order, result = lax.fori_loop(0, count, step, start)
+    return result, pivots, order
 
 
 @composed("lu_pivots_to_permutation")
@@ -220,8 +220,8 @@ def svd(a: Any, *, full_matrices: bool, compute_uv: bool, **_: Any) -> Any:
             u = _completed(u)
         return (s, v, u.T) if wide else (s, u, v.T)
 
-    found = _each(values, 2, a)
-    return found if compute_uv else found[0]
+    result = _each(values, 2, a)
+    return result if compute_uv else result[0]
 
 
 def _one_sided(a: Any) -> tuple[Any, Any, Any]:

@@ -67,8 +67,8 @@ def _traced(equation: Any, function: Any, key: Any, *values: Any) -> Any:
         function = jax.vmap(function)
     kinds = [jax.ShapeDtypeStruct((*aval.shape, 2), jnp.uint32)]
     kinds += [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in equation.ins[1:]]
-    (found,) = equation.run(jax.make_jaxpr(function)(*kinds), [_words(key), *values])
-    return found
+    (result,) = equation.run(jax.make_jaxpr(function)(*kinds), [_words(key), *values])
+    return result
 
 
 @rule("random_wrap")

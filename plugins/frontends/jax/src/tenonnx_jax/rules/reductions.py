@@ -125,8 +125,8 @@ def _by_scan(x: Value, axis: int, reverse: bool, combine: Any, neutral: Any) -> 
     kind = TensorType(x.dtype, tuple(dim for k, dim in enumerate(x.shape) if k != axis))
 
     def step(state: Value, element: Value) -> Any:
-        found = combine(state, element)
-        return found, ops.identity(found)
+        result = combine(state, element)
+        return result, ops.identity(result)
 
     body = subgraph(step, [("state", kind), ("element", kind)])
     way = {"scan_input_directions": [int(reverse)], "scan_output_directions": [int(reverse)]}
@@ -249,9 +249,9 @@ def contracted(equation: Any, left: Any, right: Any, dtype: DType) -> Value:
         x = reshaped(equation, x, [*batch, _product([x_shape[a] for a in x_free]), total])
     if len(y_free) != 1:
         y = reshaped(equation, y, [*batch, total, _product([y_shape[a] for a in y_free])])
-    found = converted(ops.matmul(x, y), dtype)
+    result = converted(ops.matmul(x, y), dtype)
     whole = len(y_free) == 1 and (len(x_free) == 1 or (len(x_free) > 1 and not batch))
-    return found if whole else reshaped(equation, found, shape)
+    return result if whole else reshaped(equation, result, shape)
 
 
 def _is_permuted(shape: Sequence[Any], order: Sequence[int]) -> bool:
@@ -269,10 +269,10 @@ def _summed_in(dtype: DType) -> DType:
 
 
 def _product(dims: Sequence[Any]) -> Any:
-    found: Any = 1
+    result: Any = 1
     for dim in dims:
-        found = found * dim
-    return found
+        result = result * dim
+    return result
 
 
 def _rest(rank: int, *used: Sequence[int]) -> list[int]:

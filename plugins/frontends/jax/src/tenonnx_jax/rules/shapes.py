@@ -113,11 +113,11 @@ def unstack_rule(equation: Any, x: Value, *, axis: int = 0, **_: Any) -> Any:
 
 @rule("split", moves=True)
 def split_rule(equation: Any, x: Value, *, sizes: Any, axis: int, **_: Any) -> Any:
-    found, start = [], 0
+    result, start = [], 0
     for size in sizes:
-        found.append(piece(x, axis, equation.sizes.size(start), equation.sizes.size(start + size)))
+        result.append(piece(x, axis, equation.sizes.size(start), equation.sizes.size(start + size)))
         start = start + size
-    return found
+    return result
 
 
 @rule("rev", moves=True)

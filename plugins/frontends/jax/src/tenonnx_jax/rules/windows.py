@@ -119,10 +119,10 @@ def _pooled(equation: Any, x: Value, op: Any, params: Any, **attributes: Any) ->
 
 
 def _size(dims: Sequence[Any]) -> Any:
-    found: Any = 1
+    result: Any = 1
     for dim in dims:
-        found = found * dim
-    return found
+        result = result * dim
+    return result
 
 
 def views(equation: Any, x: Value, neutral: float, params: Any) -> list[tuple[tuple[int, ...], Value]]:
@@ -134,21 +134,21 @@ def views(equation: Any, x: Value, neutral: float, params: Any) -> list[tuple[tu
     wide = padded(equation, x, scalar(neutral, x), config)
     count = [equation.sizes.size(dim) for dim in equation.shape]
     axes = list(range(len(sizes)))
-    found = []
+    result = []
     for place in itertools.product(*map(range, sizes)):
         starts = [p * d for p, d in zip(place, apart, strict=True)]
         ends = [start + (n - 1) * step + 1 for start, n, step in zip(starts, count, strides, strict=True)]
-        found.append((place, ops.slice_(wide, starts, equation.sizes.sizes(ends), axes, strides)))
-    return found
+        result.append((place, ops.slice_(wide, starts, equation.sizes.sizes(ends), axes, strides)))
+    return result
 
 
 def _folded(equation: Any, x: Value, combine: Any, neutral: float, params: Any) -> Value:
     """Reduce one axis after another, since windows are products of ranges."""
     windows = views(equation, x, neutral, params)
-    found = windows[0][1]
+    result = windows[0][1]
     for _, view in windows[1:]:
-        found = combine(found, view)
-    return found
+        result = combine(result, view)
+    return result
 
 
 @rule("reduce_window_sum")
@@ -189,17 +189,17 @@ def reduce_window_rule(equation: Any, *values: Value, jaxpr: Any, consts: Any, *
     for x, start in zip(values[:count], values[count:], strict=True):
         neutral = _known(start, equation.name)
         columns.append([view for _, view in views(equation, x, neutral, params)])
-    found: list[Any] = [column[0] for column in columns]
-    found = _combined(
+    result: list[Any] = [column[0] for column in columns]
+    result = _combined(
         equation,
         jaxpr,
         consts,
-        [ops.expand(s, ops.shape(f)) for s, f in zip(values[count:], found, strict=True)],
-        found,
+        [ops.expand(s, ops.shape(f)) for s, f in zip(values[count:], result, strict=True)],
+        result,
     )
     for row in list(zip(*columns, strict=True))[1:]:
-        found = _combined(equation, jaxpr, consts, found, list(row))
-    return found
+        result = _combined(equation, jaxpr, consts, result, list(row))
+    return result
 
 
 def _known(value: Value, name: str) -> Any:
@@ -332,11 +332,11 @@ def select_and_gather_add_rule(
     largest = select_prim.name == "ge"
     values = views(equation, operand, -np.inf if largest else np.inf, params)
     others = views(equation, tangents, 0, params)
-    best, found = values[0][1], others[0][1]
+    best, result = values[0][1], others[0][1]
     for (_, value), (_, tangent) in zip(values[1:], others[1:], strict=True):
         better = ops.greater(value, best) if largest else ops.less(value, best)
-        best, found = ops.where(better, value, best), ops.where(better, tangent, found)
-    return found
+        best, result = ops.where(better, value, best), ops.where(better, tangent, result)
+    return result
 
 
 __all__ = ["as_type"]

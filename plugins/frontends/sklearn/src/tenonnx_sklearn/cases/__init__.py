@@ -87,7 +87,7 @@ def names() -> dict[str, Any]:
     from sklearn.experimental import enable_halving_search_cv, enable_iterative_imputer  # noqa: F401
     from sklearn.utils import all_estimators
 
-    found: dict[str, Any] = {"np": np, **dict(all_estimators())}
+    result: dict[str, Any] = {"np": np, **dict(all_estimators())}
     for module in (
         "sklearn.gaussian_process.kernels",
         "sklearn.feature_selection",
@@ -97,7 +97,7 @@ def names() -> dict[str, Any]:
         *PACKAGES,
     ):
         try:
-            found |= {name: each for name, each in vars(importlib.import_module(module)).items() if name[0] != "_"}
+            result |= {name: each for name, each in vars(importlib.import_module(module)).items() if name[0] != "_"}
         except ImportError:
             continue
-    return found
+    return result

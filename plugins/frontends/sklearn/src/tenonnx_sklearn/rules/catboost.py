@@ -22,11 +22,11 @@ from tenonnx_sklearn.tables import Table
 
 
 def _model_json(model: Any) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(model.saved_json() if hasattr(model, "saved_json") else _saved_json(model))
+    result: dict[str, Any] = json.loads(model.saved_json() if hasattr(model, "saved_json") else _saved_json(model))
     for kind in ("text_features", "embedding_features"):
-        if found["features_info"].get(kind):
+        if result["features_info"].get(kind):
             raise refusal(model, f"{kind}, whose values the model holds as hashes alone; encode them in a step before")
-    return found
+    return result
 
 
 def _saved_json(model: Any) -> str:

@@ -86,7 +86,7 @@ class Codes:
 def counted(codes: Codes, ctrs: list[dict[str, Any]], data: dict[str, Any], dtype: DType) -> list[Value]:
     """Mean target, or number of occurrences, of the categories of a row: one column for each counter."""
     known: dict[str, tuple[Value, Array]] = {}
-    found = []
+    result = []
     for ctr in ctrs:
         table = data[ctr["identifier"]]
         stride = int(table["hash_stride"])
@@ -100,8 +100,8 @@ def counted(codes: Codes, ctrs: list[dict[str, Any]], data: dict[str, Any], dtyp
         if len(hashes) != len(order) or (np.sort(hashes) != order).any():
             raise refusal(codes.model, "tables of one combination that know other categories")
         values = _values(codes.model, ctr, table, counts[np.argsort(hashes)])
-        found.append(ops.gather(values.astype(dtype.numpy), place, axis=0))
-    return found
+        result.append(ops.gather(values.astype(dtype.numpy), place, axis=0))
+    return result
 
 
 def _place(codes: Codes, elements: list[dict[str, Any]], keys: Array) -> tuple[Value, Array]:

@@ -343,5 +343,5 @@ def coupled(pairs: Sequence[tuple[int, int]], firsts: Value, count: int) -> Valu
         return [any_of(active), ops.where(active, beside(p), P), active]
 
     start = beside([column(firsts, 0) * 0.0 + 1 / count] * count)
-    found, _ = repeated(step, [start, total(start, keepdims=True) > 0.0], max(100, count))
-    return found
+    result, _ = repeated(step, [start, total(start, keepdims=True) > 0.0], max(100, count))
+    return result

@@ -136,11 +136,11 @@ def sgd_one_class(model: Any, X: Value) -> Outputs:
 @converts("sklearn.LinearDiscriminantAnalysis")
 def linear_discriminant(model: Any, X: Value) -> Outputs:
     decision = _decision(model, X)
-    found = by_logistic(model.classes_, decision)
+    result = by_logistic(model.classes_, decision)
     if model.solver in ("svd", "eigen"):
         centered = X - like(X, model.xbar_) if model.solver == "svd" else X
-        found["transform"] = affine(centered, model.scalings_.T[: model._max_components])
-    return found
+        result["transform"] = affine(centered, model.scalings_.T[: model._max_components])
+    return result
 
 
 @converts("sklearn.QuadraticDiscriminantAnalysis")

@@ -170,12 +170,12 @@ def stacking(model: Any, X: Table) -> Outputs:
         parts.append(cast(upright(part), X.dtype))
     if model.passthrough:
         parts.append(X.matrix())
-    found = {**convert(model.final_estimator_, beside(parts)), "transform": beside(parts)}
+    result = {**convert(model.final_estimator_, beside(parts)), "transform": beside(parts)}
     encoder = getattr(model, "_label_encoder", None)
     if isinstance(encoder, list):
-        labels = [label(each.classes_, column(found["predict"], k)) for k, each in enumerate(encoder)]
-        return {**found, "predict": beside(labels)}
-    return {**found, "predict": label(encoder.classes_, found["predict"])} if encoder is not None else found
+        labels = [label(each.classes_, column(result["predict"], k)) for k, each in enumerate(encoder)]
+        return {**result, "predict": beside(labels)}
+    return {**result, "predict": label(encoder.classes_, result["predict"])} if encoder is not None else result
 
 
 @converts("sklearn.CalibratedClassifierCV", table=True)
@@ -249,12 +249,12 @@ def thresholded(model: Any, X: Table) -> Outputs:
 
 def _scored(member: Any, X: Table) -> tuple[Outputs, Value, float]:
     """Prediction of a member, its score of the second class, and the threshold of that score."""
-    found = convert(member, X)
+    result = convert(member, X)
     if is_regressor(member):
-        return found, found["predict"], 0.5
+        return result, result["predict"], 0.5
     if hasattr(member, "decision_function"):
-        return found, called(found["decision_function"]), 0.0 if is_classifier(member) else 0.5
-    return found, column(called(found["predict_proba"]), 1), 0.5
+        return result, called(result["decision_function"]), 0.0 if is_classifier(member) else 0.5
+    return result, column(called(result["predict_proba"]), 1), 0.5
 
 
 class _Undecided(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
@@ -276,14 +276,14 @@ def _of_ties(model: Any) -> tuple[bool, float]:
 def one_versus_rest(model: Any, X: Table) -> Outputs:
     members = [_scored(each, X) for each in model.estimators_]
     scores, limit = beside([score for _, score, _ in members]), members[0][2]
-    found = {"decision_function": flat(scores) if len(members) == 1 else scores}
+    result = {"decision_function": flat(scores) if len(members) == 1 else scores}
     if model.multilabel_:
-        found["predict"] = cast(scores > limit, DType.int64)
+        result["predict"] = cast(scores > limit, DType.int64)
     elif len(members) == 1:
-        found["predict"] = label(model.classes_, cast(flat(scores) > limit, DType.int64))
+        result["predict"] = label(model.classes_, cast(flat(scores) > limit, DType.int64))
     else:
         last, nothing = _of_ties(model)
-        found["predict"] = label(model.classes_, ops.argmax(scores, axis=1, keepdims=0, select_last_index=int(last)))
+        result["predict"] = label(model.classes_, ops.argmax(scores, axis=1, keepdims=0, select_last_index=int(last)))
     if all("predict_proba" in each for each, _, _ in members):
         proba = beside([column(called(each["predict_proba"]), 1) for each, _, _ in members])
         if len(members) == 1:
@@ -292,8 +292,8 @@ def one_versus_rest(model: Any, X: Table) -> Outputs:
             sums = total(proba, keepdims=True)
             empty = is_zero(sums)
             proba = ops.where(empty, like(proba, nothing), proba / ops.where(empty, like(proba, 1.0), sums))
-        found["predict_proba"] = proba
-    return found
+        result["predict_proba"] = proba
+    return result
 
 
 @converts("sklearn.OneVsOneClassifier", table=True)
@@ -338,10 +338,10 @@ def output_code(model: Any, X: Table) -> Outputs:
 @converts("sklearn.MultiOutputRegressor", "sklearn.MultiOutputClassifier", table=True)
 def multi_output(model: Any, X: Table) -> Outputs:
     members = [convert(each, X) for each in model.estimators_]
-    found: Outputs = {"predict": beside([each["predict"] for each in members])}
+    result: Outputs = {"predict": beside([each["predict"] for each in members])}
     if all("predict_proba" in each for each in members):
-        found["predict_proba"] = lambda: [called(each["predict_proba"]) for each in members]
-    return found
+        result["predict_proba"] = lambda: [called(each["predict_proba"]) for each in members]
+    return result
 
 
 @converts("sklearn.RegressorChain", "sklearn.ClassifierChain")

@@ -116,16 +116,16 @@ def radius_classifier(model: Any, X: Value) -> Outputs:
         raise refusal(model, "weights that are a function")
     weights = _within(model, X)
     votes = [weights @ y for y in _targets(model)]
-    found = _several(model, votes)
+    result = _several(model, votes)
     labels = np.ravel(model.outlier_label_) if model.outlier_label_ is not None else [None]
     if labels[0] is None:
-        return found
+        return result
     alone = ops.unsqueeze(is_zero(total(weights)), np.array([1], np.int64))
     several = len(votes) > 1
     lists = (
-        zip(model.classes_, found["predict_proba"], labels, strict=True)
+        zip(model.classes_, result["predict_proba"], labels, strict=True)
         if several
-        else [(model.classes_, found["predict_proba"], labels[0])]
+        else [(model.classes_, result["predict_proba"], labels[0])]
     )
     proba = [
         ops.where(alone, (np.asarray(classes) == each)[None].astype(np.float64), shares)
@@ -133,7 +133,7 @@ def radius_classifier(model: Any, X: Value) -> Outputs:
     ]
     text = np.asarray(model.classes_[0] if several else model.classes_).dtype.kind in "USO"
     other = np.asarray(labels[: len(votes)], object if text else np.int64)
-    chosen = ops.where(alone if several else flat(alone), other, found["predict"])
+    chosen = ops.where(alone if several else flat(alone), other, result["predict"])
     return {"predict": chosen, "predict_proba": proba if several else proba[0]}
 
 

@@ -15,8 +15,8 @@ from tenonnx_sklearn.conversion import Outputs
 def by_decision(classes: Any, decision: Value, proba: Value | None = None) -> Outputs:
     """A classifier by decision values: one for two classes, or the maximum of one for each class."""
     index = is_positive(decision) if decision.rank == 1 else position(decision)
-    found = {"predict": label(classes, index), "decision_function": decision}
-    return found if proba is None else {**found, "predict_proba": proba}
+    result = {"predict": label(classes, index), "decision_function": decision}
+    return result if proba is None else {**result, "predict_proba": proba}
 
 
 def by_logistic(classes: Any, decision: Value, logits: Value | None = None) -> Outputs:

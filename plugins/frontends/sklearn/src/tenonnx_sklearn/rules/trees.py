@@ -133,10 +133,10 @@ def gradient_boosting_classifier(model: Any, X: Value) -> Outputs:
     scores = _boosted(model, X, initial)
     exponential = model.loss == "exponential"
     decision = flat(scores) if scores.shape[1] == 1 else scores
-    found = by_logistic(model.classes_, decision, decision * 2.0 if exponential else decision)
+    result = by_logistic(model.classes_, decision, decision * 2.0 if exponential else decision)
     if decision.rank == 1:
-        found["predict"] = label(model.classes_, ops.cast(decision >= 0.0, to="int64"))
-    return found
+        result["predict"] = label(model.classes_, ops.cast(decision >= 0.0, to="int64"))
+    return result
 
 
 def _initial(model: Any, X: Value, zeros: Any) -> Value | Any:

@@ -93,11 +93,11 @@ def _with_missing(model: Any, X: Value, sparse: bool) -> Value:
 
 def _categories(model: Any, booster: dict[str, Any], rows: Table) -> dict[int, Any]:
     """The categories of columns, which XGBoost stores from 3.1 on."""
-    found = {}
+    result = {}
     for k, each in enumerate((booster.get("cats") or {}).get("enc", [])):
         if each["values"]:
-            found[k] = _texts(model, each, rows.column(k)) if "offsets" in each else each["values"]
-    return found
+            result[k] = _texts(model, each, rows.column(k)) if "offsets" in each else each["values"]
+    return result
 
 
 def _texts(model: Any, booster: dict[str, Any], x: Value) -> list[str]:
@@ -113,20 +113,20 @@ def _texts(model: Any, booster: dict[str, Any], x: Value) -> list[str]:
     texts = {each for each in seen.ravel().tolist() if each not in MISSING_TEXTS}
     if texts <= set(by_bytes):
         return by_bytes
-    rest, found = whole.decode(errors="ignore"), []
+    rest, result = whole.decode(errors="ignore"), []
     for size in np.diff(cuts).tolist():
         text, rest = rest[:size], rest[size:]
         if len(text) < size:  # the last bytes are missing
-            known = [each for each in texts - {*found} if len(each) == size and each.startswith(text)]
+            known = [each for each in texts - {*result} if len(each) == size and each.startswith(text)]
             text = known[0] if len(known) == 1 else text
-        found.append(text)
-    if not texts <= set(found):
+        result.append(text)
+    if not texts <= set(result):
         raise refusal(
             model,
-            f"texts beyond ASCII that XGBoost holds cut short, of which {sorted(texts - {*found})} are unknown; "
+            f"texts beyond ASCII that XGBoost holds cut short, of which {sorted(texts - {*result})} are unknown; "
             "give tx.load rows in which each known category occurs, or fit on categories of ASCII",
         )
-    return found
+    return result
 
 
 def _base(model: Any, learner: dict[str, Any], objective: str) -> Any:

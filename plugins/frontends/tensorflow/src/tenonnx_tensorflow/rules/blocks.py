@@ -29,9 +29,9 @@ def space_to_batch(interpreter: Any, node: Any, x: Value, block: Value, ends: Va
     outer = [1 + 2 * k for k in range(count)]
     turned = ops.transpose(split_blocks, perm=[*inner, 0, *outer, *range(1 + 2 * count, 1 + 2 * count + len(rest))])
     batch = ops.mul(_part(sizes, 0), constant(np.asarray([int(np.prod(blocks))])))
-    found = ops.reshape(turned, ops.concat(batch, *wholes, *(_part(sizes, k) for k in rest), axis=0))
-    interpreter.state.blocks[found] = (x, blocks, ends)
-    return found
+    result = ops.reshape(turned, ops.concat(batch, *wholes, *(_part(sizes, k) for k in rest), axis=0))
+    interpreter.state.blocks[result] = (x, blocks, ends)
+    return result
 
 
 @rule("BatchToSpaceND", interpreter=True)
@@ -96,16 +96,16 @@ def _dilated(padded: dict[Value, Any], x: Value, blocks: list[int]) -> Value | N
     )
     if others != blocks or not plain or convolutions[0].get("auto_pad", "NOTSET") != "NOTSET":
         return None
-    found = _padded(image, len(blocks), ends)
+    result = _padded(image, len(blocks), ends)
     for node in chain:
         if node.op_type == "Conv":
-            dilations = [1] * (found.ndim - 2 - len(blocks)) + blocks
-            found = ops.conv(found, *node.inputs[1:], group=node.attributes.get("group", 1), dilations=dilations)
+            dilations = [1] * (result.ndim - 2 - len(blocks)) + blocks
+            result = ops.conv(result, *node.inputs[1:], group=node.attributes.get("group", 1), dilations=dilations)
         elif node.op_type == "Transpose":
-            found = ops.transpose(found, perm=node.attributes["perm"])
+            result = ops.transpose(result, perm=node.attributes["perm"])
         else:
-            found = (ops.squeeze if node.op_type == "Squeeze" else ops.unsqueeze)(found, node.inputs[1])
-    return found
+            result = (ops.squeeze if node.op_type == "Squeeze" else ops.unsqueeze)(result, node.inputs[1])
+    return result
 
 
 def _part(sizes: Value, axis: int) -> Value:
@@ -117,7 +117,7 @@ def depth(node: Any, x: Value) -> Value:
     block, layout = int(node["block_size"]), node.get("data_format", "NHWC")
     if layout == "NHWC":
         x = ops.transpose(x, perm=[0, 3, 1, 2])
-    found = (
+    result = (
         ops.space_to_depth(x, blocksize=block) if node.op == "SpaceToDepth" else ops.depth_to_space(x, blocksize=block)
     )
-    return ops.transpose(found, perm=[0, 2, 3, 1]) if layout == "NHWC" else found
+    return ops.transpose(result, perm=[0, 2, 3, 1]) if layout == "NHWC" else result

@@ -126,8 +126,8 @@ def magnitude(node: Any, x: Complex) -> Value:
 
 @of_complex("Angle")
 def angle(node: Any, x: Complex) -> Value:
-    found: Value = real.atan2(node, x.imaginary, x.real)
-    return found
+    result: Value = real.atan2(node, x.imaginary, x.real)
+    return result
 
 
 @of_complex("Add", "AddV2", "Sub")
@@ -183,8 +183,8 @@ def cast(node: Any, x: Complex) -> Any:
 
 @of_complex("Equal", "NotEqual")
 def equal(node: Any, x: Any, y: Any) -> Value:
-    found = complex_pairs.equal(complex_of(x), complex_of(y))
-    return found if node.op == "Equal" else ops.not_(found)
+    result = complex_pairs.equal(complex_of(x), complex_of(y))
+    return result if node.op == "Equal" else ops.not_(result)
 
 
 # ----- Fourier transforms ---------------------------------------------------------------------------------------------
@@ -224,12 +224,12 @@ def real_fourier(node: Any, x: Value, length: Value) -> Complex:
     sizes = integers(length, "the lengths of a Fourier transform")
     for k, size in enumerate(sizes):
         x = _resized(x, k - len(sizes), size)
-    found = _transformed(complex_of(x), -1, inverse=False)
+    result = _transformed(complex_of(x), -1, inverse=False)
     half = sizes[-1] // 2 + 1
-    found = found.map(lambda part: ops.slice_(part, [0], [half], [part.ndim - 1]))
+    result = result.map(lambda part: ops.slice_(part, [0], [half], [part.ndim - 1]))
     for axis in range(1, len(sizes)):
-        found = _transformed(found, -1 - axis, inverse=False)
-    return found
+        result = _transformed(result, -1 - axis, inverse=False)
+    return result
 
 
 @of_complex("IRFFT", "IRFFT2D", "IRFFT3D")
@@ -252,5 +252,5 @@ def inverse_real_fourier(node: Any, x: Complex, length: Value) -> Value:
             ops.concat(x.real, mirrored(x.real), axis=last),
             ops.concat(x.imaginary, ops.neg(mirrored(x.imaginary)), axis=last),
         )
-    found: Value = _transformed(x, -1, inverse=True).real
-    return found
+    result: Value = _transformed(x, -1, inverse=True).real
+    return result

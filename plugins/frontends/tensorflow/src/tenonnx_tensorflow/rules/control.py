@@ -15,8 +15,8 @@ from tenonnx_tensorflow.tracked_values import number, scalar
 
 @rule("PartitionedCall", "StatefulPartitionedCall", "TPUPartitionedCall", outputs="output", interpreter=True)
 def call(interpreter: Any, node: Any, *values: Any) -> list[Any]:
-    found: list[Any] = interpreter.call(node["f"], values)
-    return found
+    result: list[Any] = interpreter.call(node["f"], values)
+    return result
 
 
 @rule("XlaCallModule", "PyFunc", "EagerPyFunc", "PyFuncStateless", interpreter=True)

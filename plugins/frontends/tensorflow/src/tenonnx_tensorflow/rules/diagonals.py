@@ -83,7 +83,7 @@ class _Band:
         down = ops.unsqueeze(_counted(self.rows), [1])
         right = ops.unsqueeze(_counted(self.columns), [0])
         along, last = ops.minimum(down, right), ops.sub(self.width, _one(1))
-        found = whole
+        result = whole
         for k in range(self.low, self.high + 1):
             axis = diagonals.ndim - 1
             source = diagonals
@@ -91,8 +91,8 @@ class _Band:
                 axis -= 1
                 source = ops.gather(diagonals, constant(np.asarray(self.high - k)), axis=axis)
             place = ops.minimum(ops.add(along, self.before(k)), last)
-            found = ops.where(ops.equal(ops.sub(right, down), _one(k)), ops.gather(source, place, axis=axis), found)
-        return found
+            result = ops.where(ops.equal(ops.sub(right, down), _one(k)), ops.gather(source, place, axis=axis), result)
+        return result
 
 
 def _one(content: int) -> Value:

@@ -127,8 +127,8 @@ def add_all(node: Any, *values: Value) -> Value:
 
 @rule("Equal", "NotEqual")
 def equal(node: Any, x: Value, y: Value) -> Value:
-    found = ops.equal(x, y)
-    return found if node.op == "Equal" else ops.not_(found)
+    result = ops.equal(x, y)
+    return result if node.op == "Equal" else ops.not_(result)
 
 
 @rule("ApproximateEqual")

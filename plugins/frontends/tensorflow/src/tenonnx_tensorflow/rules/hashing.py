@@ -122,10 +122,10 @@ def fingerprint(text: Text) -> Value:
     second = ops.add(ops.add(a, _rotated(ops.add(b, _word(_K2)), 18)), c)
     longest = _of_two(first, second, factor)
 
-    found = longest
+    result = longest
     for most, of_fewer in ((16, long), (7, short), (3, shortest)):
-        found = ops.where(ops.less_or_equal(length, _word(most)), of_fewer, found)
-    return found
+        result = ops.where(ops.less_or_equal(length, _word(most)), of_fewer, result)
+    return result
 
 
 # ----- SipHash --------------------------------------------------------------------------------------------------------
@@ -205,18 +205,18 @@ def bucket(node: Any, x: Value) -> Value:
     if numbers is not None and (numbers.dtype.numpy.kind not in "iu" or numbers.dtype is DType.uint64):
         numbers = None
     if kind in _OF_TEXT and (numbers is None or kind == "" or count >= 1 << 31):
-        found: Value = _OF_TEXT[kind](x, constant(np.asarray([count])))
-        return found
+        result: Value = _OF_TEXT[kind](x, constant(np.asarray([count])))
+        return result
     if count >= 1 << 31:
         raise NotRepresentable("text is hashed into 2^31 buckets or more", given=f"{node.title}: {count} buckets")
     key = [int(k) for k in node["key"]] if kind == "Strong" else []
     if numbers is not None:
         text = Text.of(as_dtype(numbers, DType.int64))
-        found = fingerprint(text) if kind == "Fast" else sip_hash(text, key)
+        result = fingerprint(text) if kind == "Fast" else sip_hash(text, key)
     else:
         contents, length = bytes_of(ops.reshape(x, [-1]))
-        found = ops.reshape(sip_hash_of_bytes(contents, length, key), ops.shape(x))
-    low, high = ops.mod(found, _word(1 << 32)), _shifted(found, 32)
+        result = ops.reshape(sip_hash_of_bytes(contents, length, key), ops.shape(x))
+    low, high = ops.mod(result, _word(1 << 32)), _shifted(result, 32)
     by_high = ops.mul(ops.mod(high, _word(count)), _word((1 << 32) % count))
     return ops.mod(ops.add(by_high, low), _word(count))
 

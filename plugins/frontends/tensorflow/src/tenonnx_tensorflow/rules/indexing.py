@@ -27,15 +27,15 @@ def _gather_in_batches(x: Value, indices: Value, axis: int, batched: int) -> Val
     """Gather with batch axes, by GatherND over the axes up to the gathered one."""
     order = [*range(batched), axis, *(k for k in range(batched, x.ndim) if k != axis)]
     moved = ops.transpose(x, perm=order) if order != list(range(x.ndim)) else x
-    found = ops.gather_nd(moved, ops.unsqueeze(indices, [indices.ndim]), batch_dims=batched)
+    result = ops.gather_nd(moved, ops.unsqueeze(indices, [indices.ndim]), batch_dims=batched)
     added = indices.ndim - batched
     between = axis - batched
     if not between:
-        return found
-    rank = found.ndim
+        return result
+    rank = result.ndim
     middle = list(range(batched + added, batched + added + between))
     target = [*range(batched), *middle, *range(batched, batched + added), *range(batched + added + between, rank)]
-    return ops.transpose(found, perm=target)
+    return ops.transpose(result, perm=target)
 
 
 @rule("GatherNd")
@@ -145,12 +145,12 @@ def dynamic_stitch(node: Any, *values: Value) -> Value:
 
 @rule("DynamicPartition", outputs="outputs")
 def dynamic_partition(node: Any, x: Value, partitions: Value) -> list[Value]:
-    found = []
+    result = []
     for k in range(count_of(node, "num_partitions")):
         mask = ops.equal(partitions, number(k, partitions))
         places = ops.transpose(ops.non_zero(mask), perm=[1, 0])
-        found.append(ops.gather_nd(x, places))
-    return found
+        result.append(ops.gather_nd(x, places))
+    return result
 
 
 # ----- segments -------------------------------------------------------------------------------------------------------
@@ -339,8 +339,8 @@ def unique(node: Any, x: Value, axis: Value | None = None) -> list[Value]:
     else:
         y, _, inverse, counts = ops.unique(x, sorted=0)
     kind = dtype_of(node.get("out_idx", 3))
-    found = [y if narrow is None else ops.cast(y, to=narrow), as_dtype(inverse, kind)]
-    return [*found, as_dtype(counts, kind)] if "Counts" in node.op else found
+    result = [y if narrow is None else ops.cast(y, to=narrow), as_dtype(inverse, kind)]
+    return [*result, as_dtype(counts, kind)] if "Counts" in node.op else result
 
 
 @rule("SearchSorted", "LowerBound", "UpperBound")

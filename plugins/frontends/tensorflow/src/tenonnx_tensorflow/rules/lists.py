@@ -90,8 +90,8 @@ def length(node: Any, tensor_list: Any) -> Value:
     if isinstance(tensor_list, Slot):
         tensor_list = tensor_list.source
     if tensor_list.rows is None:
-        found: Value = tensor_list.size
-        return found
+        result: Value = tensor_list.size
+        return result
     return ops.cast(ops.gather(ops.shape(tensor_list.rows), constant(np.asarray(0))), to=DType.int32)
 
 

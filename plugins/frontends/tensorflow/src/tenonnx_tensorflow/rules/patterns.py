@@ -21,8 +21,8 @@ def texts(*contents: str) -> Value:
 def replaced(x: Value, pattern: str | Value, by: str | Value, everywhere: bool = True) -> Value:
     """Replace all matches of an RE2 pattern, or only the first match of each string."""
     given = [texts(each) if isinstance(each, str) else each for each in (pattern, by)]
-    found: Value = string_regex_replace(x, *given, global_replace=int(everywhere))
-    return found
+    result: Value = string_regex_replace(x, *given, global_replace=int(everywhere))
+    return result
 
 
 @rule("StaticRegexFullMatch")

@@ -85,8 +85,8 @@ def _rows(splits: Value) -> Value:
 
 def joined(x: Value, axis: int, separator: str) -> Value:
     """Join strings along an axis."""
-    found = string_join(x, texts(separator), constant(np.asarray([axis])))
-    return scalar(found) if x.rank == 1 else found
+    result = string_join(x, texts(separator), constant(np.asarray([axis])))
+    return scalar(result) if x.rank == 1 else result
 
 
 def joined_rows(x: Value, owners: Value, count: Value, separator: str = "") -> Value:

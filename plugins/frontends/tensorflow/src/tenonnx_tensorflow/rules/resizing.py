@@ -36,10 +36,10 @@ def _plane(x: Value) -> tuple[int, int] | None:
 
 def plane(x: Value, what: str) -> tuple[int, int]:
     """Height and width of images. Raises ``NotRepresentable`` for dynamic ones."""
-    found = _plane(x)
-    if found is None:
+    result = _plane(x)
+    if result is None:
         raise NotRepresentable(f"the sizes of images are not known for {what}", given=f"{x.type}")
-    return found
+    return result
 
 
 def _lengths(x: Value, size: Value, axis: int) -> tuple[Value, Value]:

@@ -116,13 +116,13 @@ def _length(x: Value) -> int:
 @rule("ConcatOffset", outputs="offset")
 def concat_offset(node: Any, axis: Value, *shapes: Value) -> list[Value]:
     (place,) = integers(axis, "the axis of a concatenation")
-    found, total = [], number(0, shapes[0])
+    result, total = [], number(0, shapes[0])
     for each in shapes:
         row = [number(0, each)] * _length(each)
         row[place] = total
-        found.append(ops.concat(*(vector(n) for n in row), axis=0))
+        result.append(ops.concat(*(vector(n) for n in row), axis=0))
         total = ops.add(total, scalar(ops.gather(each, constant(np.asarray(place)))))
-    return found
+    return result
 
 
 @rule("Pack")
@@ -220,10 +220,10 @@ def strided_slice(node: Any, x: Value, begin: Value, end: Value, strides: Value)
             else:
                 shape_at += 1
             axis += 1
-    found = _sliced(x, begin, end, steps, sliced, has)
+    result = _sliced(x, begin, end, steps, sliced, has)
     if removed:
-        found = ops.squeeze(found, removed)
-    return ops.unsqueeze(found, added) if added else found
+        result = ops.squeeze(result, removed)
+    return ops.unsqueeze(result, added) if added else result
 
 
 @rule("TensorStridedSliceUpdate")
@@ -303,8 +303,8 @@ def fill(node: Any, dims: Value, value: Value) -> Value:
 
 @rule("ZerosLike", "OnesLike")
 def alike(node: Any, x: Value) -> Value:
-    found: Value = (ops.zeros_like if node.op == "ZerosLike" else ops.ones_like)(x)
-    return found
+    result: Value = (ops.zeros_like if node.op == "ZerosLike" else ops.ones_like)(x)
+    return result
 
 
 @rule("Empty")

@@ -24,12 +24,12 @@ _MOST = 1000
 def cased(node: Any, x: Value) -> Value:
     """Change the case: of ASCII only, unless the node specifies an encoding."""
     flat = x if x.rank == 1 else ops.reshape(x, [-1])
-    found = ops.string_normalizer(
+    result = ops.string_normalizer(
         flat,
         case_change_action="LOWER" if node.op == "StringLower" else "UPPER",
         locale=None if node.get("encoding", "") else "C",
     )
-    return found if x.rank == 1 else ops.reshape(found, ops.shape(x))
+    return result if x.rank == 1 else ops.reshape(result, ops.shape(x))
 
 
 @rule("StringStrip")
@@ -99,12 +99,12 @@ def _chosen_part(x: Value, start: Value, size: Value, by_bytes: bool) -> Value:
 @rule("StringJoin")
 def join(node: Any, *values: Value) -> Value:
     separator = node.get("separator", "")
-    found = values[0]
+    result = values[0]
     for value in values[1:]:
         if separator:
-            found = ops.string_concat(found, constant(np.asarray(separator, object)))
-        found = ops.string_concat(found, value)
-    return found
+            result = ops.string_concat(result, constant(np.asarray(separator, object)))
+        result = ops.string_concat(result, value)
+    return result
 
 
 @rule("ReduceJoin")
@@ -222,7 +222,7 @@ def _beyond_int64(whole: Value) -> Value:
     place = ops.where(ops.equal(so_far, constant(np.asarray(0))), constant(np.asarray(2000)), ops.add(digits, shift))
     words = [*(f"{number:03}" for number in range(1000)), *map(str, range(1000)), ""]
     texts = ops.gather(constant(np.array(words, object)), place)
-    found, *others = (ops.squeeze(each, [-1]) for each in ops.split(texts, axis=-1, num_outputs=15))
+    result, *others = (ops.squeeze(each, [-1]) for each in ops.split(texts, axis=-1, num_outputs=15))
     for each in others:
-        found = ops.string_concat(found, each)
-    return found
+        result = ops.string_concat(result, each)
+    return result

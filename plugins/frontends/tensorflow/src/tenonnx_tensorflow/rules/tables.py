@@ -26,8 +26,8 @@ from tenonnx_tensorflow.tracked_values import Table, as_dtype, known
 )
 def table(interpreter: Any, node: Any, *_: Value) -> Table:
     name = node.get("shared_name", "") or node.get("container", "") or node.name
-    found: Table = interpreter.state.tables.setdefault(name, Table(name))
-    return found
+    result: Table = interpreter.state.tables.setdefault(name, Table(name))
+    return result
 
 
 @rule("LookupTableImportV2", "InitializeTableV2", "InitializeTable", "LookupTableInsertV2", interpreter=True)

@@ -73,12 +73,12 @@ def bytes_of(x: Value) -> tuple[Value, Value]:
         ops.add(ops.div(longest, constant(np.asarray(8))), constant(np.asarray(1))), constant(np.asarray(8))
     )
     nothing = ops.expand(constant(np.asarray(0)), ops.concat(ops.shape(x), width, axis=0))
-    found = ops.scatter_nd(nothing, at, _chosen(contents, is_byte))
+    result = ops.scatter_nd(nothing, at, _chosen(contents, is_byte))
     ones = ops.expand(constant(np.asarray(0)), ops.shape(x))
     length = ops.scatter_nd(
         ones, ops.unsqueeze(_rows(characters.splits), [1]), ops.sub(characters.end, characters.begin), reduction="add"
     )
-    return found, length
+    return result, length
 
 
 def _chosen(x: Value, mask: Value) -> Value:

@@ -22,8 +22,8 @@ def handle(interpreter: Any, node: Any) -> Any:
 @rule("VariableV2", "Variable", "TemporaryVariable", interpreter=True)
 def reference(interpreter: Any, node: Any) -> Any:
     """A variable of TensorFlow 1, which has no handle: reading the node reads its contents."""
-    found = interpreter.state.handle(node.get("shared_name", "") or node.name)
-    return interpreter.state.read(found) if interpreter.state.is_running else found
+    result = interpreter.state.handle(node.get("shared_name", "") or node.name)
+    return interpreter.state.read(result) if interpreter.state.is_running else result
 
 
 @rule("ReadVariableOp", "_ReadVariablesOp", interpreter=True)
@@ -42,9 +42,9 @@ def assign(interpreter: Any, node: Any, variable: Any, content: Any) -> Any:
 def assign_sum(interpreter: Any, node: Any, variable: Any, content: Value) -> Any:
     _of_variable(node, variable)
     combine = ops.add if "Add" in node.op else ops.sub
-    found = combine(interpreter.state.read(variable), content)
-    interpreter.state.assign(variable, found)
-    return found
+    result = combine(interpreter.state.read(variable), content)
+    interpreter.state.assign(variable, result)
+    return result
 
 
 def _of_variable(node: Any, variable: Any) -> None:
@@ -72,15 +72,15 @@ def restore(interpreter: Any, node: Any, prefix: Any, names: Value, slices: Valu
     """Read entries of a checkpoint by name."""
     if interpreter.state.restored is None:
         raise NotRepresentable("no checkpoint was found next to the graph", given=node.title)
-    found = []
+    result = []
     wanted = (known(each, "the names of what a checkpoint holds").reshape(-1) for each in (names, slices))
     for key, part in zip(*wanted, strict=True):
         array = np.asarray(interpreter.state.restored(str(key)))
         part_of_array = array[_place(str(part))] if part else array
         # each a distinct value, unlike equal constants, since variables are identified by their keys
-        found.append(constant_value(part_of_array, DType.of(part_of_array.dtype), interpreter.state.graph, str(key)))
-        interpreter.state.keys[found[-1]] = str(key)
-    return found
+        result.append(constant_value(part_of_array, DType.of(part_of_array.dtype), interpreter.state.graph, str(key)))
+        interpreter.state.keys[result[-1]] = str(key)
+    return result
 
 
 def _place(part: str) -> tuple[slice, ...]:

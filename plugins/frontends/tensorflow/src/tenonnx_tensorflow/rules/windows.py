@@ -82,10 +82,10 @@ class Window:
         return {"pads": [*before, *after]} if any(before + after) else {}
 
     def attributes(self, x: Value) -> dict[str, Any]:
-        found: dict[str, Any] = {"strides": list(self.strides), **self.pads(x)}
+        result: dict[str, Any] = {"strides": list(self.strides), **self.pads(x)}
         if any(d != 1 for d in self.dilations):
-            found["dilations"] = list(self.dilations)
-        return found
+            result["dilations"] = list(self.dilations)
+        return result
 
 
 def window_of(node: Any, layout: Layout, kernel: Sequence[int], dilations: str = "dilations") -> Window:

@@ -80,24 +80,24 @@ class Archive:
     def _checked_members(self) -> dict[str, zipfile.ZipInfo]:
         if "serialized_exported_program.json" in self._zip.namelist():
             raise InvalidCall("the file of torch.export before 2.9 stores its weights as pickles", do=TRUST)
-        found: dict[str, zipfile.ZipInfo] = {}
+        result: dict[str, zipfile.ZipInfo] = {}
         folders = set()
         for member in self._zip.infolist():
             folder, _, name = member.filename.partition("/")
-            if name in found:
+            if name in result:
                 raise InvalidModel("the archive contains a member twice", given=name[:200])
             folders.add(folder)
-            found[name] = member
+            result[name] = member
         if len(folders) != 1:
             raise InvalidModel("the members of the archive are not in one folder", given=str(sorted(folders))[:200])
         size = self.path.stat().st_size
-        if any(member.compress_type != zipfile.ZIP_STORED for member in found.values()):
+        if any(member.compress_type != zipfile.ZIP_STORED for member in result.values()):
             raise InvalidModel("the archive contains compressed members", do="write it with torch.export.save")
-        if sum(member.file_size for member in found.values()) > size:
+        if sum(member.file_size for member in result.values()) > size:
             raise InvalidModel("the members of the archive are longer than the file", given=f"{size} bytes")
-        if "constants.pkl" in found:
+        if "constants.pkl" in result:
             raise InvalidCall("a TorchScript file contains code", do=TRUST)
-        return found
+        return result
 
     def program(self) -> tuple[str, dict[str, Any]]:
         """Name and JSON of the only program."""
@@ -115,12 +115,12 @@ class Archive:
     def json(self, name: str) -> dict[str, Any]:
         """The JSON object in a member."""
         try:
-            found = json.loads(self._bytes(name))
+            result = json.loads(self._bytes(name))
         except (ValueError, RecursionError) as error:
             raise InvalidModel(f'member "{name}" of the archive is not JSON', given=str(error)[:200]) from error
-        if not isinstance(found, dict):
+        if not isinstance(result, dict):
             raise InvalidModel(f'member "{name}" of the archive is not a mapping')
-        return found
+        return result
 
     def _bytes(self, name: str) -> bytes:
         if name not in self._members:
@@ -143,7 +143,7 @@ class Archive:
         if pickled:
             raise InvalidCall(f"the file stores {folder} as pickles", given=", ".join(pickled)[:300], do=TRUST)
         raw: dict[str, bytearray] = {}
-        found: dict[str, torch.Tensor] = {}
+        result: dict[str, torch.Tensor] = {}
         for name, entry in listed.items():
             place, meta = entry.get("path_name"), entry["tensor_meta"]
             if not DOTTED.fullmatch(name) or not isinstance(place, str):
@@ -155,8 +155,8 @@ class Archive:
             except (KeyError, TypeError, ValueError, RuntimeError) as error:
                 raise InvalidModel(f'tensor "{name}" of the archive is not valid', given=str(error)[:200]) from error
             is_trained = entry.get("is_param") is True and tensor.is_floating_point()
-            found[name] = torch.nn.Parameter(tensor, meta.get("requires_grad") is True) if is_trained else tensor
-        return found
+            result[name] = torch.nn.Parameter(tensor, meta.get("requires_grad") is True) if is_trained else tensor
+        return result
 
 
 def _strided(data: bytearray, meta: Mapping[str, Any]) -> torch.Tensor:

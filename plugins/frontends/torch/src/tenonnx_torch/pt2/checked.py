@@ -123,38 +123,38 @@ def _is_allowed(target: Any) -> bool:
 def resolved(target: str) -> Any:
     """The operator or function of an allowed name. Raises ``InvalidCall`` where it is not installed."""
     names = target.split(".")
-    found: Any = {"_operator": operator, "math": math, "torch": torch}[names[0]]
+    result: Any = {"_operator": operator, "math": math, "torch": torch}[names[0]]
     for name in names[1:]:
-        found = getattr(found, name, None)
-    if found is None or isinstance(found, str):
+        result = getattr(result, name, None)
+    if result is None or isinstance(result, str):
         raise InvalidCall(
             f"PyTorch {torch.__version__} lacks an operator of the program",
             given=target[:100],
             do="install the package that registers it, or a newer PyTorch",
         )
-    return found
+    return result
 
 
 def _unknown_structures(text: Any) -> list[str]:
-    found: list[str] = []
+    result: list[str] = []
     pending = [_structure(text)]
     while pending:
         each = pending.pop()
         kind = each.get("type")
         if kind is not None and kind not in _STRUCTURES:
-            found.append(str(kind)[:100])
+            result.append(str(kind)[:100])
         pending += [child for child in each.get("children_spec", ()) if isinstance(child, dict)]
-    return found
+    return result
 
 
 def _structure(text: Any) -> dict[str, Any]:
     try:
-        version, found = json.loads(text)
+        version, result = json.loads(text)
     except (TypeError, ValueError, RecursionError) as error:
         raise _invalid("a structure", text) from error
-    if version != 1 or not isinstance(found, dict):
+    if version != 1 or not isinstance(result, dict):
         raise _invalid("a structure", text)
-    return found
+    return result
 
 
 def _plain_structure(text: Any) -> str:

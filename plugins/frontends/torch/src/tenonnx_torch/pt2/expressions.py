@@ -59,12 +59,12 @@ def parsed(text: Any) -> sympy.Basic:
     if not isinstance(text, str) or len(text) > _LONGEST:
         raise _invalid(text)
     try:
-        found = _Parser(text).whole()
+        result = _Parser(text).whole()
     except InvalidModel:
         raise
     except Exception as error:  # sympy raises many kinds
         raise _invalid(text) from error
-    return found
+    return result
 
 
 def _invalid(text: Any) -> InvalidModel:
@@ -85,19 +85,19 @@ class _Parser:
         self._at = 0
 
     def whole(self) -> sympy.Basic:
-        found = self._expression(0)
-        if self._at != len(self._tokens) or not isinstance(found, sympy.Basic):
+        result = self._expression(0)
+        if self._at != len(self._tokens) or not isinstance(result, sympy.Basic):
             raise _invalid(self._text)
-        return found
+        return result
 
     def _next(self, kind: str, value: str | None = None) -> str:
         if self._at >= len(self._tokens) or self._tokens[self._at][0] != kind:
             raise _invalid(self._text)
-        found = self._tokens[self._at][1]
-        if value is not None and found != value:
+        result = self._tokens[self._at][1]
+        if value is not None and result != value:
             raise _invalid(self._text)
         self._at += 1
-        return found
+        return result
 
     def _is(self, kind: str, value: str | None = None, ahead: int = 0) -> bool:
         place = self._at + ahead

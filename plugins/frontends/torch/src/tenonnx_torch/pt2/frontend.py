@@ -84,17 +84,17 @@ def _trusted(path: str | os.PathLike[str], is_program: bool) -> Any:
                 return torch.export.load(path)
             if _is_script(path):
                 return torch.jit.load(path, map_location="cpu").eval()
-            found = torch.load(path, map_location="cpu", weights_only=False)
+            result = torch.load(path, map_location="cpu", weights_only=False)
     except Exception as error:  # the file may raise anything
         given = " ".join(str(error).split())[:300]
         raise InvalidModel(f'PyTorch cannot read "{os.fspath(path)}"', given=given) from error
-    if not isinstance(found, torch.nn.Module | torch.export.ExportedProgram):
+    if not isinstance(result, torch.nn.Module | torch.export.ExportedProgram):
         raise InvalidCall(
             "the file contains no module",
-            given=f'"{os.fspath(path)}", which holds a {type(found).__name__}',
+            given=f'"{os.fspath(path)}", which holds a {type(result).__name__}',
             do="load the weights into their module, and give that: tx.load(module, *examples)",
         )
-    return found
+    return result
 
 
 def _is_script(path: str | os.PathLike[str]) -> bool:

@@ -46,7 +46,7 @@ def program_of_file(path: str | os.PathLike[str]) -> Any:
 
 def _nodes(program: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Nodes of a program and its subgraphs."""
-    found: list[Mapping[str, Any]] = []
+    result: list[Mapping[str, Any]] = []
     pending: list[Any] = [program]
     while pending:
         each = pending.pop()
@@ -55,8 +55,8 @@ def _nodes(program: Mapping[str, Any]) -> list[Mapping[str, Any]]:
         elif isinstance(each, Mapping):
             pending += each.values()
             if isinstance(each.get("target"), str) and "inputs" in each:
-                found.append(each)
-    return found
+                result.append(each)
+    return result
 
 
 def _built(program: Mapping[str, Any], state: Mapping[str, Any], constants: Mapping[str, Any]) -> Any:
@@ -99,8 +99,8 @@ def _example(value: Any, generator: torch.Generator) -> Any:
 
 
 def _hint(size: Any) -> int:
-    found = size.node.hint
-    return found if isinstance(found, int) and found > 0 else 2
+    result = size.node.hint
+    return result if isinstance(result, int) and result > 0 else 2
 
 
 def _check_sizes(program: Any) -> None:
@@ -108,11 +108,11 @@ def _check_sizes(program: Any) -> None:
 
     class Sized(torch.fx.Interpreter):
         def run_node(self, node: Any) -> Any:
-            found = super().run_node(node)
-            for each in pytree.tree_leaves(found):
+            result = super().run_node(node)
+            for each in pytree.tree_leaves(result):
                 if isinstance(each, torch.Tensor):
                     limits.check_elements([s for s in each.shape if isinstance(s, int)], f'value "{node.name}"')
-            return found
+            return result
 
     mode = FakeTensorMode(allow_non_fake_inputs=True)
     module = program.module(check_guards=False)

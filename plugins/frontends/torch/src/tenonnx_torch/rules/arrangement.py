@@ -67,10 +67,10 @@ def expand_rule(x: torch.Tensor | Numbers, shape: torch.Tensor | Numbers) -> tor
     x = as_tensor(x)
     sizes = [*x.shape[: max(0, x.ndim - len(sizes))], *sizes]
     own = [*[1] * (len(sizes) - x.ndim), *x.shape]
-    found = x.expand([_broadcast(a, b) for a, b in zip(own, sizes, strict=True)])
-    if is_filled and found.ndim == 1:
-        setattr(found, _FILLED, True)
-    return found
+    result = x.expand([_broadcast(a, b) for a, b in zip(own, sizes, strict=True)])
+    if is_filled and result.ndim == 1:
+        setattr(result, _FILLED, True)
+    return result
 
 
 #: Attribute of a 1-D tensor without zeros, possibly of symbolic length, for NonZero.

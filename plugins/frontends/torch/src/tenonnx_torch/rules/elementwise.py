@@ -122,9 +122,9 @@ def pow_rule(x: torch.Tensor, y: torch.Tensor) -> Any:
 
 @rule(ops.isinf)
 def isinf_rule(x: torch.Tensor, *, detect_negative: int, detect_positive: int) -> torch.Tensor:
-    found = torch.zeros_like(x, dtype=torch.bool)
-    found = found | torch.isneginf(x) if detect_negative else found
-    return found | torch.isposinf(x) if detect_positive else found
+    result = torch.zeros_like(x, dtype=torch.bool)
+    result = result | torch.isneginf(x) if detect_negative else result
+    return result | torch.isposinf(x) if detect_positive else result
 
 
 @rule(ops.clip)
