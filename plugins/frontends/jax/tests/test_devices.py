@@ -145,7 +145,7 @@ def test_bytes_on_each_device_agree_with_the_plan(trained):
         "tensor": ({"data": 2, "model": 4}, {"x": ("data",), "w0*": (None, "model")}),
         "optimizer": ({"data": 8}, {"x": ("data",), "w0__*": (None, "data")}),
     }.items():
-        plan = tenonnx_jax.layout_plan(graph, mesh, sharding, state=step._made.state)
+        plan = tenonnx_jax.layout_plan(graph, mesh, sharding, state=step._step_graph.state)
         assert trained[name]["held"] == sum(each.bytes for each in plan.arrays if each.name in kept)
     assert trained["data"]["held"] == trained["one"]["held"] > trained["optimizer"]["held"]
     assert trained["one"]["held"] > trained["tensor"]["held"] > trained["usual"]["held"]
@@ -275,7 +275,7 @@ def test_shardings_determine_the_exchanges_of_a_step():
     batch = {"x": ("data",), "labels": ("data",)}
 
     def told(sharding):
-        plan = tenonnx_jax.layout_plan(graph, mesh, sharding, state=step._made.state)
+        plan = tenonnx_jax.layout_plan(graph, mesh, sharding, state=step._step_graph.state)
         assert not plan.unknown
         return {(each.kind, each.axes, each.bytes) for each in plan.exchanges}
 

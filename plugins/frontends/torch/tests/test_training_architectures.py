@@ -84,7 +84,7 @@ def test_an_architecture_is_trained_as_by_pytorch(name: str, way: str, tmp_path:
         optimizer.step()
         losses.append(loss.item())
     np.testing.assert_allclose(ours, losses, rtol=1e-5, atol=1e-5)
-    shapes = [step.source[name].shape for name in step._made.parameters]
+    shapes = [step.source[name].shape for name in step._step_graph.parameters]
     assert sum(map(math.prod, shapes)) == sum(parameter.numel() for parameter in theirs.parameters())
     if name not in RESHAPED:
         assert len(shapes) == len(list(theirs.parameters()))

@@ -39,14 +39,14 @@ from tenonnx.extend.transforms import (
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Cost of one node. ``weights`` are bytes of weights that no earlier node reads, ``output_bytes`` bytes of outputs,
+    """Cost of one node. ``weights`` are bytes of weights that no earlier node reads, ``written`` bytes of outputs,
     ``live`` bytes of activations that are live while it runs. None if sizes are unknown."""
 
     node: str
     op: str
     multiplications: int | None
     weights: int
-    output_bytes: int | None
+    written: int | None
     live: int | None
 
 

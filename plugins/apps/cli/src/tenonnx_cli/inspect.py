@@ -188,7 +188,7 @@ def _say_costs(spent: Costs) -> None:
     say()
     say(f"costs{f', where {sizes} (--input-shapes gives others)' if sizes else ''}")
     rows = [
-        (each.node, each.op, *(_number(n) for n in (each.multiplications, each.weights, each.output_bytes, each.live)))
+        (each.node, each.op, *(_number(n) for n in (each.multiplications, each.weights, each.written, each.live)))
         for each in spent.nodes
     ]
     total = ("in all", "", _number(spent.multiplications), _number(spent.weights), "", f"at most {spent.peak:,}")
