@@ -206,7 +206,7 @@ def _quantized(output: Path, convert_arguments: list[str], feeds: str | None) ->
     with contextlib.redirect_stdout(printed):
         command.main([str(output), f"--output={output}", "--json", *convert_arguments, *given], standalone_mode=False)
     found = json.loads(printed.getvalue())
-    shown = ("outputs", "sqnr", "reached", "quantized", "kept", "floats")
+    shown = ("outputs", "sqnr", "reached", "quantized", "unquantized", "floats")
     return {
         "passed": True if found["outputs"] else None,
         "verdict": found["verdict"],
