@@ -63,7 +63,7 @@ def test_a_file_without_roles_has_no_metadata_about_them():
         value.role = None
     assert KEY not in {entry.key for entry in graph.to_proto().metadata_props}
     assert trainable_variables(graph.infer()).parameters == ["w", "b"]
-    assert trainable_variables(graph).others == ["mean"]
+    assert trainable_variables(graph).undeclared == ["mean"]
 
 
 def test_names_that_are_gone_are_passed_over():

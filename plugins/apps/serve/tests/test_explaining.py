@@ -114,4 +114,4 @@ def test_models_that_cannot_be_explained_are_reported(page, options, said):
 
 def test_rows_to_compare_with_are_asked_for(page):
     job = page.done(task="explain", model=opened(page, "iris/iris.onnx"), options={"method": "kernel-shap"})
-    assert "rows to compare with" in job["error"]["what"]
+    assert "background rows" in job["error"]["what"]

@@ -37,9 +37,9 @@ def fill_masked_vjp(g, y, X, mask, value):
 
 
 def reference(X, mask, value):
-    result = X.copy()
-    result[np.broadcast_to(mask, X.shape)] = value
-    return result
+    found = X.copy()
+    found[np.broadcast_to(mask, X.shape)] = value
+    return found
 
 
 @cases(fill_masked, reference=reference)

@@ -33,9 +33,9 @@ def joined_type(A, B, *, separator):
 def reference(A, B, *, separator):
     a, b = np.broadcast_arrays(A, B)
     pairs = zip(a.reshape(-1), b.reshape(-1), strict=True)
-    result = np.empty(a.size, object)
-    result[:] = [separator.join(filter(None, pair)) for pair in pairs]
-    return result.reshape(a.shape)
+    found = np.empty(a.size, object)
+    found[:] = [separator.join(filter(None, pair)) for pair in pairs]
+    return found.reshape(a.shape)
 
 
 @cases(joined, gradient=False, reference=reference)

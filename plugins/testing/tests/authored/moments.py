@@ -56,8 +56,8 @@ def moments_vjp(g, y, X, *, axis, keepdims):
 
 def reference(X, *, axis, keepdims):
     wide = X.astype(np.float64)
-    result = wide.mean(axis, keepdims=bool(keepdims)), wide.var(axis, keepdims=bool(keepdims))
-    return tuple(np.asarray(v).astype(X.dtype) for v in result)
+    found = wide.mean(axis, keepdims=bool(keepdims)), wide.var(axis, keepdims=bool(keepdims))
+    return tuple(np.asarray(v).astype(X.dtype) for v in found)
 
 
 @cases(moments, reference=reference)

@@ -24,7 +24,14 @@ def narrow(size, pad):
     return "pad is as large as size" if pad >= size else None
 
 
-peaks.requires(shapes(X="batch channels length"), floats("X"), at_least(size=1, stride=1, pad=0), narrow, long_enough)
+@holds
+def filled(X):
+    return "X is empty along its last axis" if X.shape is not None and X.shape[2] == 0 else None
+
+
+peaks.requires(
+    shapes(X="batch channels length"), floats("X"), at_least(size=1, stride=1, pad=0), filled, narrow, long_enough
+)
 
 
 @peaks.numpy

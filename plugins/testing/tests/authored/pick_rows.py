@@ -14,11 +14,11 @@ def pick_rows(X, places: Index):
 
 @holds
 def within(X, places):
-    result = static(places)
+    found = static(places)
     rows = X.shape[0] if X.shape else None
-    if result is None or not isinstance(rows, int) or not result.size:
+    if found is None or not isinstance(rows, int) or not found.size:
         return None
-    return None if -rows <= result.min() and result.max() < rows else "places lies outside of X"
+    return None if -rows <= found.min() and found.max() < rows else "places lies outside of X"
 
 
 pick_rows.requires(shapes(X="rows ...", places="count"), integers("places"), within)

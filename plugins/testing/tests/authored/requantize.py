@@ -37,8 +37,8 @@ def requantize_type(Y, factor, zero_point):
 
 def reference(Y, factor, zero_point):
     limits = np.iinfo(zero_point.dtype)
-    result = [[round(int(y) * float(f)) + int(zero_point) for y, f in zip(row, factor, strict=True)] for row in Y]
-    return np.clip(np.asarray(result, np.int64).reshape(Y.shape), limits.min, limits.max).astype(zero_point.dtype)
+    found = [[round(int(y) * float(f)) + int(zero_point) for y, f in zip(row, factor, strict=True)] for row in Y]
+    return np.clip(np.asarray(found, np.int64).reshape(Y.shape), limits.min, limits.max).astype(zero_point.dtype)
 
 
 @cases(requantize, gradient=False, reference=reference)

@@ -15,10 +15,10 @@ def spread(X, axes: Index, *, keepdims=1):
 
 @holds
 def not_empty(X, axes):
-    result = static(axes)
-    if X.shape is None or result is None:
+    found = static(axes)
+    if X.shape is None or found is None:
         return None
-    return "X is empty along one of the axes" if any(X.shape[int(k)] == 0 for k in result) else None
+    return "X is empty along one of the axes" if any(X.shape[int(k)] == 0 for k in found) else None
 
 
 spread.until(2, attributes=["axes"])
@@ -42,7 +42,7 @@ def spread_numpy(X, axes, *, keepdims):
 def spread_vjp(g, y, X, axes, *, keepdims):
     wide = g if keepdims else ops.unsqueeze(g, axes)
     top, low = ops.reduce_max(X, axes, keepdims=1), ops.reduce_min(X, axes, keepdims=1)
-    at_top, at_low = (ops.cast(ops.equal(X, result), to=X.dtype) for result in (top, low))
+    at_top, at_low = (ops.cast(ops.equal(X, found), to=X.dtype) for found in (top, low))
     shares = [at / ops.reduce_sum(at, axes, keepdims=1) for at in (at_top, at_low)]
     return wide * (shares[0] - shares[1]), None
 

@@ -61,18 +61,13 @@ def collect_activations(
 
     It runs in onnxruntime, by default without optimization. Raises ``RuntimeError`` without batches.
     """
-    import onnxruntime
-
-    if session_options is None:
-        session_options = onnxruntime.SessionOptions()
-        session_options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL
-    providers = execution_providers or ["CPUExecutionProvider"]
-    session = onnxruntime.InferenceSession(os.fspath(augmented_model), session_options, providers=providers)
-    names = [output.name for output in session.get_outputs() if output.name.endswith(_SAVED)]
-    batches = [session.run(names, feeds) for feeds in iter(input_reader.get_next, None)]
+    options = {"optimization": "none"} if session_options is None else {"session_options": session_options}
+    program = graph_of(augmented_model).compile("onnxruntime", providers=execution_providers, strict=True, **options)
+    batches = [program(feeds) for feeds in iter(input_reader.get_next, None)]
     if not batches:
         raise RuntimeError("No data is collected while running augmented model!")
-    return {name.removesuffix(_SAVED): list(each) for name, each in zip(names, zip(*batches, strict=True), strict=True)}
+    names = [name for name in batches[0] if name.endswith(_SAVED)]
+    return {name.removesuffix(_SAVED): [batch[name] for batch in batches] for name in names}
 
 
 def create_activation_matching(
