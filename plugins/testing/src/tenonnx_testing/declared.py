@@ -173,7 +173,7 @@ def draws_several_ranks(op: Op, cases: Sequence[Case]) -> Iterator[str]:
 
 
 def draws_each_kind(op: Op, cases: Sequence[Case]) -> Iterator[str]:
-    """Report an input that is never a float, or never an integer, if ``dtypes`` lists both kinds for it."""
+    """Report an input of one dtype in all calls, a float or an integer, if ``dtypes`` lists both kinds for it."""
     drawn = _drawn(op, cases)
     listed = {name for each in op.requirements.declared if each.constructor == "dtypes" for name in each.names}
     undrawn = {name for case in cases for name in case.undrawn}
@@ -181,11 +181,12 @@ def draws_each_kind(op: Op, cases: Sequence[Case]) -> Iterator[str]:
         had = [call for call in drawn if place < len(call.inputs) and _is_filled(call.inputs[place])]
         if len(had) < ENOUGH or parameter.name not in listed - undrawn or parameter.index or parameter.variadic:
             continue
-        kinds = {KINDS[call.inputs[place].dtype.kind] for call in had}
+        if len({call.inputs[place].dtype for call in had}) > 1:
+            continue  # the draws of one of several dtypes may lack another by chance
+        kind = KINDS[had[0].inputs[place].dtype.kind]
         for dtype in ("float32", "int32", "uint8", "int64"):
-            if KINDS[np.dtype(dtype).kind] not in kinds and any(_takes(op, call, place, dtype) for call in had[:FEW]):
-                had_kinds = ", ".join(sorted(kinds))
-                yield f"each call of its cases has {parameter.name} of {had_kinds}, and it takes {dtype}: draw some"
+            if KINDS[np.dtype(dtype).kind] != kind and any(_takes(op, call, place, dtype) for call in had[:FEW]):
+                yield f"each call of its cases has {parameter.name} of {kind}, and it takes {dtype}: draw some"
                 break
 
 

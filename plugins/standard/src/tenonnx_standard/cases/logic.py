@@ -12,7 +12,7 @@ from tenonnx_testing import broadcastable, call, cases, tensors
 for _order in (ops.less, ops.greater, ops.less_or_equal, ops.greater_or_equal):
     binary(_order, gradient=False)
 binary(ops.equal, [*NUMBERS, "bool", "string"], gradient=False)
-one_way(ops.equal_one_way, ("bool", "int32", "int64"), gaps=(), gradient=False, min_value=0, max_value=1)
+one_way(ops.equal_one_way, ("bool", "int32", "int64"), gradient=False, min_value=0, max_value=1)
 one_way(ops.less_one_way, gradient=False)
 one_way(ops.greater_one_way, gradient=False)
 

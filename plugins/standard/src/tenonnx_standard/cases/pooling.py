@@ -81,6 +81,12 @@ def holds_nan(call):
     return bool(np.isnan(call.inputs[0].astype(np.float64)).any())
 
 
+def may_read_padding_alone(call):
+    kernel, pads = call.attributes["kernel_shape"], call.attributes.get("pads") or ()
+    is_dilated = any(dilation > 1 for dilation in call.attributes.get("dilations") or ())
+    return is_dilated or any(pad >= kernel[k % len(kernel)] for k, pad in enumerate(pads))
+
+
 def lowest(call):
     return bool(np.isneginf(call.inputs[0].astype(np.float64)).any())
 
@@ -123,6 +129,11 @@ def max_pool_cases_2(draw):
     gaps=[
         Gap("special values", "its body adds up from 0, and 0 + -0 is 0", when=holds_negative_zero),
         Gap("special values", "the position of the maximum of numbers with a NaN is not specified", when=holds_nan),
+        Gap(
+            "other attributes",
+            "the position of the maximum of padding alone is not specified",
+            when=may_read_padding_alone,
+        ),
     ],
 )
 def max_pool_gradient_cases(draw):
