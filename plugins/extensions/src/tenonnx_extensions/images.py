@@ -64,8 +64,8 @@ def decode_image_numpy(raw_image, *, color_space):
 
 @numpy_rule(encode_image)
 def encode_image_numpy(image, *, format, color_space):
-    if not image.size:
-        raise TypeMismatch(f"{encode_image.title}: the image has no pixels", given=str(image.shape))
+    if not image.size or image.ndim != 3 or image.shape[2] != 3:  # the shape may be unknown before the run
+        raise TypeMismatch(f"{encode_image.title}: the image has no pixels of three channels", given=str(image.shape))
     pixels = np.ascontiguousarray(image if color_space == "rgb" else image[..., ::-1])
     stream = io.BytesIO()
     module("PIL.Image", "images").fromarray(pixels).save(stream, _WRITTEN[format])

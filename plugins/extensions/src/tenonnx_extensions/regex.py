@@ -250,16 +250,17 @@ def string_ecma_regex_split_with_offsets_numpy(input, pattern, keep_pattern, *, 
     op = string_ecma_regex_split_with_offsets
     delimiter = _of_ecma(op.title, single(op, "pattern", pattern), ignore_case)
     written = single(op, "keep_pattern", keep_pattern)
-    return _pieces(input, delimiter, _of_ecma(op.title, written, ignore_case) if written else None)
+    keep = _of_ecma(op.title, written, ignore_case) if written else None
+    return _pieces(input, delimiter, keep, at_empty_matches=True)
 
 
-def _pieces(input, pattern, keep):
+def _pieces(input, pattern, keep, *, at_empty_matches=False):
     found, starts = [], [0]
     for text in input.reshape(-1).tolist():
         end = 0
         for match in pattern.finditer(text) if pattern is not None else ():
             start, stop = match.span(1 if match.re.groups else 0) if hasattr(match, "re") else match.span(1)
-            if stop <= start:
+            if start < 0 or (stop == start and not at_empty_matches):
                 continue
             if start > end:
                 found.append((text, end, start))
