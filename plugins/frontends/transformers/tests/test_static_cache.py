@@ -32,7 +32,7 @@ def test_a_static_cache_has_any_batch_and_prompt():
     """Recurrent states, of fixed size anyway, are states of both graphs if the model continues them."""
     model = make("lfm2")
     model.set_attn_implementation("eager")
-    prefill, decode = static_parts(model, decoder_states(model), StaticCache(24))
+    (prefill, decode), _ = static_parts(model, decoder_states(model), StaticCache(24))
     assert prefill.dims["input_ids"] == {0: "batch_size", 1: "sequence_length"}
     assert prefill.dims["past_key_values.1.key"] == {0: "batch_size"}
     assert tuple(prefill.examples["past_key_values.1.key"].shape)[1:] == (2, 24, 8)

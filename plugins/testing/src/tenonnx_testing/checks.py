@@ -37,7 +37,7 @@ from tenonnx_testing import (
 )
 from tenonnx_testing.cases import Call, Case
 from tenonnx_testing.models import single_node
-from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, expect, present, run_graph, trace
+from tenonnx_testing.run import Failure, Outputs, blaming, evaluate, expect, present, run_graph, run_reference, trace
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +95,13 @@ def equals_reference(case: Case, drawn: Call, expected: Outputs) -> bool:
     Large numbers, white space and the like are compared too, unless the op or the reference rejects them.
     """
     with blaming(f"the reference of {case.op.title}"):
-        found = _run_reference(case, drawn)
+        found = run_reference(case, drawn)
     expect(case, drawn, "the reference of its case", found, present(expected)[: len(found)])
     for name, call in chain(edges.planted(case, drawn), extremes.extremes(case, drawn, expected)):
         if name not in edges.COMMON:
             continue
         try:
-            outputs, found = evaluate(case.op, call), _run_reference(case, call)
+            outputs, found = evaluate(case.op, call), run_reference(case, call)
         except Exception:  # noqa: S112 - references may raise any error
             continue
         try:
@@ -111,12 +111,6 @@ def equals_reference(case: Case, drawn: Call, expected: Outputs) -> bool:
             failure.call = call
             raise
     return True
-
-
-def _run_reference(case: Case, drawn: Call) -> Sequence[Any]:
-    assert case.reference is not None, "the check applies to cases that have one"
-    result = case.reference(*drawn.inputs, **drawn.attributes)
-    return result if isinstance(result, tuple) else (result,)
 
 
 # ----- oracles ------------------------------------------------------------------------------------------------------

@@ -226,6 +226,13 @@ def run_graph(graph: Graph, feeds: Sequence[Any]) -> tuple[Any, ...]:
     return evaluate_graph(graph, [_read_only(f) for f in feeds])
 
 
+def run_reference(case: Case, drawn: Call) -> Sequence[Any]:
+    """Outputs of the reference of a case, which may raise any error."""
+    assert case.reference is not None, "only cases that have one are compared with it"
+    result = case.reference(*drawn.inputs, **drawn.attributes)
+    return result if isinstance(result, tuple) else (result,)
+
+
 def is_random(op: Op, drawn: Call) -> bool:
     """Whether the outputs of this call are random, so that only their types can be compared."""
     if op.pure:

@@ -26,7 +26,7 @@ from tenonnx_testing.mutations import (
     with_input,
 )
 from tenonnx_testing.repro import note_line
-from tenonnx_testing.run import Failure, Outputs, evaluate, expect, is_index, is_random, present
+from tenonnx_testing.run import Failure, Outputs, evaluate, expect, is_index, is_random, present, run_reference
 
 #: Axis length and number of elements of the largest tensor in a larger call.
 PLACES, ELEMENTS = 17, 1000
@@ -226,13 +226,12 @@ def _equals_reference(case: Case, drawn: Call, changed: Call, expected: Outputs,
     """
     if schemas.history(case.op.domain, case.op.name):
         return False
-    found: Outputs | None = None
+    found: Sequence[Any] | None = None
     if case.reference is not None:
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("error")
-                result = case.reference(*changed.inputs, **changed.attributes)
-            found = result if isinstance(result, tuple) else (result,)
+                found = run_reference(case, changed)
         except Exception:
             found = None
     if found is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import onnx
@@ -11,7 +12,7 @@ from tenonnx.extend import InvalidCall
 #: Bytes that are copied at once, and the alignment of tensors, which runtimes need to map them.
 _PIECE, _PAGE = 1 << 24, 1 << 16
 
-#: What follows the name of a model in the name of its data file.
+#: Suffix of the name of a data file, after the name of the model.
 SUFFIX = ".data"
 
 
@@ -23,8 +24,13 @@ def check_size(largest: int | None) -> None:
 
 def locations(path: Path) -> list[str]:
     """Names of the data files of a model, sorted."""
-    tensors = onnx.load(path, load_external_data=False).graph.initializer
-    return sorted({entry.value for tensor in tensors for entry in tensor.external_data if entry.key == "location"})
+    return sorted({entry.value for entry in _location_entries(onnx.load(path, load_external_data=False))})
+
+
+def _location_entries(model: onnx.ModelProto) -> Iterator[onnx.StringStringEntryProto]:
+    """The entries of external tensors that name their files."""
+    for tensor in model.graph.initializer:
+        yield from (entry for entry in tensor.external_data if entry.key == "location")
 
 
 def split_data(path: Path, largest: int | None, suffix: str = SUFFIX) -> None:
@@ -62,10 +68,8 @@ def split_data(path: Path, largest: int | None, suffix: str = SUFFIX) -> None:
 def _move_data(path: Path, written: Path, place: Path) -> None:
     """Rename the data file of a model."""
     model = onnx.load(path, load_external_data=False)
-    for tensor in model.graph.initializer:
-        for entry in tensor.external_data:
-            if entry.key == "location":
-                entry.value = place.name
+    for entry in _location_entries(model):
+        entry.value = place.name
     written.rename(place)
     onnx.save(model, path)
 

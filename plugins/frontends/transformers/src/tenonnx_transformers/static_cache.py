@@ -53,7 +53,7 @@ class StaticCache:
         return cls(length, prefill)
 
 
-def static_states(model: torch.nn.Module, states: Sequence[State], cache: StaticCache) -> list[State]:
+def _static_states(model: torch.nn.Module, states: Sequence[State], cache: StaticCache) -> list[State]:
     """Return the states of a decoder at a fixed length.
 
     Raises ``NotRepresentable``, with the layer, for states that cannot have one, and for a length above the number of
@@ -87,13 +87,13 @@ def _at_length(state: State, length: int) -> State:
     return replace(state, axes={axis: dim for axis, dim in state.axes.items() if dim != PAST}, shape=tuple(shape))
 
 
-def static_parts(model: torch.nn.Module, states: Sequence[State], cache: StaticCache) -> list[Part]:
-    """Return the graphs ``prefill_model``, of several tokens, and ``decode_model``, of one token.
+def static_parts(model: torch.nn.Module, states: Sequence[State], cache: StaticCache) -> tuple[list[Part], list[State]]:
+    """Return the graphs ``prefill_model``, of several tokens, and ``decode_model``, of one, and states of fixed length.
 
     ``prefill_model`` takes no recurrent states if the model cannot continue these by several tokens. Raises
     ``NotRepresentable`` if the model gives other logits with a cache of fixed length.
     """
-    fixed = static_states(model, states, cache)
+    fixed = _static_states(model, states, cache)
     recurrent = [state for state in states if PAST not in state.axes.values()]
     if cache.prefill is not None and recurrent:
         raise NotRepresentable(
@@ -110,14 +110,15 @@ def static_parts(model: torch.nn.Module, states: Sequence[State], cache: StaticC
             do="leave out the cache, which then grows with the text",
         )
     new = _NEW if cache.prefill is None else cache.prefill
-    return [
+    parts = [
         _part(model, fixed, first, "prefill_model", new, cache),
         _part(model, fixed, fixed, "decode_model", 1, cache),
     ]
+    return parts, fixed
 
 
 def _inputs(model: torch.nn.Module, tokens: Tensor, past: int, length: int) -> dict[str, Tensor]:
-    """Inputs of one call behind ``past`` tokens, without padding."""
+    """Inputs of one call after ``past`` tokens, without padding."""
     batch, new = tokens.shape
     mask = torch.zeros(batch, length, dtype=torch.int64)
     mask[:, : past + new] = 1
@@ -144,7 +145,7 @@ def _difference(model: torch.nn.Module, states: Sequence[State], first: Sequence
             if any(past[state.layer, state.kind].shape != state.empty(2).shape for state in states):
                 return "a state changes its size"
             if not torch.allclose(logits, whole[:, begin:end], rtol=1e-3, atol=1e-3):
-                return f"other logits behind {begin} tokens"
+                return f"other logits after {begin} tokens"
     return None
 
 

@@ -11,7 +11,7 @@ from tenonnx_transformers.data_files import locations
 from tenonnx_transformers.precisions import SUFFIXES
 from tenonnx_transformers.sources import CONFIG, json_object, write_json
 
-#: What follows the name of a graph in the name of its data file.
+#: Suffix of the name of a data file, after the name of the graph.
 DATA_SUFFIX = "_data"
 
 #: File that lists the variants.

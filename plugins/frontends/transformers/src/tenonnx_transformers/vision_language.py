@@ -24,7 +24,7 @@ from tenonnx_transformers.verification import Compared, Session, check
 #: Names of inputs and outputs between the graphs, those of onnxruntime-genai.
 FEATURES, EMBEDDINGS = "image_features", "inputs_embeds"
 
-#: Lengths of the text behind the image in prompts of a batch, and number of tokens to generate.
+#: Lengths of the text after the image in prompts of a batch, and number of tokens to generate.
 _TEXTS, _TOKENS = (4, 7), 64
 
 #: Inputs of ``forward`` with 1 for tokens of images.
@@ -198,7 +198,7 @@ def compare_images(source: Source, parts: Parts, runs: Sequence[Session], allowe
     model: Any = source.model
     prompt = prompt_of(model, parts)
     vision, embedding, decoder = runs
-    images = [{"pixel_values": each} for each in _single_images(prompt)]
+    images = [{"pixel_values": _image(prompt, row)["pixel_values"]} for row in range(len(prompt.tokens))]
     features = np.concatenate([vision({"pixel_values": each["pixel_values"].numpy()})[0] for each in images])
     with torch.no_grad():
         expected = torch.cat([parts.vision.call(each)[0] for each in images]).numpy()
@@ -248,10 +248,6 @@ def compare_images(source: Source, parts: Parts, runs: Sequence[Session], allowe
     return reports
 
 
-def _single_images(prompt: Prompt) -> Sequence[Tensor]:
-    """The pixels of each image."""
-    return prompt.images["pixel_values"].chunk(len(prompt.tokens))
-
-
 def _image(prompt: Prompt, row: int) -> dict[str, Tensor]:
+    """Inputs of the vision tower for the image of one prompt."""
     return {name: x.chunk(len(prompt.tokens))[row] for name, x in prompt.images.items()}

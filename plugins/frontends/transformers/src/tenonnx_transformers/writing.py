@@ -33,7 +33,7 @@ from tenonnx_transformers.parts import Part
 from tenonnx_transformers.precisions import Loss, file_name, in_precision, loss_of
 from tenonnx_transformers.sources import Source, failures_of, quiet
 from tenonnx_transformers.states import BATCH, PAST, State, has_window
-from tenonnx_transformers.static_cache import StaticCache, StaticDecoder, static_parts, static_states
+from tenonnx_transformers.static_cache import StaticCache, StaticDecoder, static_parts
 from tenonnx_transformers.step_verification import compare_steps, compare_texts
 from tenonnx_transformers.tasks import DECODER, ENCODER_DECODER, VISION_DECODER
 from tenonnx_transformers.verification import (
@@ -190,7 +190,7 @@ def _write_decoder(source: Source, folder: Path, settings: Settings) -> Written:
     states = decoder_states(model)
     settings.layout.check(model.config.get_text_config(decoder=True).model_type, states)
     if settings.cache is not None:
-        parts, states = static_parts(model, states, settings.cache), static_states(model, states, settings.cache)
+        parts, states = static_parts(model, states, settings.cache)
     else:
         parts = decoder_parts(model, states)
     written, runs = Written(states=states), []
